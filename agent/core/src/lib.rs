@@ -20,6 +20,7 @@ mod datastore;
 mod election;
 mod events;
 mod examination;
+mod first_showing;
 mod follow_up;
 mod handler_calls;
 mod intent;

@@ -22,6 +22,7 @@ use super::credentials::CredentialSource;
 use super::election::Elections;
 use super::events::EventSender;
 use super::examination::{EntryChange, Examiner};
+use super::first_showing::FirstShowing;
 use super::handler_calls::HandlerCalls;
 use super::outbox::Outbox;
 use super::publication::Publisher;
@@ -203,8 +204,7 @@ impl Core {
             configuration_tx,
             boundary_tx: boundary_tx.clone(),
             stop_rx,
-            ready_tx: Some(ready_tx),
-            shown_tx: None,
+            first_showing: FirstShowing::Reading(ready_tx),
             resyncs: Vec::new(),
             idle_waiters: Vec::new(),
             event_tx,

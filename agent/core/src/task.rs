@@ -29,6 +29,7 @@ use super::credentials::CredentialSource;
 use super::election::Elections;
 use super::events::EventSender;
 use super::examination::Examiner;
+use super::first_showing::FirstShowing;
 use super::follow_up::FollowUp;
 use super::handler_calls::HandlerCalls;
 use super::outbox::Outbox;
@@ -120,10 +121,7 @@ pub(super) struct CoreTask {
     pub(super) configuration_tx: watch::Sender<Configuration>,
     pub(super) boundary_tx: BoundarySender,
     pub(super) stop_rx: oneshot::Receiver<()>,
-    /// Completes the start; moves to `shown_tx` once the first complete reading of the box was handled.
-    pub(super) ready_tx: Option<oneshot::Sender<()>>,
-    /// Completes the start, once revisions show what was read.
-    pub(super) shown_tx: Option<oneshot::Sender<()>>,
+    pub(super) first_showing: FirstShowing,
     pub(super) resyncs: Vec<Resync>,
     /// Requests that wait until nothing is under way.
     pub(super) idle_waiters: Vec<oneshot::Sender<()>>,
@@ -212,15 +210,6 @@ impl CoreTask {
         let now = self.now();
         let step = event.report_to(&mut self.engine.write(), now);
         self.follow(step);
-    }
-
-    /// Completes the start once revisions show the state of the box.
-    fn complete_start(&mut self) {
-        if !self.publisher.has_work()
-            && let Some(shown) = self.shown_tx.take()
-        {
-            let _start_was_given_up = shown.send(());
-        }
     }
 
     pub(super) fn now(&self) -> Now {

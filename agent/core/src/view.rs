@@ -77,13 +77,7 @@ impl CoreTask {
         for resync in &mut self.resyncs {
             resync.is_read = true;
         }
-        if let Some(ready) = self.ready_tx.take() {
-            // Values that were pending before the restart too are no change for the engine, but no revision shows them
-            // yet.
-            let waiting = self.engine.read().pending();
-            self.publisher.mark_dirty(waiting.into_iter().map(|status| status.key).collect());
-            self.shown_tx = Some(ready);
-        }
+        self.first_showing.note_complete_reading();
     }
 
     /// Answers requests for a resync or for idleness, once the engine has nothing left to do.

@@ -377,7 +377,7 @@ impl Engine {
     }
 
     /// True while half of a plan is taken over, or half of a reading is taken in: nothing is planned from that.
-    pub(crate) fn is_between_portions(&self) -> bool {
+    pub fn is_between_portions(&self) -> bool {
         self.running.in_take_over().is_some() || self.reading.is_some()
     }
 

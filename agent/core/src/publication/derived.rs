@@ -6,7 +6,9 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use holdfast_config::schema::{NodeKind, Origin};
-use holdfast_config::{Branch, InstancePath, Keys, Models, NodeId, Provenance, Schema, Step};
+use holdfast_config::{
+    Branch, InstancePath, Keys, Models, NodeId, Provenance, Schema, Step, parallel,
+};
 use holdfast_platform::objects::Registry;
 use holdfast_platform::objects::state::{Planes, StateEntry};
 use holdfast_scheduler::{Engine, Key, SharedValue};
@@ -129,7 +131,7 @@ pub(super) struct DerivedChanges {
 }
 
 impl DerivedChanges {
-    /// Works out what changes in the native tree, for keys of objects that are shown as applied.
+    /// Works out what changes in the native tree, for keys of objects that are shown as applied, ascending.
     pub(super) fn of(
         registry: &Registry,
         keys: Vec<Key>,
@@ -137,44 +139,52 @@ impl DerivedChanges {
         tree: &DraftTree<'_>,
     ) -> Self {
         let mut changes = Self::default();
-        for key in keys {
-            match changes.next_state(registry, &key, engine, tree) {
+        for applied in parallel::map(keys, |key| AppliedKey::read(registry, key, engine, tree)) {
+            match changes.next_state(&applied) {
                 NextState::Same => {}
                 NextState::Derived(state) => changes.push(state),
-                NextState::Stored => changes.stored.push(key),
+                NextState::Stored => changes.stored.push(applied.key),
             }
         }
         changes
     }
 
-    fn next_state(
-        &self,
-        registry: &Registry,
-        key: &Key,
-        engine: &Engine,
-        tree: &DraftTree<'_>,
-    ) -> NextState {
-        let planes = engine.planes(key);
-        let [intended, applied, _] = planes;
-        let path = applied.or(intended).and_then(|value| registry.applied_entry(&**value));
-        let Some(path) = path else { return NextState::Stored };
-        let changed = self.states.last().map(|last| &last.state);
-        let changed = changed.filter(|state| state.path() == path).cloned();
-        let Some(shown) = changed.or_else(|| {
-            let state = tree.derived_state(&path)?;
-            state.as_any().downcast_ref().map(|state: &AppliedState| Arc::new(state.clone()))
-        }) else {
-            return NextState::Stored;
-        };
-        shown.with_value(key, AppliedValue::of(key, planes, tree.version()))
+    fn next_state(&self, applied: &AppliedKey) -> NextState {
+        let Some(path) = &applied.path else { return NextState::Stored };
+        let changed = self.states.last().map(|last| &*last.state);
+        let changed = changed.filter(|state| state.is_at(path));
+        let shown = || applied.shown.as_deref()?.as_any().downcast_ref();
+        let Some(state) = changed.or_else(shown) else { return NextState::Stored };
+        state.with_value(&applied.key, applied.value.clone())
     }
 
     /// Adds a state, in place of an earlier one of the same entry.
     fn push(&mut self, state: AppliedState) {
-        if self.states.last().is_some_and(|last| last.state.path() == state.path()) {
+        if self.states.last().is_some_and(|last| last.state.is_at(&state.path())) {
             self.states.pop();
         }
         self.states.push(NewState { keys: state.keys(), state: Arc::new(state) });
+    }
+}
+
+/// What is known of one object that is shown as applied.
+struct AppliedKey {
+    key: Key,
+    /// The entry that asked for it.
+    path: Option<InstancePath>,
+    /// State of that entry so far, where it is derived.
+    shown: Option<Arc<dyn EntryState>>,
+    value: Option<AppliedValue>,
+}
+
+impl AppliedKey {
+    fn read(registry: &Registry, key: Key, engine: &Engine, tree: &DraftTree<'_>) -> Self {
+        let planes = engine.planes(&key);
+        let [intended, applied, _] = planes;
+        let path = applied.or(intended).and_then(|value| registry.applied_entry(&**value));
+        let shown = path.as_ref().and_then(|path| tree.derived_state(path));
+        let value = AppliedValue::of(&key, planes, tree.version());
+        Self { key, path, shown, value }
     }
 }
 
@@ -257,6 +267,12 @@ impl AppliedState {
 
     fn path(&self) -> InstancePath {
         self.place.above.join(Step::entry(self.place.list, self.keys()))
+    }
+
+    /// True if this is the path of the entry.
+    fn is_at(&self, path: &InstancePath) -> bool {
+        let keys = path.last().and_then(|step| step.keys.as_ref());
+        self.place.is_beside(path) && keys == Some(&self.keys())
     }
 
     /// Leaves with their versions, those of the configuration in force first.

@@ -57,6 +57,8 @@ pub(super) struct Publisher {
     chain: Arc<RevisionChain>,
     /// Keys whose state changed since the last revision, some of them twice.
     dirty: Vec<Key>,
+    /// True until the box is known as a whole: nobody reads before.
+    is_held: bool,
     deferrals: Deferrals,
     /// State that is shown of objects that come and go without a change of configuration.
     shown: HashMap<Key, StateEntry>,
@@ -92,6 +94,7 @@ impl Publisher {
             source,
             chain: Arc::new(chain),
             dirty: Vec::new(),
+            is_held: true,
             deferrals: Deferrals::default(),
             shown: HashMap::new(),
         }
@@ -120,15 +123,22 @@ impl Publisher {
         self.dirty.append(&mut self.deferrals.end(ticket));
     }
 
+    /// Begins to show state, also that of these keys.
+    pub(super) fn begin_showing(&mut self, keys: Vec<Key>) {
+        self.is_held = false;
+        self.dirty.extend(keys);
+        sort_keys(&mut self.dirty);
+    }
+
     /// True while there is state to be shown.
     pub(super) fn has_work(&self) -> bool {
-        !self.dirty.is_empty()
+        !self.is_held && !self.dirty.is_empty()
     }
 
     /// Shows the state of what changed, but for what a commit still works on: of so many keys that events need not wait,
     /// the latest first.
     pub(super) fn show_portion(&mut self, engine: &Engine) {
-        if self.dirty.is_empty() {
+        if !self.has_work() {
             return;
         }
         let keys = self.dirty.split_off(self.dirty.len().saturating_sub(TURN_KEYS));

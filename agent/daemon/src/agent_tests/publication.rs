@@ -224,3 +224,25 @@ async fn routes_of_a_revision_are_derived() {
     assert_eq!(agent.published_text(), published);
     agent.stop().await;
 }
+
+/// Each turn of the core shows a portion, which is a revision.
+#[tokio::test]
+async fn a_start_shows_each_value_in_place_once() {
+    const ROUTES: usize = 6000;
+    const PORTION: usize = 2048;
+    let mut revisions = Vec::new();
+    for document in [BOX, &routes(0, ROUTES)] {
+        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+        let agent = Agent::start(&kernel, folder.path()).await;
+        agent.update(BOX).await.unwrap();
+        agent.update(document).await.unwrap();
+        let shown = agent.published_text();
+        agent.stop().await;
+        let agent = Agent::start(&kernel, folder.path()).await;
+        assert_eq!(agent.published_text(), shown);
+        revisions.push(agent.handle.revision().number as usize);
+        agent.stop().await;
+    }
+    let [few, many] = revisions[..] else { unreachable!("two starts") };
+    assert!(many <= few + ROUTES.div_ceil(PORTION), "{few} revisions, {many} with the routes");
+}
