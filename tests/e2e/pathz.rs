@@ -8,10 +8,14 @@ use holdfast_proto::gnsi::pathz::pathz_client::PathzClient;
 use holdfast_proto::gnsi::pathz::rotate_request;
 use holdfast_tests::agent::{ADMIN, AgentProcess, PASSWORD};
 use holdfast_tests::clients::Gnmic;
+use holdfast_tests::eventually::eventually_async;
 use holdfast_tests::gnmi::{Credentials, GnmiClient, parse_path};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::rotation::{CutPoint, Rotation};
+use holdfast_tests::services::port_package;
 use holdfast_tests::subscription::subscribe_to;
+use serde_json::json;
+use tempfile::TempDir;
 use tonic::Code;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
@@ -98,14 +102,30 @@ async fn watcher(agent: &AgentProcess) -> GnmiClient {
 
 /// Installs a policy: the administrator may do everything, the guest may read one port and describe it.
 async fn install(agent: &AgentProcess, version: &str) {
+    permit(agent, version, &rights_to(ETH0, &format!("{ETH0}/config/description"))).await;
+}
+
+/// Permits the guest this, beside all that the administrator may do.
+async fn permit(agent: &AgentProcess, version: &str, guest: &[(&str, pathz::Mode)]) {
     let mut client = client(agent).await;
     let mut rotation = Rotation::open(|requests| client.rotate(requests)).await.unwrap();
-    rotation.run_until(CutPoint::Finalized, upload(version, ETH0), finalize()).await;
+    let upload = upload_of(version, guest);
+    rotation.run_until(CutPoint::Finalized, upload, finalize()).await;
     rotation.close().await.expect("nothing is left to take back");
+}
+
+/// Rights to read and describe a port.
+fn rights_to<'a>(port: &'a str, description: &'a str) -> [(&'a str, pathz::Mode); 2] {
+    [(port, pathz::Mode::Read), (description, pathz::Mode::Write)]
 }
 
 /// A policy: the administrator may do everything, the guest may read this port and describe it.
 fn upload(version: &str, port: &str) -> pathz::RotateRequest {
+    upload_of(version, &rights_to(port, &format!("{port}/config/description")))
+}
+
+/// A policy: the administrator may do everything, the guest may do this.
+fn upload_of(version: &str, guest: &[(&str, pathz::Mode)]) -> pathz::RotateRequest {
     let rule = |id: &str, user: &str, path: &str, mode: pathz::Mode| pathz::AuthorizationRule {
         id: id.into(),
         principal: Some(Principal::User(user.into())),
@@ -113,12 +133,16 @@ fn upload(version: &str, port: &str) -> pathz::RotateRequest {
         action: pathz::Action::Permit.into(),
         mode: mode.into(),
     };
-    let rules = vec![
-        rule("r", ADMIN, "/", pathz::Mode::Read),
-        rule("w", ADMIN, "/", pathz::Mode::Write),
-        rule("port", GUEST, port, pathz::Mode::Read),
-        rule("note", GUEST, &format!("{port}/config/description"), pathz::Mode::Write),
+    let of_guest = guest.iter().enumerate();
+    let of_guest = of_guest.map(|(at, (path, mode))| rule(&format!("g{at}"), GUEST, path, *mode));
+    let of_admin = [
+        ("r", "/", pathz::Mode::Read),
+        ("w", "/", pathz::Mode::Write),
+        ("nr", "holdfast_native:/", pathz::Mode::Read),
+        ("nw", "holdfast_native:/", pathz::Mode::Write),
     ];
+    let of_admin = of_admin.into_iter().map(|(id, path, mode)| rule(id, ADMIN, path, mode));
+    let rules = of_admin.chain(of_guest).collect();
     let upload = pathz::UploadRequest {
         version: version.into(),
         created_on: 1_700_000_000,
@@ -169,6 +193,143 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_paths_or_the_new_ones() {
         let kept_out = guest.read(&format!("{other}/state/ifindex")).await.unwrap_err();
         assert_eq!(kept_out.code(), Code::PermissionDenied, "{cut:?}");
     }
+}
+
+/// A port whose second state waits for its link, whose action waits for a handler, and whose delete gate is closed.
+const GUARDED: &str = r#"[service]
+name = "sized-port"
+version = "1.0.0"
+[grants]
+write = ["/interfaces/interface"]
+read = ["/interfaces/interface/state/oper-status"]
+[handler]
+user = "root"
+[[component]]
+type = "port"
+  [[component.state]]
+  name = "attached"
+  work = "port.cli"
+  action = { handler = "prepare" }
+  delete = { when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'DORMANT'" }
+  [[component.state]]
+  name = "sized"
+  when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'UP'"
+  work = "size.cli"
+[[tree]]
+create = { type = "port", name = "params.port" }
+"#;
+
+const STATE: &str = "holdfast_native:/service-state";
+
+/// Path of an instance.
+fn instance(name: &str) -> String {
+    format!("holdfast_native:/services/sized-port[name={name}]")
+}
+
+/// Path of the entries of `/service-state` that have the name of this instance, and these keys.
+fn entries(list: &str, name: &str, keys: &str) -> String {
+    format!("{STATE}/{list}[service=sized-port[name='{name}'\\]]{keys}")
+}
+
+/// An agent with the instance `acme`, which waits, and the zombie `bolt`, and with a guest who has no rights yet.
+async fn with_zombie(net: &Netns, packages: &TempDir) -> (AgentProcess, GnmiClient) {
+    let folder = packages.path().to_str().unwrap();
+    let agent = AgentProcess::start_with(net, &["--services", folder]).await;
+    assert!(agent.user(&["set", GUEST, "--role", "admin"], GUEST_PASSWORD).status.success());
+    let admin = agent.gnmi().await;
+    for (name, port) in [("acme", "eth0"), ("bolt", "eth1")] {
+        let parameters = json!({"bridge": "br0", "port": port});
+        admin.update(&instance(name), parameters).await.unwrap();
+    }
+    admin.delete(&instance("bolt")).await.unwrap();
+    let has_both = async || {
+        let shown = admin.read(STATE).await.unwrap();
+        let lists = ["plan", "queue", "wait"];
+        lists.iter().all(|list| {
+            let list = shown[format!("holdfast-services:{list}")].to_string();
+            list.contains("acme") && list.contains("bolt")
+        })
+    };
+    eventually_async("both have a plan, an action that is queued, and a wait", has_both).await;
+    (agent, admin)
+}
+
+/// True when the guest may read a path, by Get and by Subscribe.
+async fn may_read(guest: &GnmiClient, path: &str) -> bool {
+    let list = subscribe_to(Mode::Once, &[(path, SubscriptionMode::TargetDefined)]);
+    let mut updates = guest.subscribe(list).await.unwrap();
+    match guest.read(path).await {
+        Ok(value) => {
+            assert!(!value.is_null(), "{path} has a value");
+            assert!(!updates.until_sync().await.is_empty(), "{path} has a value");
+            true
+        }
+        Err(status) => {
+            assert_eq!(status.code(), Code::PermissionDenied, "{path}: {status}");
+            assert_eq!(updates.next().await.unwrap_err().code(), Code::PermissionDenied, "{path}");
+            false
+        }
+    }
+}
+
+// proves sv.B77
+#[tokio::test]
+async fn zombies_queue_and_waits_are_read_by_those_who_have_rights_to_their_paths() {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    let packages = port_package(GUARDED);
+    let (agent, admin) = with_zombie(&net, &packages).await;
+    let lists = ["plan", "queue", "wait"].map(|list| format!("{STATE}/{list}"));
+    let plans = ["acme", "bolt"].map(|name| entries("plan", name, ""));
+    let waits = ["acme", "bolt"].map(|name| entries("wait", name, "[plane=*][path=*]"));
+    let paths: Vec<&String> = lists.iter().chain(&plans).chain(&waits).collect();
+    let [plan, queue, wait] = [0, 1, 2];
+    let [plan_of_acme, zombie, wait_of_acme, wait_of_zombie] = [3, 4, 5, 6];
+    // What is permitted, and what of the paths can then be read.
+    let rows: [(&[usize], &[usize]); 6] = [
+        (&[], &[]),
+        (&[plan], &[plan, plan_of_acme, zombie]),
+        (&[queue], &[queue]),
+        (&[wait], &[wait, wait_of_acme, wait_of_zombie]),
+        (&[zombie], &[zombie]),
+        (&[queue, wait_of_zombie], &[queue, wait_of_zombie]),
+    ];
+    for (number, (permitted, readable)) in rows.into_iter().enumerate() {
+        let rights: Vec<_> =
+            permitted.iter().map(|at| (paths[*at].as_str(), pathz::Mode::Read)).collect();
+        permit(&agent, &format!("v{number}"), &rights).await;
+        let guest = watcher(&agent).await;
+        for (at, path) in paths.iter().enumerate() {
+            let found = may_read(&guest, path).await;
+            assert_eq!(found, readable.contains(&at), "{path} with {rights:?}");
+        }
+        assert!(!may_read(&guest, STATE).await, "not all of it with {rights:?}");
+    }
+    assert!(may_read(&admin, STATE).await);
+}
+
+// proves sv.B77
+#[tokio::test]
+async fn the_right_to_write_an_instance_gives_none_to_what_it_makes() {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    let packages = port_package(GUARDED);
+    let (agent, admin) = with_zombie(&net, &packages).await;
+    permit(&agent, "acme", &[(&instance("acme"), pathz::Mode::Write)]).await;
+    let guest = watcher(&agent).await;
+    guest.update(&instance("acme"), json!({"bridge": "br7"})).await.unwrap();
+    assert_eq!(net.link("eth0").master.as_deref(), Some("br7"));
+    let port = "holdfast_native:/interfaces/interface[name=eth0]".to_owned();
+    let parameters = json!({"bridge": "br0", "port": "eth1"});
+    for (path, value) in [
+        (instance("coop"), parameters.clone()),
+        (instance("bolt"), parameters),
+        (port, json!({"mtu": 1300})),
+    ] {
+        let refused = guest.update(&path, value).await.unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied, "{path}: {refused}");
+        assert!(!may_read(&guest, &path).await);
+    }
+    assert!(!may_read(&guest, &format!("{STATE}/ownership")).await);
+    assert!(may_read(&admin, &format!("{STATE}/ownership")).await);
 }
 
 async fn client(agent: &AgentProcess) -> Client {
