@@ -75,12 +75,22 @@ pub trait Datastore: Clone + Send + Sync + 'static {
         services: BTreeSet<ServiceTag>,
     ) -> impl Future<Output = Result<Vec<(ClaimKey, Applied)>, CommitError>> + Send;
 
+    /// Carries out a change of any layers as one transaction, if it has the plan that the options expect.
+    fn change_with(
+        &self,
+        caller: &Caller,
+        intent: Intent,
+        options: CommitOptions,
+    ) -> impl Future<Output = Result<CommitStamp, CommitError>> + Send;
+
     /// Carries out a change of any layers as one transaction.
     fn change(
         &self,
         caller: &Caller,
         intent: Intent,
-    ) -> impl Future<Output = Result<CommitStamp, CommitError>> + Send;
+    ) -> impl Future<Output = Result<CommitStamp, CommitError>> + Send {
+        self.change_with(caller, intent, CommitOptions::default())
+    }
 }
 
 /// Source of the values in the engine.

@@ -265,21 +265,6 @@ impl CoreHandle {
         AccessChanges::new(&self.models(), self.configuration_rx.clone())
     }
 
-    /// Carries out a change as one transaction, if it has the plan that the options expect.
-    ///
-    /// # Errors
-    /// When the change is refused, or cannot be recorded or carried out.
-    pub async fn change_with(
-        &self,
-        caller: &Caller,
-        intent: Intent,
-        options: CommitOptions,
-    ) -> Result<CommitStamp, CommitError> {
-        let (answer, answered) = oneshot::channel();
-        self.send(caller, intent, options, ReplySender::Commit(answer))?;
-        answered.await.unwrap_or(Err(CommitError::Stopped))
-    }
-
     fn send(
         &self,
         caller: &Caller,
@@ -385,8 +370,15 @@ impl Datastore for CoreHandle {
         Ok(applied.filter(|(_, applied)| *applied != Applied::Done).collect())
     }
 
-    async fn change(&self, caller: &Caller, intent: Intent) -> Result<CommitStamp, CommitError> {
-        self.change_with(caller, intent, CommitOptions::default()).await
+    async fn change_with(
+        &self,
+        caller: &Caller,
+        intent: Intent,
+        options: CommitOptions,
+    ) -> Result<CommitStamp, CommitError> {
+        let (answer, answered) = oneshot::channel();
+        self.send(caller, intent, options, ReplySender::Commit(answer))?;
+        answered.await.unwrap_or(Err(CommitError::Stopped))
     }
 }
 

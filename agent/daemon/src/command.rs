@@ -120,7 +120,7 @@ pub fn bootz(settings: &BootzCommandSettings) -> Result<(), CommandError> {
 /// # Errors
 /// When something is wrong with the package, a file cannot be read or written, or the agent refuses.
 pub fn service(settings: &ServiceSettings) -> Result<(), CommandError> {
-    let client = Client::new(&settings.state.socket());
+    let client = Client::new(&settings.state.socket()).with_trace(settings.trace_id.clone());
     if let ServiceAction::Instance(action @ InstanceAction::Watch { .. }) = &settings.action {
         return match asynchronously(client.follow(action, print_part))? {
             Err(ClientError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

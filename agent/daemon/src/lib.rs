@@ -39,5 +39,6 @@ pub mod settings;
 pub mod slots;
 pub mod software;
 pub mod tls;
+pub mod trace;
 pub mod users;
 mod watchdog;

@@ -40,6 +40,7 @@ mod publication;
 mod readiness;
 mod reconcile;
 mod routes;
+mod service_transactions;
 mod services;
 mod side_by_side;
 mod ssh_users;

@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
+use smol_str::SmolStr;
 use tokio::{net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
 
@@ -23,6 +24,7 @@ use super::{
     BootzStartRequest, DeleteUserRequest, Failure, SetUserRequest, SwitchEntry, UserSummary,
 };
 use crate::settings::{InstallSettings, InstanceAction};
+use crate::trace::TRACE_HEADER;
 use crate::users::Password;
 
 /// Time limit for an answer. The state of a large box takes longest.
@@ -32,6 +34,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct Client {
     path: PathBuf,
+    /// Name of its requests in logs and histories of the agent.
+    trace: Option<SmolStr>,
 }
 
 /// Reason for the lack of an answer.
@@ -50,6 +54,8 @@ pub enum ClientError {
     Answer(#[from] serde_json::Error),
     #[error("the password is not text, which the local socket needs")]
     Password,
+    #[error("`{0}` is no trace of a request")]
+    Trace(SmolStr),
     #[error("cannot print the answer")]
     Output(#[source] io::Error),
     /// Error message of the agent.
@@ -59,7 +65,13 @@ pub enum ClientError {
 
 impl Client {
     pub fn new(socket: &Path) -> Self {
-        Self { path: socket.into() }
+        Self { path: socket.into(), trace: None }
+    }
+
+    /// A client whose requests have a trace.
+    #[must_use]
+    pub fn with_trace(self, trace: Option<SmolStr>) -> Self {
+        Self { trace, ..self }
     }
 
     /// Requests a text.
@@ -287,6 +299,10 @@ impl Client {
         request
             .headers_mut()
             .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+        if let Some(trace) = &self.trace {
+            let trace = trace.parse().map_err(|_| ClientError::Trace(trace.clone()))?;
+            request.headers_mut().insert(TRACE_HEADER, trace);
+        }
         Ok(sender.send_request(request).await?)
     }
 }

@@ -45,7 +45,9 @@ pub use self::inspect::{Inspect, Inspector};
 pub use self::maintenance::{SwitchEntry, maintenance_routes};
 pub use self::service_operations::service_routes;
 use crate::{
+    services::Requester,
     settings::ShowContent,
+    trace::trace_of,
     users::{Password, UserError, Users},
 };
 
@@ -174,7 +176,7 @@ impl LocalPeer {
     }
 }
 
-/// Adds the [`Caller`] to a request of a permitted user, and refuses others.
+/// Adds the [`Caller`] to a request of a permitted user, with its trace as [`Requester`], and refuses others.
 async fn admit(
     ConnectInfo(peer): ConnectInfo<LocalPeer>,
     mut request: Request,
@@ -182,6 +184,8 @@ async fn admit(
 ) -> Response {
     match peer.caller() {
         Some(caller) => {
+            let trace = trace_of(request.headers());
+            request.extensions_mut().insert(Requester { caller: caller.clone(), trace });
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
@@ -307,7 +311,7 @@ mod tests {
         }
     }
 
-    // proves 5.95, 5.101
+    // proves 5.95, 5.101, sv.B96
     #[tokio::test]
     async fn the_command_line_reaches_the_agent() {
         let state = TempDir::new().unwrap();
@@ -320,7 +324,12 @@ mod tests {
             inspect: Arc::new(FakeInspect),
             users: users.clone(),
             accounts: accounts.clone(),
-            more: Router::new(),
+            more: Router::new().route(
+                "/trace",
+                get(async |Extension(by): Extension<Requester>| {
+                    by.trace.unwrap_or_default().to_string()
+                }),
+            ),
         };
         let local = start(&path, served).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -377,6 +386,10 @@ mod tests {
             assert_eq!(summary, (command, arguments, detail));
             assert_eq!(run.authz.outcome, AuthzOutcome::Permit);
         }
+
+        assert_eq!(client.text("/trace").await.unwrap(), "", "the agent makes one");
+        let traced = client.clone().with_trace(Some("change/7".into()));
+        assert_eq!(traced.text("/trace").await.unwrap(), "change/7");
 
         drop(local);
         assert!(matches!(client.text("/show/config").await, Err(ClientError::NotRunning { .. })));

@@ -8,13 +8,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use bytes::Bytes;
-use holdfast_base::{Caller, ErrorChain};
+use holdfast_base::ErrorChain;
 use holdfast_config::schema::Origin;
 use holdfast_core::{CommitError, ConfigChange, MAX_LISTED, Preview, ServiceChange, StateChange};
 use serde::{Deserialize, Serialize};
 
 use super::failure;
-use crate::services::{InstallError, InstallTerms, Installation, LoadedPackage, PackageInstaller};
+use crate::services::{
+    InstallError, InstallTerms, Installation, LoadedPackage, PackageInstaller, Requester,
+};
 use crate::settings::InstallSettings;
 
 /// Address of the loaded packages; a body is an archive to be installed, on the terms of the query.
@@ -79,7 +81,7 @@ async fn list(State(installer): State<PackageInstaller>) -> String {
 
 async fn install(
     State(installer): State<PackageInstaller>,
-    Extension(caller): Extension<Caller>,
+    Extension(by): Extension<Requester>,
     Query(settings): Query<InstallSettings>,
     archive: Bytes,
 ) -> Response {
@@ -95,16 +97,16 @@ async fn install(
         },
     };
     let terms = InstallTerms { is_dry_run, expected, each, force, downgrade };
-    let installed = installer.install(&caller, &archive, terms).await;
+    let installed = installer.install(&by, &archive, terms).await;
     answer(installed.map(|it| installation(&it)))
 }
 
 async fn remove(
     State(installer): State<PackageInstaller>,
-    Extension(caller): Extension<Caller>,
+    Extension(by): Extension<Requester>,
     Json(Removal { name, force }): Json<Removal>,
 ) -> Response {
-    answer(installer.remove(&caller, &name, force).await)
+    answer(installer.remove(&by, &name, force).await)
 }
 
 fn answer(result: Result<String, InstallError>) -> Response {

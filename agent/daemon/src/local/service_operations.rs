@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
 use futures::StreamExt;
-use holdfast_base::{Caller, ErrorChain};
+use holdfast_base::ErrorChain;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::Applied;
 use holdfast_core::{Datastore, MAX_LISTED};
@@ -18,7 +18,7 @@ use holdfast_core::{Datastore, MAX_LISTED};
 use super::{failure, packages, services};
 use crate::services::{
     CallEntry, Modification, OperationError, Operations, PackageInstaller, Place, Progress,
-    SyncCheck, action_wait,
+    Requester, SyncCheck, action_wait,
 };
 use crate::settings::{ActionResult, InstanceAction};
 
@@ -33,7 +33,7 @@ pub fn service_routes<C: Datastore>(core: C, installer: PackageInstaller) -> Rou
 
 async fn operate<C: Datastore>(
     State(operations): State<Operations<C>>,
-    Extension(caller): Extension<Caller>,
+    Extension(by): Extension<Requester>,
     Json(action): Json<InstanceAction>,
 ) -> Response {
     if let InstanceAction::Watch { services } = action {
@@ -41,7 +41,7 @@ async fn operate<C: Datastore>(
         let texts = texts.map(move |it| Ok::<_, Infallible>(progress(&operations.0, &it)));
         return Body::from_stream(texts).into_response();
     }
-    match answer(&operations, &caller, action).await {
+    match answer(&operations, &by, action).await {
         Ok(text) => text.into_response(),
         Err(error) => {
             let status = match error {
@@ -56,23 +56,23 @@ async fn operate<C: Datastore>(
 
 async fn answer<C: Datastore>(
     operations: &Operations<C>,
-    caller: &Caller,
+    by: &Requester,
     action: InstanceAction,
 ) -> Result<String, OperationError> {
     let core = &operations.0;
     Ok(match action {
         InstanceAction::Redeploy { services, dry_run: false } => {
-            let walked = operations.redeploy(caller, &services).await?;
+            let walked = operations.redeploy(by, &services).await?;
             walked.iter().map(|it| progress(core, it)).collect()
         }
         InstanceAction::Redeploy { services, dry_run: true } => {
-            sync_check(&operations.check_sync(caller, &services, false).await?)
+            sync_check(&operations.check_sync(by, &services, false).await?)
         }
         InstanceAction::CheckSync { services, deep } => {
-            sync_check(&operations.check_sync(caller, &services, deep).await?)
+            sync_check(&operations.check_sync(by, &services, deep).await?)
         }
         InstanceAction::ReactiveRedeploy { services } => {
-            let tags = operations.reactive_redeploy(&services)?;
+            let tags = operations.reactive_redeploy(by.trace.clone(), &services)?;
             tags.iter().map(|tag| format!("{tag}\n")).collect()
         }
         // It has no end, and `operate` has taken it.
@@ -83,10 +83,10 @@ async fn answer<C: Datastore>(
             modifications(&operations.modifications(&service, place.as_ref())?)
         }
         InstanceAction::UnDeploy { service } => {
-            progress(core, &operations.undeploy(caller, &service).await?)
+            progress(core, &operations.undeploy(by, &service).await?)
         }
         InstanceAction::Resurrect { service } => {
-            progress(core, &operations.resurrect(caller, &service).await?)
+            progress(core, &operations.resurrect(by, &service).await?)
         }
         InstanceAction::ForceBackTrack {
             service,
@@ -97,18 +97,17 @@ async fn answer<C: Datastore>(
         } => {
             let place = place([component_type, component], state);
             let operation = (service.as_str(), place);
-            let left =
-                operations.force_back_track(caller, operation, acknowledge_inconsistent).await?;
+            let left = operations.force_back_track(by, operation, acknowledge_inconsistent).await?;
             progress(core, &left)
         }
-        InstanceAction::Reschedule { id } => call(&operations.reschedule(caller, id).await?),
-        InstanceAction::Cancel { id } => call(&operations.cancel(caller, id).await?),
+        InstanceAction::Reschedule { id } => call(&operations.reschedule(by, id).await?),
+        InstanceAction::Cancel { id } => call(&operations.cancel(by, id).await?),
         InstanceAction::Resolve { id, result } => {
             let is_done = result == ActionResult::Done;
-            call(&operations.resolve(caller, id, is_done).await?)
+            call(&operations.resolve(by, id, is_done).await?)
         }
         InstanceAction::Purge { claim } => {
-            let purged = operations.purge(caller, &claim).await?;
+            let purged = operations.purge(by, &claim).await?;
             format!("{purged} is taken back\n")
         }
     })

@@ -16,9 +16,9 @@ use super::deadline::deadline_of;
 use super::reads::ReadPool;
 use super::subscribe::sampler::Sampler;
 use super::subscribe::{self, IgnoredSubscriptions, SubscriberContext, Updates};
-use super::trace::trace_of;
 use super::{capabilities, get, set};
 use crate::gnsi::pathz::{PathPermissions, Pathz};
+use crate::trace::trace_of;
 
 /// Serves gNMI from a datastore.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         let rights = self.rights(&caller);
         let own = set::RequestOptions {
             rights: rights.clone(),
-            trace: trace_of(request.metadata()),
+            trace: trace_of(request.metadata().as_ref()),
             deadline: deadline_of(request.metadata(), Instant::now()),
         };
         let answer = set::set(self.core(), &caller, own, request.into_inner()).await;

@@ -30,7 +30,6 @@ mod status;
 mod subscribe;
 #[cfg(test)]
 pub(crate) mod tests;
-mod trace;
 mod unknown_path;
 
 pub(crate) use boot_document::boot_document;

@@ -7,7 +7,10 @@ use tonic::{Code, Request, Response, Status};
 
 use super::extensions::plan::preview_message;
 use super::status::Refusal;
-use crate::services::{InstallError, InstallTerms, Installation, LoadedPackage, PackageInstaller};
+use crate::services::{
+    InstallError, InstallTerms, Installation, LoadedPackage, PackageInstaller, Requester,
+};
+use crate::trace::trace_of;
 
 /// Serves the packages of one agent.
 #[derive(Debug)]
@@ -21,16 +24,17 @@ impl PackagesService {
         Self { installer }
     }
 
-    /// The caller and the installer for one request.
+    /// Who asks, and the installer, for one request.
     fn admit<T>(
         &self,
         request: &Request<T>,
         operation: &str,
-    ) -> Result<(Caller, &PackageInstaller), Status> {
+    ) -> Result<(Requester, &PackageInstaller), Status> {
         let caller = Caller::authenticated(request)?;
         caller.require_admin(operation)?;
         let missing = || Refusal::unimplemented("there are no packages of services");
-        Ok((caller, self.installer.as_ref().ok_or_else(missing)?))
+        let by = Requester { caller, trace: trace_of(request.metadata().as_ref()) };
+        Ok((by, self.installer.as_ref().ok_or_else(missing)?))
     }
 }
 
@@ -40,11 +44,11 @@ impl Packages for PackagesService {
         &self,
         request: Request<wire::InstallRequest>,
     ) -> Result<Response<wire::InstallResponse>, Status> {
-        let (caller, installer) = self.admit(&request, "Install of services")?;
+        let (by, installer) = self.admit(&request, "Install of services")?;
         let request = request.into_inner();
         let terms = terms(&request)?;
         let signed = (&*request.archive, &*request.signature);
-        let installed = installer.install_signed(&caller, signed, terms).await;
+        let installed = installer.install_signed(&by, signed, terms).await;
         let Installation { summary, preview } = installed.map_err(Refusal::from)?;
         let preview = preview.map(preview_message);
         Ok(Response::new(wire::InstallResponse { summary, preview }))
@@ -54,9 +58,9 @@ impl Packages for PackagesService {
         &self,
         request: Request<wire::RemoveRequest>,
     ) -> Result<Response<wire::RemoveResponse>, Status> {
-        let (caller, installer) = self.admit(&request, "Remove of services")?;
+        let (by, installer) = self.admit(&request, "Remove of services")?;
         let wire::RemoveRequest { name, force } = request.get_ref();
-        installer.remove(&caller, name, *force).await.map_err(Refusal::from)?;
+        installer.remove(&by, name, *force).await.map_err(Refusal::from)?;
         Ok(Response::new(wire::RemoveResponse {}))
     }
 

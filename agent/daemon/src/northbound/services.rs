@@ -15,8 +15,9 @@ use tonic::{Request, Response, Status};
 use super::extensions::plan::preview_message;
 use super::status::Refusal;
 use crate::services::{
-    CallEntry, Modification, OperationError, Operations, Place, Progress, SyncCheck,
+    CallEntry, Modification, OperationError, Operations, Place, Progress, Requester, SyncCheck,
 };
+use crate::trace::trace_of;
 
 /// Serves the operations from a datastore.
 #[derive(Debug)]
@@ -28,11 +29,11 @@ impl<C: Datastore> OperationsService<C> {
     }
 }
 
-/// Caller of an operation. Their answers show configuration about which no path is asked.
-fn caller<T>(request: &Request<T>, operation: &str) -> Result<Caller, Status> {
+/// Caller of an operation, and the trace of the request. Their answers show configuration about which no path is asked.
+fn requester<T>(request: &Request<T>, operation: &str) -> Result<Requester, Status> {
     let caller = Caller::authenticated(request)?;
     caller.require_admin(operation)?;
-    Ok(caller)
+    Ok(Requester { caller, trace: trace_of(request.metadata().as_ref()) })
 }
 
 #[tonic::async_trait]
@@ -41,8 +42,8 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         &self,
         request: Request<wire::RedeployRequest>,
     ) -> Result<Response<wire::RedeployResponse>, Status> {
-        let caller = caller(&request, "Redeploy of services")?;
-        let walked = self.0.redeploy(&caller, &request.into_inner().services).await;
+        let by = requester(&request, "Redeploy of services")?;
+        let walked = self.0.redeploy(&by, &request.into_inner().services).await;
         let instances = walked.map_err(Refusal::from)?.iter().filter_map(instance).collect();
         Ok(Response::new(wire::RedeployResponse { instances }))
     }
@@ -51,9 +52,9 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         &self,
         request: Request<wire::CheckSyncRequest>,
     ) -> Result<Response<wire::CheckSyncResponse>, Status> {
-        let caller = caller(&request, "CheckSync of services")?;
+        let by = requester(&request, "CheckSync of services")?;
         let wire::CheckSyncRequest { services, deep } = request.into_inner();
-        let check = self.0.check_sync(&caller, &services, deep).await.map_err(Refusal::from)?;
+        let check = self.0.check_sync(&by, &services, deep).await.map_err(Refusal::from)?;
         let in_sync = check.is_in_sync();
         let SyncCheck { preview, unapplied } = check;
         let (preview, unapplied) =
@@ -66,8 +67,8 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         &self,
         request: Request<wire::ReactiveRedeployRequest>,
     ) -> Result<Response<wire::ReactiveRedeployResponse>, Status> {
-        caller(&request, "ReactiveRedeploy of services")?;
-        let tags = self.0.reactive_redeploy(&request.into_inner().services);
+        let by = requester(&request, "ReactiveRedeploy of services")?;
+        let tags = self.0.reactive_redeploy(by.trace, &request.into_inner().services);
         let services = tags.map_err(Refusal::from)?.iter().map(ToString::to_string).collect();
         Ok(Response::new(wire::ReactiveRedeployResponse { services }))
     }
@@ -78,7 +79,7 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         &self,
         request: Request<wire::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        caller(&request, "Watch of services")?;
+        requester(&request, "Watch of services")?;
         let plans = self.0.watch(request.into_inner().services);
         let response = |progress: Progress| {
             let (service, instance) = (progress.tag.to_string(), instance(&progress));
@@ -91,7 +92,7 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         &self,
         request: Request<wire::GetModificationsRequest>,
     ) -> Result<Response<wire::GetModificationsResponse>, Status> {
-        caller(&request, "GetModifications of services")?;
+        requester(&request, "GetModifications of services")?;
         let wire::GetModificationsRequest { service, component_type, component, state } =
             request.into_inner();
         let place = match (component_type.is_empty(), component.is_empty()) {
@@ -108,8 +109,8 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         &self,
         request: Request<wire::UndeployRequest>,
     ) -> Result<Response<wire::UndeployResponse>, Status> {
-        let caller = caller(&request, "Undeploy of services")?;
-        let left = self.0.undeploy(&caller, &request.into_inner().service).await;
+        let by = requester(&request, "Undeploy of services")?;
+        let left = self.0.undeploy(&by, &request.into_inner().service).await;
         let instance = instance(&left.map_err(Refusal::from)?);
         Ok(Response::new(wire::UndeployResponse { instance }))
     }
@@ -118,8 +119,8 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         &self,
         request: Request<wire::ResurrectRequest>,
     ) -> Result<Response<wire::ResurrectResponse>, Status> {
-        let caller = caller(&request, "Resurrect of services")?;
-        let back = self.0.resurrect(&caller, &request.into_inner().service).await;
+        let by = requester(&request, "Resurrect of services")?;
+        let back = self.0.resurrect(&by, &request.into_inner().service).await;
         let instance = instance(&back.map_err(Refusal::from)?);
         Ok(Response::new(wire::ResurrectResponse { instance }))
     }
@@ -128,11 +129,11 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         &self,
         request: Request<wire::ForceBackTrackRequest>,
     ) -> Result<Response<wire::ForceBackTrackResponse>, Status> {
-        let caller = caller(&request, "ForceBackTrack of services")?;
+        let by = requester(&request, "ForceBackTrack of services")?;
         let request = request.into_inner();
         let place = place(&request.component_type, &request.component, &request.state);
         let acknowledged = request.acknowledge_inconsistent;
-        let left = self.0.force_back_track(&caller, (&request.service, place), acknowledged).await;
+        let left = self.0.force_back_track(&by, (&request.service, place), acknowledged).await;
         let instance = instance(&left.map_err(Refusal::from)?);
         Ok(Response::new(wire::ForceBackTrackResponse { instance }))
     }
@@ -141,8 +142,8 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         &self,
         request: Request<wire::PurgeRequest>,
     ) -> Result<Response<wire::PurgeResponse>, Status> {
-        let caller = caller(&request, "Purge of services")?;
-        self.0.purge(&caller, &request.into_inner().claim).await.map_err(Refusal::from)?;
+        let by = requester(&request, "Purge of services")?;
+        self.0.purge(&by, &request.into_inner().claim).await.map_err(Refusal::from)?;
         Ok(Response::new(wire::PurgeResponse {}))
     }
 
@@ -150,8 +151,8 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         &self,
         request: Request<wire::RescheduleRequest>,
     ) -> Result<Response<wire::RescheduleResponse>, Status> {
-        let caller = caller(&request, "Reschedule of actions")?;
-        let entry = self.0.reschedule(&caller, request.into_inner().id).await;
+        let by = requester(&request, "Reschedule of actions")?;
+        let entry = self.0.reschedule(&by, request.into_inner().id).await;
         let entry = Some(queue_entry(entry.map_err(Refusal::from)?));
         Ok(Response::new(wire::RescheduleResponse { entry }))
     }
@@ -160,8 +161,8 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         &self,
         request: Request<wire::CancelRequest>,
     ) -> Result<Response<wire::CancelResponse>, Status> {
-        let caller = caller(&request, "Cancel of actions")?;
-        let entry = self.0.cancel(&caller, request.into_inner().id).await;
+        let by = requester(&request, "Cancel of actions")?;
+        let entry = self.0.cancel(&by, request.into_inner().id).await;
         let entry = Some(queue_entry(entry.map_err(Refusal::from)?));
         Ok(Response::new(wire::CancelResponse { entry }))
     }
@@ -170,14 +171,14 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         &self,
         request: Request<wire::ResolveRequest>,
     ) -> Result<Response<wire::ResolveResponse>, Status> {
-        let caller = caller(&request, "Resolve of actions")?;
+        let by = requester(&request, "Resolve of actions")?;
         let wire::ResolveRequest { id, result } = request.into_inner();
         let is_done = match wire::resolve_request::Result::try_from(result) {
             Ok(wire::resolve_request::Result::Done) => true,
             Ok(wire::resolve_request::Result::Failed) => false,
             _ => return Err(Refusal::invalid("`result` is RESULT_DONE or RESULT_FAILED").into()),
         };
-        let entry = self.0.resolve(&caller, id, is_done).await;
+        let entry = self.0.resolve(&by, id, is_done).await;
         let entry = Some(queue_entry(entry.map_err(Refusal::from)?));
         Ok(Response::new(wire::ResolveResponse { entry }))
     }
@@ -285,5 +286,31 @@ fn state(state: &StatePlan) -> wire::State {
         since: state.since_ns,
         waits_for: state.waits_for.as_deref().unwrap_or_default().to_owned(),
         failure: state.failure.as_deref().unwrap_or_default().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_base::{AuthMethod, Role};
+
+    use super::*;
+
+    // proves sv.B96
+    #[test]
+    fn an_operation_has_the_trace_of_its_request() {
+        let caller = |role| Caller {
+            name: "ada".into(),
+            role,
+            auth_method: AuthMethod::Local { uid: 0 },
+            peer: None,
+        };
+        let mut request = Request::new(());
+        request.extensions_mut().insert(caller(Role::Admin));
+        assert_eq!(requester(&request, "Redeploy").unwrap().trace, None);
+        request.metadata_mut().insert("x-trace-id", "change/7".parse().unwrap());
+        let by = requester(&request, "Redeploy").unwrap();
+        assert_eq!((by.caller.name.as_str(), by.trace.as_deref()), ("ada", Some("change/7")));
+        request.extensions_mut().insert(caller(Role::ReadOnly));
+        requester(&request, "Redeploy").unwrap_err();
     }
 }

@@ -37,7 +37,7 @@ use tracing::{error, info, warn};
 use self::shown_waits::ShownWaits;
 use super::handlers::{ActionName, ActionRequest, Handlers};
 use super::lenient_walk;
-use crate::process::own_caller;
+use super::requester::Requester;
 
 /// Actions that are carried out at one time.
 const AT_ONCE: usize = 8;
@@ -441,7 +441,8 @@ async fn report(
         actions: vec![ActionUpdate { state: key.clone(), id: *id, event }],
         ..Walks::default()
     };
-    lenient_walk::walk(core, &own_caller(format!("service {tag}")), (tag, walks)).await
+    let by = Requester::of_instances(&walks.due, &core.configuration().layers().book);
+    lenient_walk::walk(core, &by, (tag, walks)).await
 }
 
 #[cfg(test)]

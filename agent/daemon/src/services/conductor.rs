@@ -45,8 +45,8 @@ use super::handlers::Handlers;
 use super::hold_back::HoldBack;
 use super::object_index::ObjectIndex;
 use super::over_limit::OverLimit;
+use super::requester::Requester;
 use super::waits::ShownWaits;
-use crate::process::own_caller;
 
 /// Instances that walk in one transaction.
 const BATCH: usize = 64;
@@ -287,9 +287,12 @@ impl Conductor {
 
     /// Begins one transaction, whose instances are busy already.
     fn begin(&mut self, due: BTreeSet<ServiceTag>, is_asked: bool) {
-        let (core, refused) = (self.core.clone(), self.refused_of(&due));
+        let core = self.core.clone();
+        let by = Requester::of_instances(&due, self.view.book());
+        let refused = self.refused_of(&due);
+        let intent = Intent::Walk(Walks { due: due.clone(), refused, ..Walks::default() });
         self.walking.spawn(async move {
-            let result = change(&core, due.clone(), refused).await;
+            let result = by.change(&core, intent).await;
             WalkEnd { due, is_asked, result }
         });
     }
@@ -508,25 +511,5 @@ impl Conductor {
                 self.retry_at = Some(Instant::now());
             }
         }
-    }
-}
-
-/// Walks instances in one transaction.
-async fn change(
-    core: &CoreHandle,
-    due: BTreeSet<ServiceTag>,
-    refused: BTreeMap<ServiceTag, Arc<str>>,
-) -> Result<CommitStamp, CommitError> {
-    let author = author(&due);
-    let intent = Intent::Walk(Walks { due, refused, ..Walks::default() });
-    core.change(&own_caller(author), intent).await
-}
-
-/// Name of the author of the walks of instances.
-fn author(due: &BTreeSet<ServiceTag>) -> String {
-    match due.first() {
-        Some(tag) if due.len() == 1 => format!("service {tag}"),
-        Some(tag) => format!("service {tag} and {} more", due.len() - 1),
-        None => "service".to_owned(),
     }
 }

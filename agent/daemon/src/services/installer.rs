@@ -17,7 +17,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::{Caller, ErrorChain};
+use holdfast_base::ErrorChain;
 use holdfast_bootz::cms::CmsError;
 use holdfast_config::services::{ExchangeMode, TypeExchange};
 use holdfast_config::{ClaimKey, LimitExceeded, ServiceTag};
@@ -37,6 +37,7 @@ use tracing::{info, warn};
 use super::actions::{self, ActionResources};
 use super::handlers::Handlers;
 use super::offered::read_archive;
+use super::requester::Requester;
 use super::signers::{PackageSigners, SignatureRefusal};
 use super::stored::{self, PackageOrigin};
 use super::upgrade::Upgrade;
@@ -187,7 +188,7 @@ impl PackageInstaller {
     /// When no signers are trusted, the signature does not hold or its signer is revoked, and as [`PackageInstaller::install`].
     pub async fn install_signed(
         &self,
-        caller: &Caller,
+        by: &Requester,
         (archive, signature): (&[u8], &[u8]),
         terms: InstallTerms,
     ) -> Result<Installation, InstallError> {
@@ -197,7 +198,7 @@ impl PackageInstaller {
         }
         let signer = self.signer(signature, archive).await?;
         info!(signer, "a package of services is signed");
-        self.install_from(caller, (archive, Some((&signer, signature))), terms).await
+        self.install_from(by, (archive, Some((&signer, signature))), terms).await
     }
 
     /// The trusted signer of an archive. Reading the revocation lists may take long.
@@ -218,16 +219,16 @@ impl PackageInstaller {
     /// When the package is wrong or too low, has instances that it does not fit, or is not what a dry run has shown.
     pub async fn install(
         &self,
-        caller: &Caller,
+        by: &Requester,
         archive: &[u8],
         terms: InstallTerms,
     ) -> Result<Installation, InstallError> {
-        self.install_from(caller, (archive, None), terms).await
+        self.install_from(by, (archive, None), terms).await
     }
 
     async fn install_from(
         &self,
-        caller: &Caller,
+        by: &Requester,
         (archive, signer): (&[u8], Option<(&str, &[u8])>),
         terms: InstallTerms,
     ) -> Result<Installation, InstallError> {
@@ -251,7 +252,7 @@ impl PackageInstaller {
         let (types, summary) = loaded(types, files, (source, name.clone())).await?;
         let upgrade = Upgrade {
             core: &self.0.core,
-            caller,
+            by,
             exchange: TypeExchange {
                 services: Arc::new(types.clone()),
                 models: Arc::clone(types.models()),
@@ -272,7 +273,7 @@ impl PackageInstaller {
         } else {
             upgrade.together(terms.expected).await?
         };
-        info!(service = %name, %version, digest, caller = %caller.name, "installed a type of services");
+        info!(service = %name, %version, digest, caller = %by.caller.name, "installed a type of services");
         state.put(types);
         if state.tasks.is_none() {
             let tasks = begin(&self.0.actions, &self.0.handlers, &state.types_tx);
@@ -288,7 +289,7 @@ impl PackageInstaller {
     /// When the type is not there, was not installed, or has instances.
     pub async fn remove(
         &self,
-        caller: &Caller,
+        by: &Requester,
         name: &str,
         is_forced: bool,
     ) -> Result<String, InstallError> {
@@ -319,8 +320,8 @@ impl PackageInstaller {
             is_forced,
             is_lenient: false,
         };
-        self.0.core.change(caller, Intent::Package(exchange)).await?;
-        info!(service = name, caller = %caller.name, "removed a type of services");
+        by.change(&self.0.core, Intent::Package(exchange)).await?;
+        info!(service = name, caller = %by.caller.name, "removed a type of services");
         state.put(types);
         let left: String =
             used.into_iter().map(|tag| format!("{} is left\n", ClaimKey::orphan(tag))).collect();

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use holdfast_base::{Caller, ErrorChain};
+use holdfast_base::ErrorChain;
 use holdfast_config::ServiceTag;
 use holdfast_core::{CommitError, Datastore, Intent, Walks};
+
+use super::requester::Requester;
 
 /// Has one instance walk. Where what it makes is refused, it walks again, and the states that would change fail with the
 /// reason.
@@ -13,11 +15,11 @@ use holdfast_core::{CommitError, Datastore, Intent, Walks};
 /// When the core has no time for it, or cannot record it.
 pub(super) async fn walk(
     core: &impl Datastore,
-    caller: &Caller,
+    by: &Requester,
     (tag, walks): (&ServiceTag, Walks),
 ) -> Result<(), CommitError> {
     let walks = Walks { is_lenient: true, ..walks };
-    let error = match core.change(caller, Intent::Walk(walks.clone())).await {
+    let error = match by.change(core, Intent::Walk(walks.clone())).await {
         Err(error) => error,
         Ok(_) => return Ok(()),
     };
@@ -30,5 +32,5 @@ pub(super) async fn walk(
     }
     let reason: Arc<str> = ErrorChain(&error).to_string().into();
     let refused = [(tag.clone(), reason)].into();
-    core.change(caller, Intent::Walk(Walks { refused, ..walks })).await.map(drop)
+    by.change(core, Intent::Walk(Walks { refused, ..walks })).await.map(drop)
 }

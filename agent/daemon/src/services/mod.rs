@@ -18,6 +18,7 @@ mod operations;
 mod over_limit;
 mod queue_operations;
 mod rendering;
+mod requester;
 mod shown;
 mod shown_types;
 mod signers;
@@ -34,6 +35,7 @@ pub use installer::{InstallError, InstallTerms, Installation, LoadedPackage, Pac
 pub use offered::load;
 pub use operations::{Modification, OperationError, Operations, Place, Progress, SyncCheck};
 pub use queue_operations::CallEntry;
+pub use requester::Requester;
 pub use shown::action_wait;
 pub use signers::PackageSigners;
 pub use stored::reconcile;

@@ -8,19 +8,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::{Caller, ErrorChain};
+use holdfast_base::ErrorChain;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::json::{self, Flavour};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{Applied, ForcedBackTrack, SELF, ServicePlan};
 use holdfast_config::value::Scalar;
 use holdfast_config::{ClaimKey, Configuration, Elem, InstancePath, Path, ServiceTag};
-use holdfast_core::{CommitError, CommitOptions, Datastore, Intent, Preview, Walks};
+use holdfast_core::{CommitError, Datastore, Intent, Preview, Walks};
 use smol_str::SmolStr;
 use tokio::time::sleep;
 use tracing::warn;
 
 use super::lenient_walk;
+use super::requester::Requester;
 use crate::process::own_caller;
 
 /// Leaf of each instance that says whether anything is made of it.
@@ -96,24 +97,26 @@ impl<C: Datastore> Operations<C> {
     /// When something that is named is not there, or work fails.
     pub async fn redeploy(
         &self,
-        caller: &Caller,
+        by: &Requester,
         services: &[String],
     ) -> Result<Vec<Progress>, OperationError> {
         let due = selected(&self.0.configuration(), services)?;
         if !due.is_empty() {
-            self.0.change(caller, redeployment(due.clone())).await?;
+            by.change(&self.0, redeployment(due.clone())).await?;
         }
         let configuration = self.0.configuration();
         Ok(due.into_iter().map(|tag| progress(&configuration, tag)).collect())
     }
 
-    /// Begins to walk instances again, each in a transaction of its own and on behalf of the caller who changed it last.
+    /// Begins to walk instances again, each in a transaction of its own and on behalf of the caller who changed it last. All
+    /// of them have the trace of the request.
     /// Work that fails is a failed state. Returns the names of the instances at once.
     ///
     /// # Errors
     /// When something that is named is not there.
     pub fn reactive_redeploy(
         &self,
+        trace: Option<SmolStr>,
         services: &[String],
     ) -> Result<Vec<ServiceTag>, OperationError> {
         let due = selected(&self.0.configuration(), services)?;
@@ -121,7 +124,7 @@ impl<C: Datastore> Operations<C> {
         let tags = due.iter().cloned().collect();
         tokio::spawn(async move {
             for tag in due {
-                redeploy_as_last_user(&core, &tag).await;
+                redeploy_as_last_user(&core, &tag, trace.clone()).await;
             }
         });
         Ok(tags)
@@ -134,7 +137,7 @@ impl<C: Datastore> Operations<C> {
     /// As those of the redeployment.
     pub async fn check_sync(
         &self,
-        caller: &Caller,
+        by: &Requester,
         services: &[String],
         is_deep: bool,
     ) -> Result<SyncCheck, OperationError> {
@@ -143,7 +146,7 @@ impl<C: Datastore> Operations<C> {
             true => self.0.unapplied(due.clone()).await?,
             false => Vec::new(),
         };
-        let preview = self.0.preview(caller, redeployment(due), CommitOptions::default()).await?;
+        let preview = self.0.preview(&by.caller, redeployment(due), by.options()).await?;
         Ok(SyncCheck { preview, unapplied })
     }
 
@@ -176,7 +179,7 @@ impl<C: Datastore> Operations<C> {
     ///
     /// # Errors
     /// When there is no such instance, or the Set is refused.
-    pub async fn undeploy(&self, caller: &Caller, tag: &str) -> Result<Progress, OperationError> {
+    pub async fn undeploy(&self, by: &Requester, tag: &str) -> Result<Progress, OperationError> {
         let (configuration, tag) = (self.0.configuration(), read_tag(tag)?);
         let path = instance_path(&configuration, &tag)?;
         if !configuration.ground().effective().contains(&path) {
@@ -186,7 +189,7 @@ impl<C: Datastore> Operations<C> {
         path.elems.push(Elem::new(DEPLOY));
         let update = (native(path), Payload::Scalar(Scalar::Bool(false)));
         let edit = Edit { updates: vec![update], ..Edit::default() };
-        self.0.change(caller, Intent::edit(edit)).await?;
+        by.change(&self.0, Intent::edit(edit)).await?;
         Ok(progress(&self.0.configuration(), tag))
     }
 
@@ -194,7 +197,7 @@ impl<C: Datastore> Operations<C> {
     ///
     /// # Errors
     /// When the instance does not back out, or its work fails.
-    pub async fn resurrect(&self, caller: &Caller, tag: &str) -> Result<Progress, OperationError> {
+    pub async fn resurrect(&self, by: &Requester, tag: &str) -> Result<Progress, OperationError> {
         let (configuration, tag) = (self.0.configuration(), read_tag(tag)?);
         let plan = plan_of(&configuration, &tag)?;
         walkable(&configuration, &tag)?;
@@ -204,7 +207,7 @@ impl<C: Datastore> Operations<C> {
         };
         let content = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: true };
         let edit = Edit { replaces: vec![(native(tag.path()), content)], ..Edit::default() };
-        self.0.change(caller, Intent::Resurrect { service: tag.clone(), edit }).await?;
+        by.change(&self.0, Intent::Resurrect { service: tag.clone(), edit }).await?;
         Ok(progress(&self.0.configuration(), tag))
     }
 
@@ -212,13 +215,13 @@ impl<C: Datastore> Operations<C> {
     ///
     /// # Errors
     /// When there is no such claim.
-    pub async fn purge(&self, caller: &Caller, claim: &str) -> Result<ClaimKey, OperationError> {
+    pub async fn purge(&self, by: &Requester, claim: &str) -> Result<ClaimKey, OperationError> {
         let key = ClaimKey::parse_left(claim)
             .map_err(|form| OperationError::Argument(format!("`{claim}`: {form}")))?;
         if self.0.configuration().layers().claims().get(&key).is_none() {
             return Err(OperationError::Missing(format!("there is no claim `{key}`")));
         }
-        self.0.change(caller, Intent::Purge(key.clone())).await?;
+        by.change(&self.0, Intent::Purge(key.clone())).await?;
         Ok(key)
     }
 
@@ -228,7 +231,7 @@ impl<C: Datastore> Operations<C> {
     /// When there is no such instance, component or state, or the caller does not accept the consequences.
     pub async fn force_back_track(
         &self,
-        caller: &Caller,
+        by: &Requester,
         (tag, place): (&str, Place),
         acknowledged: bool,
     ) -> Result<Progress, OperationError> {
@@ -245,29 +248,30 @@ impl<C: Datastore> Operations<C> {
             let reason = format!("`{SELF}` of `{tag}` goes after all other components");
             return Err(OperationError::Precondition(reason));
         }
-        warn!(service = %tag, ?component, ?state, caller = %caller.name, "a component backs out by force");
+        warn!(service = %tag, ?component, ?state, caller = %by.caller.name, "a component backs out by force");
         let forced = ForcedBackTrack { component, state };
         let walks = Walks {
             due: BTreeSet::from([tag.clone()]),
             forced: BTreeMap::from([(tag.clone(), forced)]),
             ..Walks::default()
         };
-        self.0.change(caller, Intent::Walk(walks)).await?;
+        by.change(&self.0, Intent::Walk(walks)).await?;
         Ok(progress(&self.0.configuration(), tag))
     }
 }
 
 /// Walks an instance again, as often as the core has no time for it.
-async fn redeploy_as_last_user(core: &impl Datastore, tag: &ServiceTag) {
+async fn redeploy_as_last_user(core: &impl Datastore, tag: &ServiceTag, trace: Option<SmolStr>) {
     let Ok(plan) = plan_of(&core.configuration(), tag) else { return };
     let caller = match plan.record.last_user.as_str() {
         "" => own_caller(format!("service {tag}")),
         user => own_caller(user),
     };
+    let by = Requester { caller, trace };
     let due = BTreeSet::from([tag.clone()]);
     let walks = Walks { due, is_redeployment: true, ..Walks::default() };
     loop {
-        match lenient_walk::walk(core, &caller, (tag, walks.clone())).await {
+        match lenient_walk::walk(core, &by, (tag, walks.clone())).await {
             Err(CommitError::Overloaded | CommitError::Confirm(_)) => sleep(RETRY).await,
             Err(error) => {
                 let error = ErrorChain(&error).to_string();

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_base::Caller;
 use holdfast_config::services::{ActionEvent, ActionPlan, ActionUpdate};
 use holdfast_config::{ClaimKey, Configuration};
 use holdfast_core::{Datastore, Intent, Walks};
 use tracing::warn;
 
 use super::operations::{OperationError, Operations, instance_path};
+use super::requester::Requester;
 
 /// Entry of the queue of actions: the state that asked for the call, and how far it is.
 #[derive(Clone, Debug)]
@@ -22,17 +22,17 @@ impl<C: Datastore> Operations<C> {
     ///
     /// # Errors
     /// When there is no such call, or it goes on by itself.
-    pub async fn reschedule(&self, caller: &Caller, id: u64) -> Result<CallEntry, OperationError> {
-        self.intervene(caller, id, ActionEvent::Rescheduled).await
+    pub async fn reschedule(&self, by: &Requester, id: u64) -> Result<CallEntry, OperationError> {
+        self.intervene(by, id, ActionEvent::Rescheduled).await
     }
 
     /// Cancels a call that was not dispatched.
     ///
     /// # Errors
     /// When there is no such call, or it was dispatched.
-    pub async fn cancel(&self, caller: &Caller, id: u64) -> Result<CallEntry, OperationError> {
-        let reason = format!("cancelled by {}", caller.name);
-        self.intervene(caller, id, ActionEvent::Cancelled(reason.into())).await
+    pub async fn cancel(&self, by: &Requester, id: u64) -> Result<CallEntry, OperationError> {
+        let reason = format!("cancelled by {}", by.caller.name);
+        self.intervene(by, id, ActionEvent::Cancelled(reason.into())).await
     }
 
     /// Notes what came of a call that failed, was cancelled or is in doubt, as the caller knows it.
@@ -41,19 +41,19 @@ impl<C: Datastore> Operations<C> {
     /// When there is no such call, or it goes on by itself.
     pub async fn resolve(
         &self,
-        caller: &Caller,
+        by: &Requester,
         id: u64,
         is_done: bool,
     ) -> Result<CallEntry, OperationError> {
-        let failed = || Err(format!("failed, as {} says", caller.name).into());
+        let failed = || Err(format!("failed, as {} says", by.caller.name).into());
         let result = if is_done { Ok(()) } else { failed() };
-        self.intervene(caller, id, ActionEvent::Resolved(result)).await
+        self.intervene(by, id, ActionEvent::Resolved(result)).await
     }
 
     /// Changes a call of the queue, if it is in a state for that.
     async fn intervene(
         &self,
-        caller: &Caller,
+        by: &Requester,
         id: u64,
         event: ActionEvent,
     ) -> Result<CallEntry, OperationError> {
@@ -64,14 +64,14 @@ impl<C: Datastore> Operations<C> {
             return Err(OperationError::Precondition(reason));
         }
         instance_path(&self.0.configuration(), &state.tag)?;
-        warn!(service = %state.tag, id, ?event, caller = %caller.name, "an operator changes the queue of actions");
+        warn!(service = %state.tag, id, ?event, caller = %by.caller.name, "an operator changes the queue of actions");
         let is_again = event == ActionEvent::Rescheduled;
         let walks = Walks {
             due: BTreeSet::from([state.tag.clone()]),
             actions: vec![ActionUpdate { state: state.clone(), id, event }],
             ..Walks::default()
         };
-        self.0.change(caller, Intent::Walk(walks)).await?;
+        by.change(&self.0, Intent::Walk(walks)).await?;
         let now = self.0.configuration();
         let after = calls(&now).find(|it| it.state == state);
         // The walk may have gone on, and have left the state.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use holdfast_base::{Caller, ErrorChain};
+use holdfast_base::ErrorChain;
 use holdfast_config::ServiceTag;
 use holdfast_config::services::{ExchangeMode, TypeExchange};
 use holdfast_core::{
@@ -13,13 +13,15 @@ use holdfast_core::{
 use holdfast_services::outline::Version;
 use tracing::warn;
 
+use super::requester::Requester;
+
 #[cfg(test)]
 mod tests;
 
 /// One exchange of a package.
 pub(super) struct Upgrade<'a> {
     pub(super) core: &'a CoreHandle,
-    pub(super) caller: &'a Caller,
+    pub(super) by: &'a Requester,
     pub(super) exchange: TypeExchange,
     pub(super) version: Version,
 }
@@ -29,14 +31,14 @@ impl Upgrade<'_> {
     pub(super) async fn preview(&self, each: bool) -> Result<Preview, CommitError> {
         let exchange = TypeExchange { is_lenient: each, ..self.exchange.clone() };
         let intent = Intent::Package(exchange);
-        self.core.preview(self.caller, intent, CommitOptions::default()).await
+        self.core.preview(&self.by.caller, intent, self.by.options()).await
     }
 
     /// Makes the exchange with the walks of all instances, in one change.
     pub(super) async fn together(&self, expected: Option<PlanHash>) -> Result<String, CommitError> {
-        let options = CommitOptions { expected_plan: expected, ..CommitOptions::default() };
+        let options = CommitOptions { expected_plan: expected, ..self.by.options() };
         let intent = Intent::Package(self.exchange.clone());
-        self.core.change_with(self.caller, intent, options).await?;
+        self.core.change_with(&self.by.caller, intent, options).await?;
         Ok(String::new())
     }
 
@@ -48,7 +50,7 @@ impl Upgrade<'_> {
             return Err(CommitError::PlanDiffers { expected, found });
         }
         let exchange = TypeExchange { mode: ExchangeMode::Each, ..self.exchange.clone() };
-        self.core.change(self.caller, Intent::Package(exchange)).await?;
+        self.by.change(self.core, Intent::Package(exchange)).await?;
         let configuration = self.core.configuration();
         let plans = configuration.layers().book.of_type(&self.exchange.service);
         let due: Vec<ServiceTag> =
@@ -67,14 +69,14 @@ impl Upgrade<'_> {
     async fn walk(&self, tag: &ServiceTag) -> Result<(), CommitError> {
         let due = BTreeSet::from([tag.clone()]);
         let walks = Walks { due: due.clone(), is_redeployment: true, ..Walks::default() };
-        let Err(error) = self.core.change(self.caller, Intent::Walk(walks)).await else {
+        let Err(error) = self.by.change(self.core, Intent::Walk(walks)).await else {
             return Ok(());
         };
         let reason: Arc<str> =
             format!("not upgraded to {}: {}", self.version, ErrorChain(&error)).into();
         let left_behind = [(tag.clone(), reason)].into();
         let walks = Walks { due, left_behind, is_lenient: true, ..Walks::default() };
-        self.core.change(self.caller, Intent::Walk(walks)).await?;
+        self.by.change(self.core, Intent::Walk(walks)).await?;
         Err(error)
     }
 }

@@ -4,13 +4,18 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use super::StateDir;
+use crate::trace::parse_trace;
 
 #[derive(Clone, Debug, Args)]
 pub struct ServiceSettings {
     #[command(flatten)]
     pub state: StateDir,
+    /// Name of the request in the agent's logs and histories; without it, the agent makes one
+    #[arg(long, value_name = "ID", global = true, value_parser = parse_trace)]
+    pub trace_id: Option<SmolStr>,
     #[command(subcommand)]
     pub action: ServiceAction,
 }

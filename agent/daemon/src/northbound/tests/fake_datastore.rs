@@ -324,7 +324,12 @@ impl Datastore for FakeDatastore {
         self.change(caller, Intent::edit(edit)).await
     }
 
-    async fn change(&self, _caller: &Caller, intent: Intent) -> Result<CommitStamp, CommitError> {
+    async fn change_with(
+        &self,
+        _caller: &Caller,
+        intent: Intent,
+        _options: CommitOptions,
+    ) -> Result<CommitStamp, CommitError> {
         if let Some(error) = self.0.failure.lock().unwrap().take() {
             return Err(error);
         }

@@ -221,9 +221,9 @@ async fn start(kernel: &SimulatedKernel, folder: &Path, packages: &Path) -> (Age
     (Agent::start_with(kernel, folder, types.clone()).await, types)
 }
 
-fn upgrade_of<'a>(box_: &'a TestBox, caller: &'a Caller, exchange: &TypeExchange) -> Upgrade<'a> {
+fn upgrade_of<'a>(box_: &'a TestBox, by: &'a Requester, exchange: &TypeExchange) -> Upgrade<'a> {
     let version = "2.0.0".parse().unwrap();
-    Upgrade { core: &box_.agent.handle, caller, exchange: exchange.clone(), version }
+    Upgrade { core: &box_.agent.handle, by, exchange: exchange.clone(), version }
 }
 
 // proves sv.B103, sv.B107, sv.B111
@@ -235,8 +235,8 @@ async fn an_upgrade_with_a_hundred_instances_and_a_zombie_makes_no_operation() {
     assert_eq!(box_.version("n7").as_deref(), Some("1.0.0"), "its gate is closed");
     box_.until_ready().await;
     let (exchange, types) = box_.upgrade(&second());
-    let caller = caller();
-    let upgrade = upgrade_of(&box_, &caller, &exchange);
+    let by = caller().into();
+    let upgrade = upgrade_of(&box_, &by, &exchange);
     let (requests, contents) = (box_.kernel.requests(), box_.kernel.contents());
     let preview = upgrade.preview(false).await.unwrap();
     assert_eq!(preview.services.total, 99, "the zombie keeps its version");
@@ -286,8 +286,8 @@ async fn an_instance_that_does_not_fit_refuses_the_upgrade_by_name() {
     let module = MODULE.replace("leaf note { type string; }", "");
     let (exchange, _) = box_.upgrade(&TestPackage { module, ..second() });
     let before = (box_.kernel.requests(), box_.rows());
-    let caller = caller();
-    let upgrade = upgrade_of(&box_, &caller, &exchange);
+    let by = caller().into();
+    let upgrade = upgrade_of(&box_, &by, &exchange);
     for refused in [upgrade.preview(false).await.map(drop), upgrade.together(None).await.map(drop)]
     {
         let CommitError::Edit(errors) = refused.unwrap_err() else { panic!("another error") };
@@ -328,13 +328,13 @@ async fn an_object_shows_the_name_of_the_orphan_that_holds_it() {
     box_.until_shown(tags, "net[name='n3']").await;
     let (mut exchange, _) = box_.upgrade(&TestPackage { gate: "!=", replaces: "", ..second() });
     exchange.is_forced = true;
-    let caller = caller();
-    upgrade_of(&box_, &caller, &exchange).together(None).await.unwrap();
+    let by = caller().into();
+    upgrade_of(&box_, &by, &exchange).together(None).await.unwrap();
     box_.until_shown(tags, "net[name='n3'] orphan:net[name='n3']").await;
     box_.delete("/services/net[name=n3]").await;
     box_.until_shown(tags, "orphan:net[name='n3']").await;
     let orphan = ClaimKey::parse_left("orphan:net[name='n3']").unwrap();
-    box_.agent.handle.change(&caller, Intent::Purge(orphan)).await.unwrap();
+    box_.agent.handle.change(&caller(), Intent::Purge(orphan)).await.unwrap();
     box_.until_shown(tags, "").await;
     box_.agent.stop().await;
 }
@@ -349,8 +349,8 @@ async fn an_upgrade_is_there_as_a_whole_or_not_at_all() {
     let contents = box_.kernel.contents();
     for fault in [faults::Fault::Unprepared, faults::Fault::Lost] {
         box_.agent.store().refuse(fault).await.unwrap();
-        let caller = caller();
-        let refused = upgrade_of(&box_, &caller, &exchange).together(None).await.unwrap_err();
+        let by = caller().into();
+        let refused = upgrade_of(&box_, &by, &exchange).together(None).await.unwrap_err();
         assert!(matches!(refused, CommitError::Store(_)), "{refused}");
         box_.agent.pass(Duration::from_secs(10)).await;
         assert_eq!(box_.version("n3").as_deref(), Some("1.0.0"));
@@ -362,8 +362,8 @@ async fn an_upgrade_is_there_as_a_whole_or_not_at_all() {
             (contents.clone(), vec!["net: 1.0.0 offered".to_owned()])
         );
     }
-    let caller = caller();
-    upgrade_of(&box_, &caller, &exchange).together(None).await.unwrap();
+    let by = caller().into();
+    upgrade_of(&box_, &by, &exchange).together(None).await.unwrap();
     let box_ = box_.restarted().await;
     assert_eq!(box_.version("n3").as_deref(), Some("2.0.0"));
     assert_eq!(box_.rows(), ["net: 2.0.0 installed"]);
@@ -378,8 +378,8 @@ async fn an_instance_that_fails_alone_keeps_its_version() {
     box_.set(&[("/services/net[name=n5]".to_owned(), r#"{"mtu":1400}"#.to_owned())]).await.unwrap();
     box_.until_ready().await;
     let (exchange, types) = box_.upgrade(&TestPackage { module, ..second() });
-    let caller = caller();
-    let upgrade = upgrade_of(&box_, &caller, &exchange);
+    let by = caller().into();
+    let upgrade = upgrade_of(&box_, &by, &exchange);
     upgrade.together(None).await.unwrap_err();
     let preview = upgrade.preview(true).await.unwrap();
     let failing: Vec<_> = preview.services.first.iter().filter(|it| it.failure.is_some()).collect();
@@ -400,7 +400,7 @@ async fn an_instance_that_fails_alone_keeps_its_version() {
     box_.set(&[("/services/net[name=n5]".to_owned(), r#"{"mtu":1300}"#.to_owned())]).await.unwrap();
     let due = BTreeSet::from(["net[name='n5']".parse().unwrap()]);
     let walks = Walks { due, is_redeployment: true, ..Walks::default() };
-    box_.agent.handle.change(&caller, Intent::Walk(walks)).await.unwrap();
+    box_.agent.handle.change(&caller(), Intent::Walk(walks)).await.unwrap();
     assert_eq!(box_.version("n5").as_deref(), Some("2.0.0"));
     assert_eq!(box_.rows(), ["net: 2.0.0 installed"]);
     box_.agent.stop().await;

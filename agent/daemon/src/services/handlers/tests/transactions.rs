@@ -99,7 +99,7 @@ async fn several_instances_are_deployed_again_in_one_transaction() {
     let before = tags.each_ref().map(plan);
     let begin = || {
         let (operations, tags) = (Operations(agent.handle.clone()), tags[..2].to_vec());
-        tokio::spawn(async move { operations.redeploy(&user("ada"), &tags).await })
+        tokio::spawn(async move { operations.redeploy(&user("ada").into(), &tags).await })
     };
     let mut boundaries = agent.handle.boundaries();
     let redeployed = begin();

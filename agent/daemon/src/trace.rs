@@ -1,28 +1,38 @@
 //! The trace of a request: the name that its client gives it, for logs and histories.
 
+use http::HeaderMap;
 use smol_str::SmolStr;
-use tonic::metadata::MetadataMap;
 
+/// Header for a trace that the client chooses freely.
+pub const TRACE_HEADER: &str = "x-trace-id";
 /// Most octets of a trace that a client chooses freely. Those of W3C Trace Context have 32.
 const TRACE_SIZE: usize = 64;
 /// Octets of the trace id in `traceparent`.
 const TRACE_ID_SIZE: usize = 32;
 
-/// The trace in the metadata of a request: the trace id of `traceparent` (W3C Trace Context, section 3.2), else
+/// The trace in the headers of a request: the trace id of `traceparent` (W3C Trace Context, section 3.2), else
 /// `x-trace-id`. A form that is not understood names nothing, as that recommendation asks for.
-pub(super) fn trace_of(metadata: &MetadataMap) -> Option<SmolStr> {
-    let text = |name: &str| metadata.get(name)?.to_str().ok();
+pub fn trace_of(headers: &HeaderMap) -> Option<SmolStr> {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
     let parent = text("traceparent").and_then(|parent| parent.split('-').nth(1));
     let is_id = |id: &&str| {
         let is_hex = id.bytes().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it));
         id.len() == TRACE_ID_SIZE && is_hex && id.bytes().any(|it| it != b'0')
     };
-    let is_name = |name: &&str| {
-        let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"-_.:/".contains(&it);
-        (1..=TRACE_SIZE).contains(&name.len()) && name.bytes().all(is_plain)
-    };
-    let free = || text("x-trace-id").filter(is_name);
-    parent.filter(is_id).or_else(free).map(SmolStr::new)
+    let free = || text(TRACE_HEADER).and_then(|name| parse_trace(name).ok());
+    parent.filter(is_id).map(SmolStr::new).or_else(free)
+}
+
+/// Reads a trace that the client chooses freely.
+///
+/// # Errors
+/// When it has other characters, or too many.
+pub fn parse_trace(text: &str) -> Result<SmolStr, String> {
+    let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"-_.:/".contains(&it);
+    if (1..=TRACE_SIZE).contains(&text.len()) && text.bytes().all(is_plain) {
+        return Ok(text.into());
+    }
+    Err(format!("a trace has 1 to {TRACE_SIZE} octets of letters, digits and `-_.:/`"))
 }
 
 #[cfg(test)]
@@ -45,13 +55,13 @@ mod tests {
             ("", &"x".repeat(65), None),
             ("", "", None),
         ] {
-            let mut metadata = MetadataMap::new();
-            for (name, value) in [("traceparent", parent), ("x-trace-id", free)] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [("traceparent", parent), (TRACE_HEADER, free)] {
                 if !value.is_empty() {
-                    metadata.insert(name, value.parse().unwrap());
+                    headers.insert(name, value.parse().unwrap());
                 }
             }
-            assert_eq!(trace_of(&metadata).as_deref(), trace, "{parent} {free}");
+            assert_eq!(trace_of(&headers).as_deref(), trace, "{parent} {free}");
         }
     }
 }
