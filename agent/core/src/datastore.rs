@@ -46,7 +46,8 @@ pub trait Datastore: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<BTreeSet<SmolStr>, CommitError>> + Send;
 
     /// Shows state of a service; returns when a revision has it. The state stays until the service changes it, even if
-    /// configuration beside it is deleted.
+    /// configuration beside it is deleted. Leaves of states of service plans are the exception: they go with their state,
+    /// and one that comes later is not shown.
     fn show_state(&self, leaves: ServiceState) -> impl Future<Output = ()> + Send;
 
     /// A receiver of each commit from now on.

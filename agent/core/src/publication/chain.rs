@@ -12,15 +12,22 @@
 //! Numbers are given when a revision is added. The number of the revision that shows a commit is reserved when the commit
 //! is in force, because its answer names it; revisions that come between have smaller ones. So no reader sees a number
 //! go back, and one that sees the number of an answer, or a larger one, sees the change.
+//!
+//! List entries that the core takes away are gone, also where others have changed leaves in them meanwhile: of such an
+//! entry these leaves are left. Leaves that others show of the states of service plans go with these; one that comes when
+//! its state is gone is not shown.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_base::now_ns;
-use holdfast_config::{InstancePath, Tree, Value};
-use holdfast_telemetry::Revision;
+use holdfast_config::schema::Origin;
+use holdfast_config::{InstancePath, Map, Tree, Value};
+use holdfast_telemetry::{ConfigOrState, Draft, LeafVersion, Mutation, Revision};
 use imbl::OrdMap;
 use tokio::sync::watch;
 
+use super::service_plans::status_beside;
 use super::state::{in_both, remove_state, show_leaf};
 use crate::ServiceState;
 
@@ -39,6 +46,8 @@ pub(crate) struct RevisionChain {
 struct Amendments {
     /// State leaves of services, by native path; no key of the engine has them.
     services: OrdMap<InstancePath, Value>,
+    /// Paths of those that have changed since the last commit was shown.
+    recent: BTreeSet<InstancePath>,
     /// Number of the revision that will show a commit in force.
     reserved: Option<u64>,
 }
@@ -49,6 +58,74 @@ impl Amendments {
         let next = newest.number + 1;
         self.reserved.map_or(next, |reserved| next.min(reserved - 1))
     }
+
+    /// Shows one leaf, or takes it away.
+    fn amend(&mut self, draft: &mut Draft<'_>, path: InstancePath, value: Option<Value>) {
+        let models = draft.models();
+        let map = &models.map;
+        match value {
+            Some(value) => {
+                in_both(draft, false, |tree| show_leaf(tree, map, &path, &value));
+                self.services.insert(path.clone(), value);
+            }
+            None => {
+                in_both(draft, false, |tree| remove_state(tree, map, &path));
+                self.services.remove(&path);
+            }
+        }
+        self.recent.insert(path);
+    }
+
+    /// The revision `next` of a commit, which was made from `base`, with what was amended since laid on it.
+    fn laid_on(&mut self, [base, newest]: [&Revision; 2], next: Revision) -> Revision {
+        let merged = rebased(base, newest, next.clone());
+        if base.native.is_same(&newest.native) && base.openconfig.is_same(&newest.openconfig) {
+            return merged;
+        }
+        let models = Arc::clone(&merged.models);
+        for path in self.recent.iter().filter(|path| lacks_state(&next, path)) {
+            self.services.remove(path);
+        }
+        let mut draft = newest.resume(merged).after_removals();
+        for path in &self.recent {
+            in_both(&mut draft, false, |tree| {
+                let trees = [base, &next].map(|revision| revision.tree(tree.origin()));
+                let shown = shown_as(tree.origin(), &models.map, path);
+                shown.iter().filter_map(|leaf| lost_entry(trees, leaf)).for_each(|entry| {
+                    tree.apply(&entry, Mutation::Gone(ConfigOrState::Both));
+                });
+            });
+        }
+        for (path, value) in self.recent.iter().filter_map(|path| self.services.get_key_value(path))
+        {
+            in_both(&mut draft, false, |tree| show_leaf(tree, &models.map, path, value));
+        }
+        draft.publish()
+    }
+}
+
+/// Paths by which a tree has a native leaf.
+fn shown_as(origin: Origin, map: &Map, leaf: &InstancePath) -> Vec<InstancePath> {
+    match origin {
+        Origin::Native => vec![leaf.clone()],
+        Origin::OpenConfig => map.up_path(leaf),
+    }
+}
+
+/// The outermost list entry on a path that the first tree has, and the second one has not.
+fn lost_entry(
+    [before, after]: [&Tree<LeafVersion>; 2],
+    leaf: &InstancePath,
+) -> Option<InstancePath> {
+    let entries = (1..leaf.0.len()).filter(|at| leaf.0[at - 1].keys.is_some());
+    let mut entries = entries.map(|at| InstancePath(leaf.0[..at].to_vec()));
+    entries.find(|entry| !after.contains(entry)).filter(|entry| before.contains(entry))
+}
+
+/// True for a leaf of a state of a service plan that a revision does not have.
+fn lacks_state(revision: &Revision, leaf: &InstancePath) -> bool {
+    let status = status_beside(&revision.models.native, leaf);
+    status.is_some_and(|status| !revision.native.contains(&status))
 }
 
 impl RevisionChain {
@@ -82,29 +159,20 @@ impl RevisionChain {
     /// Shows state leaves of services, from any thread: `None` takes a leaf away. Nothing happens if none differs.
     pub(crate) fn amend(&self, leaves: ServiceState) {
         let mut amended = self.lock();
+        let newest = self.newest();
         let differs = |(path, value): &(InstancePath, Option<Value>)| {
             amended.services.get(path) != value.as_ref()
+                && (value.is_none() || !lacks_state(&newest, path))
         };
         let leaves: ServiceState = leaves.into_iter().filter(differs).collect();
         if leaves.is_empty() {
             return;
         }
-        let newest = self.newest();
-        let map = &newest.models.map;
         let number = amended.number_after(&newest);
         let next = Revision { number, time_ns: now_ns(), ..(*newest).clone() };
         let mut draft = newest.resume(next);
         for (path, value) in leaves {
-            match value {
-                Some(value) => {
-                    in_both(&mut draft, false, |tree| show_leaf(tree, map, &path, &value));
-                    amended.services.insert(path, value);
-                }
-                None => {
-                    in_both(&mut draft, false, |tree| remove_state(tree, map, &path));
-                    amended.services.remove(&path);
-                }
-            }
+            amended.amend(&mut draft, path, value);
         }
         self.revision_tx.send_replace(Arc::new(draft.publish()));
     }
@@ -114,20 +182,31 @@ impl RevisionChain {
         let amended = self.lock();
         let newest = self.newest();
         let number = amended.number_after(&newest);
-        self.add(base, Revision { number, ..next })
+        self.add(rebased(base, &newest, Revision { number, ..next }))
+    }
+
+    /// The newest revision, and that of a commit, which was made from `base`, with what was added since laid on it.
+    pub(super) fn rebase(&self, base: &Revision, next: Revision) -> (Arc<Revision>, Revision) {
+        let mut amended = self.lock();
+        let newest = self.newest();
+        let next = amended.laid_on([base, &newest], next);
+        (newest, next)
     }
 
     /// Adds the revision that shows the commit whose number is reserved.
     pub(super) fn advance_to_boundary(&self, base: &Revision, next: Revision) -> Arc<Revision> {
         let mut amended = self.lock();
         let reserved = amended.reserved.take();
-        let number = reserved.unwrap_or_else(|| amended.number_after(&self.newest()));
-        self.add(base, Revision { number, ..next })
+        let newest = self.newest();
+        let number = reserved.unwrap_or_else(|| amended.number_after(&newest));
+        let next = amended.laid_on([base, &newest], Revision { number, ..next });
+        amended.recent.clear();
+        self.add(next)
     }
 
-    /// Adds a revision with what was amended since its base laid on it. Called under the lock.
-    fn add(&self, base: &Revision, next: Revision) -> Arc<Revision> {
-        let added = Arc::new(rebased(base, &self.newest(), next));
+    /// Makes a revision the newest one. Called under the lock.
+    fn add(&self, next: Revision) -> Arc<Revision> {
+        let added = Arc::new(next);
         self.revision_tx.send_replace(Arc::clone(&added));
         added
     }
@@ -139,7 +218,7 @@ impl RevisionChain {
 
 /// The revision `next`, which was made from `base`, with the differences between `base` and `newest` laid on it. The cost
 /// is in proportion to these.
-pub(super) fn rebased(base: &Revision, newest: &Revision, next: Revision) -> Revision {
+fn rebased(base: &Revision, newest: &Revision, next: Revision) -> Revision {
     let tree = |base: &Tree<_>, newest: &Tree<_>, next: Tree<_>| {
         if base.is_same(newest) { next } else { Tree::merged(base, newest, &next).0 }
     };
@@ -187,6 +266,45 @@ mod tests {
         let mut draft = base.resume(next);
         in_both(&mut draft, false, |tree| show_leaf(tree, &MODELS.map, &path(leaf), &text(value)));
         draft.publish()
+    }
+
+    #[test]
+    fn an_entry_that_a_commit_takes_away_keeps_what_was_amended_meanwhile_alone() {
+        let at = |text: &str| MODELS.native.resolve_write(&text.parse().unwrap()).unwrap();
+        let entry = at("/interfaces/interface[name=eth1]");
+        let [mtu, description] = ["mtu", "description"]
+            .map(|leaf| at(&format!("/interfaces/interface[name=eth1]/{leaf}")));
+        let chain = RevisionChain::new(Revision::new(Arc::clone(&MODELS), DerivedLists::default()));
+        let amend = |text: &str| {
+            chain.amend(vec![(description.clone(), Some(Value::Str(text.into())))]);
+        };
+        let first = chain.newest();
+        let mut draft = first.draft(&MODELS, 1);
+        in_both(&mut draft, false, |tree| show_leaf(tree, &MODELS.map, &mtu, &Value::Uint(1400)));
+        chain.advance(&first, draft.publish());
+        amend("before");
+        let base = chain.newest();
+        let number = chain.reserve(true);
+        let mut draft = base.resume(Revision { time_ns: 7, ..(*base).clone() });
+        in_both(&mut draft, false, |tree| {
+            for path in shown_as(tree.origin(), &MODELS.map, &mtu) {
+                let length = path.0.iter().rposition(|step| step.keys.is_some()).unwrap() + 1;
+                let entry = InstancePath(path.0[..length].to_vec());
+                tree.apply(&entry, Mutation::Gone(ConfigOrState::Both));
+            }
+        });
+        let next = draft.publish();
+        amend("while it is built");
+        let (newest, next) = chain.rebase(&base, next);
+        amend("before it is shown");
+        let shown = chain.advance_to_boundary(&newest, next);
+        assert_eq!(shown.number, number);
+        assert!(shown.native.contains(&entry) && !shown.native.contains(&mtu));
+        let left = shown.native.find_leaf(&description).map(|leaf| leaf.value.clone());
+        assert_eq!(left, Some(Value::Str("before it is shown".into())));
+        for path in shown_as(Origin::OpenConfig, &MODELS.map, &mtu) {
+            assert!(!shown.openconfig.contains(&path), "{path:?}");
+        }
     }
 
     #[derive(Clone, Debug)]
@@ -257,9 +375,8 @@ mod tests {
                     }
                     Event::Complete => {
                         let Some((base, next, number, leaf, value)) = building.take() else { continue };
-                        let newest = chain.newest();
+                        let (newest, next) = chain.rebase(&base, next);
                         prop_assert!(newest.number < number, "no revision before has the number of the answer");
-                        let next = rebased(&base, &newest, next);
                         let added = chain.advance_to_boundary(&newest, next);
                         is_boundary = Some((number, leaf));
                         prop_assert_eq!(added.number, number);

@@ -154,8 +154,7 @@ impl Publisher {
         stored_kinds(&keys).for_each(|key| drop(self.shown.remove(key)));
         self.shown.extend(shown);
         left.append(&mut self.deferrals.end(ticket));
-        let newest = self.chain.newest();
-        let next = chain::rebased(&base, &newest, next);
+        let (newest, next) = self.chain.rebase(&base, next);
         let so_far = next.clone();
         let mut draft = newest.resume(next).after_removals();
         self.show_keys(left, &mut draft, engine, &so_far);

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use holdfast_config::schema::Schema;
 use holdfast_config::services::{
     Book, CallRef, ComponentPlan, InstanceRecord, LogLine, READY, SELF, ServicePlan, StateStatus,
 };
@@ -13,6 +14,20 @@ use holdfast_telemetry::{ConfigOrState, DraftTree, Mutation};
 
 /// Component and state whose status is that of the instance.
 const WHOLE: [&str; 3] = [SELF, SELF, READY];
+/// Schema path of the states of plans.
+const STATES: &str = "/service-state/plan/component/state";
+/// Leaf that each state of a plan has.
+const STATUS: &str = "status";
+
+/// Path of the status of the state to which a leaf belongs; `None` for leaves that belong to no state of a plan. Others than
+/// the core show leaves of states, too, and may not know yet that a state is gone: its status is not there then.
+pub(super) fn status_beside(schema: &Schema, leaf: &InstancePath) -> Option<InstancePath> {
+    let [_, _, _, state, _] = &leaf.0[..] else { return None };
+    let states = schema.find(STATES).filter(|node| *node == state.node)?;
+    let mut status = leaf.clone();
+    status.0.last_mut()?.node = schema.child(states, None, STATUS)?;
+    Some(status)
+}
 
 /// Shows the plans that differ between two versions of the layers. The cost is in proportion to these.
 pub(super) fn follow(tree: &mut DraftTree<'_>, old: &Layers, new: &Configuration) {
@@ -68,7 +83,7 @@ fn items(
             let elem = Elem::new("state").key("name", &*state.name);
             let above: Vec<Elem> = above.iter().cloned().chain([elem]).collect();
             add(above.clone(), None);
-            put(&mut add, &above, "status", status(state.status()));
+            put(&mut add, &above, STATUS, status(state.status()));
             put(&mut add, &above, "since", Value::Uint(state.since_ns));
             if let Some(waits_for) = &state.waits_for {
                 put(&mut add, &above, "waits-for", text(waits_for));

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::{Branch, Child, NodeRef};
-use holdfast_config::{NodeId, json, parallel};
-use holdfast_core::Datastore;
+use holdfast_config::{InstancePath, Name, NodeId, Value, json, parallel};
+use holdfast_core::{Datastore, ServiceState};
 use holdfast_platform::descriptors::route;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_scheduler::{Key, ValueState};
@@ -13,6 +14,7 @@ use holdfast_telemetry::{LeafVersion, Revision, ViewEntry};
 use tempfile::TempDir;
 
 use super::reconcile::replace_reconciliation;
+use super::services::{self, commit, instance, removal};
 use super::{Agent, BOX, routes};
 
 /// `RT_TABLE_MAIN`.
@@ -245,4 +247,58 @@ async fn a_start_shows_each_value_in_place_once() {
     }
     let [few, many] = revisions[..] else { unreachable!("two starts") };
     assert!(many <= few + ROUTES.div_ceil(PORTION), "{few} revisions, {many} with the routes");
+}
+
+/// The leaf `apply` of a state of the instance `acme`, whose port is `eth1`.
+fn apply_leaf(agent: &Agent) -> InstancePath {
+    let path = "/service-state/plan[service=access[name='acme'\\]]/component[type=port][name=eth1]/state[name=attached]/apply";
+    agent.handle.models().native.resolve_write(&path.parse().unwrap()).unwrap()
+}
+
+/// The leaf with a value, as who looked at the plan before it went would show it.
+fn late(leaf: &InstancePath, value: &str) -> ServiceState {
+    vec![(leaf.clone(), Some(Value::Enum(Name::of(value))))]
+}
+
+#[tokio::test]
+async fn state_that_comes_late_for_a_plan_that_is_gone_is_not_shown() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let agent = services::start(&kernel, folder.path(), "").await;
+    commit(&agent, instance("acme", "eth1")).await.unwrap();
+    let leaf = apply_leaf(&agent);
+    agent.handle.show_state(late(&leaf, "failed")).await;
+    assert!(text(&agent.handle.revision()).contains("\"apply\":\"failed\""));
+    commit(&agent, removal("acme")).await.unwrap();
+    agent.handle.show_state(late(&leaf, "pending")).await;
+    let after = text(&agent.handle.revision());
+    assert!(!after.contains("\"component\""), "{after}");
+    // The plan of another instance of this name begins without it.
+    commit(&agent, instance("acme", "eth1")).await.unwrap();
+    assert!(!text(&agent.handle.revision()).contains("\"apply\":\"pending\""));
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn state_of_a_plan_that_comes_while_its_end_is_built_is_not_shown() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+    let agent = services::start(&kernel, folder.path(), "").await;
+    agent.update(BOX).await.unwrap();
+    commit(&agent, instance("acme", "eth1")).await.unwrap();
+    let leaf = apply_leaf(&agent);
+    let mut boundaries = agent.handle.boundaries();
+    let routes = routes(0, parallel::FEW + 1).into_bytes().into();
+    let target = EditTarget { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+    let updates = vec![(target, Payload::Json { text: routes, ietf: true })];
+    let number = commit(&agent, Edit { updates, ..removal("acme") }).await.unwrap().revision;
+    let mut shown = 0;
+    while agent.handle.revision().number < number {
+        agent.handle.show_state(late(&leaf, ["pending", "failed"][shown % 2])).await;
+        shown += 1;
+        tokio::task::yield_now().await;
+    }
+    assert!(shown > 0, "the commit is answered before a revision shows it");
+    let boundary = boundaries.recv().await.unwrap();
+    assert_eq!(boundary.revision.number, number);
+    assert!(!text(&boundary.revision).contains("\"component\""), "{shown} values");
+    agent.stop().await;
 }
