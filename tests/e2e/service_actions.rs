@@ -10,7 +10,7 @@ use holdfast_tests::eventually::eventually;
 use holdfast_tests::handler::{HandlerProcess, RawHandler, ServedBox};
 use holdfast_tests::monitor::Monitor;
 use holdfast_tests::netns::Netns;
-use holdfast_tests::services::{no_plans, operate, packed, plans_with, port_package, update};
+use holdfast_tests::services::{nothing_left, operate, packed, plans_with, port_package, update};
 
 const ACME: &str = "holdfast_native:/services/sized-port[name=acme]";
 const PARAMS: &str = r#"{"bridge": "br0", "port": "eth1"}"#;
@@ -243,7 +243,8 @@ async fn a_guest_is_made_once_configured_and_taken_down_in_order() {
     on.gnmic.run(&["set", "--delete", &path]).await;
     let next = handler.heard("action").await;
     assert!(next.contains("action: \"destroy\""), "redeployments have made no call: {next}");
-    no_plans(&on.gnmic).await;
+    // It has been asked, and has to carry that out.
+    nothing_left(&on.gnmic).await;
     assert_eq!(guests.count(), 0);
     let notices = monitor.finish(&on.net).await;
     let at = |part: &str| {
