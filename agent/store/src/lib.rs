@@ -333,6 +333,11 @@ enum Command {
         fault: faults::Fault,
         answer: Reply<()>,
     },
+    #[cfg(any(test, feature = "faults"))]
+    StopAt {
+        stop: faults::DiskStop,
+        answer: Reply<()>,
+    },
     Close {
         answer: Reply<()>,
     },
@@ -455,6 +460,22 @@ impl Store {
     #[cfg(any(test, feature = "faults"))]
     pub fn refuse(&self, fault: faults::Fault) -> Answer<()> {
         self.send(|answer| Command::Refuse { fault, answer })
+    }
+
+    /// Stops the disk at the `nth` durable write from now on, as a kill of the agent there would: nothing is answered from
+    /// then on. That write itself is made, or not.
+    ///
+    /// # Errors
+    /// When the store has ended.
+    #[cfg(any(test, feature = "faults"))]
+    pub async fn stop_at(
+        &self,
+        nth: usize,
+        is_made: bool,
+    ) -> Result<oneshot::Receiver<faults::StoppedDisk>, StoreError> {
+        let (stop, stopped_rx) = faults::DiskStop::new(nth, is_made);
+        self.send(|answer| Command::StopAt { stop, answer }).await?;
+        Ok(stopped_rx)
     }
 
     fn send<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Answer<T> {

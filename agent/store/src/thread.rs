@@ -20,6 +20,8 @@ pub(super) struct DatabaseThread {
     command_rx: mpsc::Receiver<Command>,
     /// Transactions without a decision, in the order in which they came.
     undecided: VecDeque<UndecidedTransaction>,
+    #[cfg(any(test, feature = "faults"))]
+    stop: Option<super::faults::DiskStop>,
 }
 
 /// A transaction that is prepared once there is consent.
@@ -33,7 +35,13 @@ struct UndecidedTransaction {
 
 impl DatabaseThread {
     pub(super) fn new(database: Database, command_rx: mpsc::Receiver<Command>) -> Self {
-        Self { database, command_rx, undecided: VecDeque::new() }
+        Self {
+            database,
+            command_rx,
+            undecided: VecDeque::new(),
+            #[cfg(any(test, feature = "faults"))]
+            stop: None,
+        }
     }
 
     /// Carries commands out until the store is closed, or no handle of it is left.
@@ -44,12 +52,32 @@ impl DatabaseThread {
                 closing = Some(answer);
                 break;
             }
-            self.execute(command);
+            self.obey(command);
         }
         drop(self);
         if let Some(answer) = closing {
             drop(answer.send(Ok(())));
         }
+    }
+
+    #[cfg(not(any(test, feature = "faults")))]
+    fn obey(&mut self, command: Command) {
+        self.execute(command);
+    }
+
+    /// Carries a command out, unless the disk has stopped.
+    #[cfg(any(test, feature = "faults"))]
+    fn obey(&mut self, mut command: Command) {
+        let Self { stop, undecided, .. } = self;
+        let prepared = match &command {
+            Command::Decide { ticket, .. } => undecided.iter_mut().find(|it| it.ticket == *ticket),
+            _ => None,
+        };
+        let prepared = prepared.map(|it| &mut it.answer);
+        if stop.as_mut().is_none_or(|stop| stop.lets_pass(&mut command, prepared)) {
+            self.execute(command);
+        }
+        self.stop.iter_mut().for_each(super::faults::DiskStop::report);
     }
 
     /// Waits for a command. Until it comes, rows are laid out ahead.
@@ -115,6 +143,11 @@ impl DatabaseThread {
             #[cfg(any(test, feature = "faults"))]
             Command::Refuse { fault, answer } => {
                 database.fault = Some(fault);
+                drop(answer.send(Ok(())));
+            }
+            #[cfg(any(test, feature = "faults"))]
+            Command::StopAt { stop, answer } => {
+                self.stop = Some(stop);
                 drop(answer.send(Ok(())));
             }
             Command::Close { answer } => drop(answer.send(Ok(()))),

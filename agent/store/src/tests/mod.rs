@@ -3,6 +3,7 @@ mod consents;
 mod kills;
 mod scale;
 mod side_by_side;
+mod stops;
 mod version_1;
 
 use std::{
