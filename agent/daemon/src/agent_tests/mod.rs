@@ -1,5 +1,6 @@
 //! The whole agent below gRPC on the simulated kernel: a change with every kind of accident.
 
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,8 @@ use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 use holdfast_scheduler::{Key, ValueState};
 use holdfast_services::ServiceTypes;
 use holdfast_store::{ArtefactTable, Store, faults};
+use proptest::test_runner::Config as ProptestConfig;
+use tempfile::TempDir;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -41,10 +44,13 @@ mod readiness;
 mod reconcile;
 mod routes;
 mod service_transactions;
+mod service_type;
 mod services;
 mod side_by_side;
 mod ssh_users;
 mod windows;
+
+pub(crate) use self::service_type::{LINK_UP, TestType};
 
 /// A port with an MTU and an address, and a route through it.
 pub(crate) const BOX: &str = r#"{
@@ -81,14 +87,14 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// Starts an agent. A file `program` in the folder manages the images of the box.
-    pub(crate) async fn start(kernel: &SimulatedKernel, folder: &std::path::Path) -> Self {
+    pub(crate) async fn start(kernel: &SimulatedKernel, folder: &Path) -> Self {
         Self::start_with(kernel, folder, ServiceTypes::new(Arc::new(Models::load().unwrap()))).await
     }
 
     /// Starts an agent with types of services.
     pub(crate) async fn start_with(
         kernel: &SimulatedKernel,
-        folder: &std::path::Path,
+        folder: &Path,
         types: ServiceTypes,
     ) -> Self {
         let (store, loaded) = Store::open(folder).unwrap();
@@ -228,8 +234,39 @@ impl Agent {
         self.core.shutdown().await;
         self.store.close().await.unwrap();
     }
+
+    /// Ends the agent as a kill does, once its disk has stopped. Returns what is on disk then, in a folder of its own.
+    pub(crate) fn killed(self, folder: &Path) -> TempDir {
+        // Nothing is written any more, and nothing answered, so it does nothing until its kernel is taken from it.
+        copied(folder)
+    }
 }
 
+/// Configuration of a property of this many cases, unless `PROPTEST_CASES` is set.
+pub(crate) fn cases(few: u32) -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { usual.cases } else { few };
+    ProptestConfig { cases, failure_persistence: None, ..usual }
+}
+
+/// A state folder in memory, for tests of many starts and commits: a durable write takes milliseconds on a disk.
+pub(crate) fn memory_folder() -> TempDir {
+    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
+}
+
+/// A copy of the state folder, as a kill leaves it.
+pub(crate) fn copied(folder: &Path) -> TempDir {
+    let copy = memory_folder();
+    for file in std::fs::read_dir(folder).unwrap().flatten() {
+        if file.file_type().unwrap().is_file() {
+            std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+        }
+    }
+    copy
+}
+
+/// Longest time until something comes that has to come: the disk may be slow.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// Turns after which everything has happened that needs no time.
 const TURNS: usize = 300;
 

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
@@ -14,10 +13,7 @@ use holdfast_services::{PackageFiles, ServiceTypes};
 use holdfast_telemetry::Revision;
 use tokio::time::timeout;
 
-use super::{Agent, caller};
-
-/// Longest time until something comes that has to come.
-const LIMIT: Duration = Duration::from_secs(60);
+use super::{Agent, LIMIT, caller};
 
 const MODULE: &str = r#"module access { yang-version 1.1; namespace "urn:access"; prefix a;
   import holdfast-services { prefix svc; } import holdfast { prefix hf; }

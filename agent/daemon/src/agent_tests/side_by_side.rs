@@ -16,7 +16,7 @@ use holdfast_platform::transport::SimulatedKernel;
 use proptest::prelude::*;
 use tokio::task::JoinHandle;
 
-use super::{Agent, caller};
+use super::{Agent, caller, copied};
 
 type Answer = Result<CommitStamp, CommitError>;
 
@@ -239,12 +239,7 @@ async fn a_kill_beside_a_change_that_hangs_keeps_what_was_answered() {
         .commit(&caller(), openconfig_mtu("eth0", 1300), CommitOptions::default())
         .await
         .unwrap();
-    let copy = tempfile::tempdir().unwrap();
-    for file in std::fs::read_dir(folder.path()).unwrap().flatten() {
-        if file.file_type().unwrap().is_file() {
-            std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
-        }
-    }
+    let copy = copied(folder.path());
     kernel.resume();
     hung.await.unwrap().unwrap();
     agent.stop().await;

@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::services::{LINK_UP, commit, instance, plan, removal, start, tag, until, until_layers};
-use super::{Agent, caller};
+use super::{Agent, caller, copied};
 
 /// Id of the commit that must be confirmed.
 const WINDOW: &str = "w";
@@ -57,26 +57,6 @@ async fn rows_after_kill(folder: &Path) -> Vec<Row> {
     loaded.layers.visit(take).unwrap();
     store.close().await.unwrap();
     rows
-}
-
-/// A copy of the state folder, as a kill leaves it.
-fn copied(folder: &Path) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    for file in std::fs::read_dir(folder).unwrap().flatten() {
-        if file.file_type().unwrap().is_file() {
-            std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
-        }
-    }
-    copy
-}
-
-/// Lets everything go on that needs no time.
-async fn turns(agent: &Agent) {
-    for _ in 0..300 {
-        tokio::task::yield_now().await;
-        tokio::task::spawn_blocking(|| ()).await.unwrap();
-    }
-    agent.handle.wait_until_idle().await.unwrap();
 }
 
 fn is_sized(plan: &ServicePlan) -> bool {
@@ -126,7 +106,7 @@ impl Bench {
             kernel.plug(port);
             until(&agent, name, is_sized).await;
         }
-        turns(&agent).await;
+        agent.turns().await;
         for name in ["acme", "bolt"] {
             assert_eq!(progress(&agent, name), Some(ActionProgress::Queued), "{name}");
         }
@@ -136,14 +116,14 @@ impl Bench {
     /// Takes away what the walks have waited for.
     async fn unplug(&self) {
         ["eth1", "eth2"].iter().for_each(|port| self.kernel.unplug(port));
-        turns(&self.agent).await;
+        self.agent.turns().await;
     }
 
     /// Checks that all is as it was, and that `bolt` goes on when its port comes again.
     async fn check_taken_back(self) {
         let Self { kernel, folder, agent, before, rows_before, .. } = self;
         until_layers(&agent, |layers| *layers == before).await;
-        turns(&agent).await;
+        agent.turns().await;
         assert!(layers(&agent) == before, "the claims and plans are as before");
         assert!(rows_after_kill(folder.path()).await == rows_before, "and so are their rows");
 
@@ -207,7 +187,7 @@ async fn a_confirmed_commit_keeps_them_and_lets_their_actions_go() {
         until(agent, name, |plan| plan.calls().all(|call| !call.action.is_under_way())).await;
     }
     let outside = layers(agent);
-    turns(agent).await;
+    agent.turns().await;
     bench.agent.stop().await;
     let agent = start(&bench.kernel, bench.folder.path(), &acting()).await;
     assert!(layers(&agent) == outside, "all of it is on disk");
@@ -279,7 +259,7 @@ async fn run(is_removal: bool, events: &[Event]) {
                 agent.handle.change(&caller(), Intent::Walk(walks)).await.unwrap();
             }
             Event::Turns => {
-                turns(&agent).await;
+                agent.turns().await;
                 assert!(
                     rows_after_kill(folder.path()).await == rows,
                     "a kill leaves nothing of it"

@@ -240,7 +240,7 @@ impl Conductor {
     async fn round(&mut self) {
         self.look();
         // Instances may wait for a handler that has just been attached.
-        let attached = self.handlers.due_services();
+        let attached = self.handlers.take_due_services();
         let of_attached = self.view.book().iter().map(|(tag, _)| tag);
         let of_attached = of_attached.filter(|tag| attached.contains(&tag.service)).cloned();
         of_attached.for_each(|tag| self.due.insert(tag));
@@ -411,12 +411,14 @@ impl Conductor {
         [changing, calling]
     }
 
-    /// Begins the walks of instances that handlers are asked for: one transaction for those of a type.
+    /// Begins the walks of instances that handlers are asked for: one transaction for those of a type, and one for each
+    /// instance of a batch that was refused.
     fn ask(&mut self, calling: BTreeSet<ServiceTag>) {
         self.busy.extend(calling.iter().cloned());
-        let calling: Vec<_> = calling.into_iter().collect();
-        let of_types = calling.chunk_by(|one, other| one.service == other.service);
-        for batch in of_types.flat_map(|tags| tags.chunks(BATCH)) {
+        let (alone, together): (Vec<_>, Vec<_>) =
+            calling.into_iter().partition(|tag| self.alone.contains(tag));
+        let of_types = together.chunk_by(|one, other| one.service == other.service);
+        for batch in of_types.flat_map(|tags| tags.chunks(BATCH)).chain(alone.chunks(1)) {
             self.begin(batch.iter().cloned().collect(), true);
         }
     }

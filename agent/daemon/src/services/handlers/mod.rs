@@ -188,9 +188,9 @@ impl Handlers {
         self.registry().holder(place)
     }
 
-    /// Types of the handlers that wait for their first calls.
-    pub(super) fn due_services(&self) -> BTreeSet<SmolStr> {
-        self.registry().due_services()
+    /// Types of the handlers that have attached since the last time.
+    pub(super) fn take_due_services(&self) -> BTreeSet<SmolStr> {
+        self.registry().take_due_services()
     }
 
     /// Notes the instances with calls for the handlers that wait for their first ones.

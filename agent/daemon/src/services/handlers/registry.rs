@@ -65,6 +65,8 @@ struct Session {
 enum Sync {
     /// The instances of its types are to be walked.
     Due,
+    /// They are noted for the walks that are tried next.
+    Noted,
     /// Instances whose walks have calls for it that were not sent yet.
     Awaiting(BTreeSet<ServiceTag>),
     Done,
@@ -473,7 +475,16 @@ impl Registry {
         answers: Vec<(HandlerCall, HandlerAnswer)>,
     ) {
         if result.is_ok() {
-            answers.into_iter().for_each(|(call, answer)| self.answers.know(call, answer));
+            for (call, answer) in answers {
+                // A handler that has attached since the other one was lost is asked for it.
+                let was_lost = matches!(
+                    answer,
+                    HandlerAnswer::Failed { kind: WorkFailureKind::Unavailable, .. }
+                );
+                if !was_lost || self.holder(&call.place).is_none() {
+                    self.answers.know(call, answer);
+                }
+            }
         }
         let Some(transaction) = self.transactions.remove(&tid) else { return };
         for (id, part) in transaction.parts {
@@ -493,16 +504,21 @@ impl Registry {
         self.answers.forget(|place, _| gone.contains(&place.state.tag));
     }
 
-    /// Service types of the handlers whose instances are to be walked, because they have just been attached.
-    pub(super) fn due_services(&self) -> BTreeSet<SmolStr> {
-        let due = self.sessions.values().filter(|it| matches!(it.synced, Sync::Due));
-        due.flat_map(|it| it.served.iter().map(|call| call.service.clone())).collect()
+    /// Service types of the handlers that have attached since the last time: their instances are to be walked.
+    pub(super) fn take_due_services(&mut self) -> BTreeSet<SmolStr> {
+        let mut services = BTreeSet::new();
+        for session in self.sessions.values_mut().filter(|it| matches!(it.synced, Sync::Due)) {
+            session.synced = Sync::Noted;
+            services.extend(session.served.iter().map(|call| call.service.clone()));
+        }
+        services
     }
 
-    /// Notes the walks that the handlers wait for which have just been attached.
+    /// Notes the walks that the handlers wait for whose instances were tried. One that has attached meanwhile was no part of
+    /// that.
     pub(super) fn await_walks(&mut self, tags: &BTreeSet<ServiceTag>) {
         for session in self.sessions.values_mut() {
-            if matches!(session.synced, Sync::Due) {
+            if matches!(session.synced, Sync::Noted) {
                 let is_of = |tag: &&ServiceTag| {
                     session.served.iter().any(|call| call.service == tag.service)
                 };

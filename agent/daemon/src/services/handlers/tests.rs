@@ -1,7 +1,9 @@
 //! Handlers beside the agent on the simulated kernel, with a clock of the test.
 
+mod interleavings;
 mod publishing;
 mod queue;
+mod stepped;
 mod transactions;
 
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::*;
-use crate::agent_tests::Agent;
+use crate::agent_tests::{Agent, LINK_UP};
 
 const MODULE: &str = r#"module access { yang-version 1.1; namespace "urn:access"; prefix a;
   import holdfast-services { prefix svc; } import holdfast { prefix hf; }
@@ -83,6 +85,12 @@ fn edit(path: &str, json: &str) -> Edit {
     let target = EditTarget { origin: Origin::Native, path: path.parse().unwrap() };
     let payload = Payload::Json { text: json.as_bytes().to_vec().into(), ietf: true };
     Edit { updates: vec![(target, payload)], ..Edit::default() }
+}
+
+/// The deletion of an instance.
+fn deletion(path: &str) -> Edit {
+    let target = EditTarget { origin: Origin::Native, path: path.parse().unwrap() };
+    Edit { deletes: vec![target], ..Edit::default() }
 }
 
 /// A Set under way.
@@ -386,9 +394,7 @@ async fn nobody_waits_for_a_handler_and_what_it_has_read_is_held_against_the_new
     made.await.unwrap().unwrap();
 
     // Changed each time: given up. The instance before has read it as well, and would be walked.
-    let bolt = EditTarget { origin: Origin::Native, path: BOLT.parse().unwrap() };
-    let edit = Edit { deletes: vec![bolt], ..Edit::default() };
-    agent.handle.commit(&user("ada"), edit, CommitOptions::default()).await.unwrap();
+    agent.handle.commit(&user("ada"), deletion(BOLT), CommitOptions::default()).await.unwrap();
     let unsettled = set(&agent, "/services/access[name=coop]", ETH1);
     for mtu in ["1310", "1320"] {
         let (tid, _) = handler.commit().await;
@@ -449,11 +455,7 @@ async fn a_delete_call_in_a_dry_run_shows_what_it_would_put_out() {
     made.await.unwrap().unwrap();
     assert_eq!(left(&agent), ["persist:access"]);
 
-    let delete = || {
-        let target = EditTarget { origin: Origin::Native, path: ACME.parse().unwrap() };
-        Edit { deletes: vec![target], ..Edit::default() }
-    };
-    let (core, dry) = (agent.handle.clone(), Intent::edit(delete()));
+    let (core, dry) = (agent.handle.clone(), Intent::edit(deletion(ACME)));
     let preview =
         tokio::spawn(
             async move { core.preview(&user("ada"), dry, CommitOptions::default()).await },
@@ -468,7 +470,7 @@ async fn a_delete_call_in_a_dry_run_shows_what_it_would_put_out() {
     assert!(leaves.contains("\"mtu\":1300"), "{shown:?}");
     assert_eq!(left(&agent), ["persist:access"], "nothing is put out");
 
-    let (core, delete) = (agent.handle.clone(), delete());
+    let (core, delete) = (agent.handle.clone(), deletion(ACME));
     let deleted =
         tokio::spawn(
             async move { core.commit(&user("ada"), delete, CommitOptions::default()).await },

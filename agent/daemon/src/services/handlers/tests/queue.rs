@@ -72,11 +72,6 @@ fn redeployment() -> Intent {
     Intent::Walk(Walks { due, is_redeployment: true, ..Walks::default() })
 }
 
-fn deletion() -> Edit {
-    let target = EditTarget { origin: Origin::Native, path: ACME.parse().unwrap() };
-    Edit { deletes: vec![target], ..Edit::default() }
-}
-
 /// The status of the action of `acme`, also of one that has ended.
 fn action_status(agent: &Agent) -> &'static str {
     let configuration = agent.handle.configuration();
@@ -119,9 +114,9 @@ async fn a_dry_run_begins_no_action() {
     agent.turns().await;
     planned(&agent, &mut handler, redeployment()).await;
 
-    let preview = planned(&agent, &mut handler, Intent::edit(deletion())).await;
+    let preview = planned(&agent, &mut handler, Intent::edit(deletion(ACME))).await;
     assert!(preview.operations.total > 0);
-    agent.handle.commit(&user("ada"), deletion(), CommitOptions::default()).await.unwrap();
+    agent.handle.commit(&user("ada"), deletion(ACME), CommitOptions::default()).await.unwrap();
     let action = handler.action().await;
     assert_eq!(action.action, "remove");
     handler.result(action.id, Ok(())).await;

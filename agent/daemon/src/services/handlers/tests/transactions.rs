@@ -1,7 +1,11 @@
 //! Work that several handlers have for one instance, and one handler for several instances.
 
+use holdfast_config::services::ServicePlan;
+use tokio::time::timeout;
+
 use super::super::super::operations::{OperationError, Operations};
 use super::*;
+use crate::agent_tests::{LIMIT, TestType};
 
 /// Three states of a port: two of handlers, and one of a template between them.
 const MIXED: &str = r#"[service]
@@ -185,5 +189,92 @@ async fn what_a_handler_reads_counts_for_its_own_call() {
     assert_eq!(shelf.closed().await, Ok(()));
     let is_asked = |it: &AgentMessage| matches!(it, AgentMessage::ServicesCommit { .. });
     assert!(!shelf.sent().iter().any(is_asked), "it was asked once");
+    agent.stop().await;
+}
+
+/// A type whose instances wait for a handler, and then give their port the same address.
+fn addressing() -> ServiceTypes {
+    let address = "interface {{ params.port }}
+  ipv4
+    address 192.0.2.1
+      prefix-length 24
+";
+    TestType::new()
+        .service(r#"missing-handler = "defer""#)
+        .handler("")
+        .component("port")
+        .state("enabled", r#"work = "handler""#)
+        .state("addressed", r#"work = "address.cli""#)
+        .template("address.cli", address)
+        .types()
+}
+
+/// The failure of each instance, if it has one.
+fn failures(agent: &Agent) -> Vec<Option<Arc<str>>> {
+    let configuration = agent.handle.configuration();
+    let plans = configuration.layers().book.iter().map(|(_, plan)| plan);
+    let of_plan = |plan: &Arc<ServicePlan>| {
+        let mut states = plan.components.iter().flat_map(|it| &it.states);
+        states.find_map(|state| state.failure.clone())
+    };
+    plans.map(of_plan).collect()
+}
+
+#[tokio::test]
+async fn instances_that_were_refused_together_are_asked_for_alone() {
+    let (agent, _folder) = agent_of(addressing()).await;
+    for (path, port) in [(ACME, "eth0"), (BOLT, "eth1")] {
+        let params = format!(r#"{{"port":"{port}"}}"#);
+        set(&agent, path, &params).await.unwrap().unwrap();
+    }
+    let mut handler = TestHandler::connect(&agent, registration());
+    let (tid, calls) = handler.calls().await;
+    assert_eq!(calls.len(), 2);
+    handler.end(tid, &["", ""]).await;
+    let refused = handler.closed().await.unwrap_err();
+    assert!(refused.contains("only one of them can exist"), "{refused}");
+    // One is made; the other one is refused alone, and walks once more to say so.
+    for _ in 0..3 {
+        let (tid, calls) = handler.calls().await;
+        assert_eq!(calls.len(), 1);
+        handler.end(tid, &[""]).await;
+    }
+    let has_failed = || failures(&agent).iter().filter(|it| it.is_some()).count() == 1;
+    while !has_failed() {
+        agent.turns().await;
+    }
+    agent.turns().await;
+    let is_asked = |it: &AgentMessage| matches!(it, AgentMessage::ServicesCommit { .. });
+    assert!(!handler.sent().iter().any(is_asked), "nothing has changed since");
+
+    // What it was refused for goes. The answer of the handler still counts.
+    let made = if failures(&agent)[0].is_none() { ACME } else { BOLT };
+    let gone = deletion(made);
+    agent.handle.commit(&user("ada"), gone, CommitOptions::default()).await.unwrap();
+    while failures(&agent) != [None] {
+        agent.turns().await;
+    }
+    assert!(!handler.sent().iter().any(is_asked));
+    agent.stop().await;
+}
+
+// proves sv.A44
+#[tokio::test]
+async fn a_handler_that_comes_before_the_loss_of_the_other_one_is_noted_is_asked() {
+    let (agent, _folder) = agent_of(addressing()).await;
+    set(&agent, ACME, ETH1).await.unwrap().unwrap();
+    let mut lost = TestHandler::connect(&agent, registration());
+    let (_, calls) = lost.calls().await;
+    drop(lost);
+    while agent.services.handlers().holder(&calls[0].place).is_some() {
+        tokio::task::yield_now().await;
+    }
+    let mut other = TestHandler::connect(&agent, registration());
+    let (tid, again) = timeout(LIMIT, other.calls()).await.expect("it is asked in its place");
+    assert_eq!(again, calls);
+    other.end(tid, &[""]).await;
+    while failures(&agent) != [None] {
+        agent.turns().await;
+    }
     agent.stop().await;
 }
