@@ -1,6 +1,7 @@
 //! Handlers beside the agent on the simulated kernel, with a clock of the test.
 
 mod interleavings;
+mod kills;
 mod publishing;
 mod queue;
 mod stepped;

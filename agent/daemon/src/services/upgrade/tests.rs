@@ -1,5 +1,7 @@
 //! Packages in the database, and exchanges of them, beside the agent on the simulated kernel.
 
+mod kills;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -19,7 +21,7 @@ use tokio::time::sleep;
 use super::super::signers::PackageSigners;
 use super::super::stored::{self, PackageOrigin};
 use super::*;
-use crate::agent_tests::{Agent, caller};
+use crate::agent_tests::{Agent, caller, memory_folder};
 
 const MODULE: &str = r#"module net { yang-version 1.1; namespace "urn:net"; prefix n;
   import holdfast-services { prefix svc; } import holdfast { prefix hf; }
@@ -98,15 +100,15 @@ struct TestBox {
 }
 
 impl TestBox {
-    /// A box to which this version is offered, with instances `n0` to `n99`.
-    async fn with_instances(package: &TestPackage) -> Self {
-        let [folder, packages] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    /// A box to which this version is offered, with instances `n0`, `n1` and so on.
+    async fn with_instances(package: &TestPackage, count: usize) -> Self {
+        let [folder, packages] = [(); 2].map(|()| memory_folder());
         package.offer(packages.path());
         let kernel = SimulatedKernel::new(&["eth0"]);
         let (agent, types) = start(&kernel, folder.path(), packages.path()).await;
         let it = Self { kernel, folder, packages, types, agent };
         let instance = |at: usize| (format!("/services/net[name=n{at}]"), "{}".to_owned());
-        it.set(&(0..100).map(instance).collect::<Vec<_>>()).await.unwrap();
+        it.set(&(0..count).map(instance).collect::<Vec<_>>()).await.unwrap();
         it.until_ready().await;
         it
     }
@@ -127,6 +129,14 @@ impl TestBox {
     async fn restarted(self) -> Self {
         let Self { kernel, folder, packages, agent, .. } = self;
         agent.stop().await;
+        let (agent, types) = start(&kernel, folder.path(), packages.path()).await;
+        Self { kernel, folder, packages, types, agent }
+    }
+
+    /// Kills the agent, whose disk has stopped, and starts it on what is on disk.
+    async fn killed(self) -> Self {
+        let Self { kernel, folder, packages, agent, .. } = self;
+        let folder = agent.killed(folder.path());
         let (agent, types) = start(&kernel, folder.path(), packages.path()).await;
         Self { kernel, folder, packages, types, agent }
     }
@@ -229,7 +239,7 @@ fn upgrade_of<'a>(box_: &'a TestBox, by: &'a Requester, exchange: &TypeExchange)
 // proves sv.B103, sv.B107, sv.B111
 #[tokio::test]
 async fn an_upgrade_with_a_hundred_instances_and_a_zombie_makes_no_operation() {
-    let mut box_ = TestBox::with_instances(&first()).await;
+    let mut box_ = TestBox::with_instances(&first(), 100).await;
     box_.name_host("held").await;
     box_.delete("/services/net[name=n7]").await;
     assert_eq!(box_.version("n7").as_deref(), Some("1.0.0"), "its gate is closed");
@@ -280,7 +290,7 @@ async fn an_upgrade_with_a_hundred_instances_and_a_zombie_makes_no_operation() {
 // proves sv.B103
 #[tokio::test]
 async fn an_instance_that_does_not_fit_refuses_the_upgrade_by_name() {
-    let box_ = TestBox::with_instances(&first()).await;
+    let box_ = TestBox::with_instances(&first(), 100).await;
     let note = ("/services/net[name=n42]".to_owned(), r#"{"note":"n"}"#.to_owned());
     box_.set(&[note]).await.unwrap();
     let module = MODULE.replace("leaf note { type string; }", "");
@@ -303,7 +313,7 @@ async fn an_instance_that_does_not_fit_refuses_the_upgrade_by_name() {
 // proves sv.B111
 #[tokio::test]
 async fn the_package_of_an_instance_outlasts_its_archive() {
-    let box_ = TestBox::with_instances(&first()).await;
+    let box_ = TestBox::with_instances(&first(), 100).await;
     assert_eq!(box_.rows(), ["net: 1.0.0 offered"]);
     fs::remove_file(box_.packages.path().join("net-1.0.0.hfs")).unwrap();
     let contents = box_.kernel.contents();
@@ -323,7 +333,7 @@ async fn the_package_of_an_instance_outlasts_its_archive() {
 // proves sv.A37, sv.B112
 #[tokio::test]
 async fn an_object_shows_the_name_of_the_orphan_that_holds_it() {
-    let box_ = TestBox::with_instances(&first()).await;
+    let box_ = TestBox::with_instances(&first(), 100).await;
     let tags = r"ownership/object[path=/interfaces/interface[name=n3\]]/tag";
     box_.until_shown(tags, "net[name='n3']").await;
     let (mut exchange, _) = box_.upgrade(&TestPackage { gate: "!=", replaces: "", ..second() });
@@ -343,7 +353,7 @@ async fn an_object_shows_the_name_of_the_orphan_that_holds_it() {
 /// ends with the agent.
 #[tokio::test]
 async fn an_upgrade_is_there_as_a_whole_or_not_at_all() {
-    let mut box_ = TestBox::with_instances(&first()).await;
+    let mut box_ = TestBox::with_instances(&first(), 100).await;
     let package = TestPackage { replaces: "", component: "bridge", ..second() };
     let (exchange, _) = box_.upgrade(&package);
     let contents = box_.kernel.contents();
@@ -373,7 +383,7 @@ async fn an_upgrade_is_there_as_a_whole_or_not_at_all() {
 /// Of instances that are walked alone, one that fails keeps its version.
 #[tokio::test]
 async fn an_instance_that_fails_alone_keeps_its_version() {
-    let mut box_ = TestBox::with_instances(&first()).await;
+    let mut box_ = TestBox::with_instances(&first(), 100).await;
     let module = MODULE.replace("default 1500;", "default 1500; must \". != 1400\";");
     box_.set(&[("/services/net[name=n5]".to_owned(), r#"{"mtu":1400}"#.to_owned())]).await.unwrap();
     box_.until_ready().await;
