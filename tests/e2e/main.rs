@@ -45,6 +45,7 @@ mod service_cases;
 mod service_commits;
 mod service_handlers;
 mod service_kills;
+mod service_listener;
 mod service_operations;
 mod service_signers;
 mod service_waits;

@@ -1,13 +1,12 @@
 //! Actions of handlers: carried out once, whoever is killed meanwhile, and the guest of `packaging/services`.
 
 use std::process::Command;
-use std::time::Duration;
 
 use holdfast_proto::holdfast::services as wire;
 use holdfast_proto::holdfast::services::from_handler::Message as Said;
 use holdfast_proto::holdfast::services::to_handler::Message as Heard;
 use holdfast_tests::eventually::eventually;
-use holdfast_tests::handler::{HandlerProcess, RawHandler, ServedBox};
+use holdfast_tests::handler::{HandlerProcess, RawHandler, ServedBox, attach_next};
 use holdfast_tests::monitor::Monitor;
 use holdfast_tests::netns::Netns;
 use holdfast_tests::services::{nothing_left, operate, packed, plans_with, port_package, update};
@@ -47,16 +46,12 @@ async fn sized(on: &ServedBox) {
 
 /// Attaches a handler, once the agent knows that the one before it is gone.
 async fn attach(on: &ServedBox) -> RawHandler {
-    for _ in 0..100 {
+    attach_next(async || {
         let actions = vec!["prepare".to_owned()];
         let served = wire::ServedType { actions, ..wire::ServedType::default() };
-        match RawHandler::attach_for(&on.socket, ("sized-port", served)).await {
-            Ok(handler) => return handler,
-            Err(status) => assert_eq!(status.code(), tonic::Code::AlreadyExists, "{status}"),
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("the handler before is not gone")
+        RawHandler::attach_for(&on.socket, ("sized-port", served)).await
+    })
+    .await
 }
 
 /// The next action or query: its identifier, and whether it is a query.

@@ -24,10 +24,22 @@ pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 ///
 /// # Panics
 /// When it does not hold within [`WAIT_LIMIT`].
-pub async fn eventually_async<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
-    let deadline = Instant::now() + WAIT_LIMIT;
+pub async fn eventually_async<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) {
+    eventually_within(WAIT_LIMIT, what, holds).await;
+}
+
+/// Like [`eventually_async`], for what takes a known time by itself.
+///
+/// # Panics
+/// When it does not hold within `limit`.
+pub async fn eventually_within<F: Future<Output = bool>>(
+    limit: Duration,
+    what: &str,
+    mut holds: impl FnMut() -> F,
+) {
+    let deadline = Instant::now() + limit;
     while !holds().await {
-        assert!(Instant::now() < deadline, "not within {WAIT_LIMIT:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
         sleep(PERIOD).await;
     }
 }

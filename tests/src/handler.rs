@@ -1,7 +1,9 @@
 //! Handlers of services for tests: the ones in other languages, and one that breaks the rules of the stream.
 
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use holdfast_proto::holdfast::services as wire;
 use holdfast_proto::holdfast::services::from_handler::Message as Said;
@@ -11,10 +13,10 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use crate::agent::AgentProcess;
 use crate::clients::{Gnmic, client};
@@ -23,6 +25,8 @@ use crate::netns::Netns;
 
 /// Messages that a test may say before the agent reads them.
 const OUTBOX_DEPTH: usize = 16;
+/// Interval between two attempts to attach.
+const ATTACH_PERIOD: Duration = Duration::from_millis(50);
 
 /// A process that serves the type `sized-port`. It ends with this.
 #[derive(Debug)]
@@ -137,11 +141,21 @@ impl RawHandler {
     /// # Panics
     /// When the socket is not there.
     pub async fn attach(socket: &Path) -> Result<Self, Status> {
-        let phase = wire::Phase::Create.into();
-        let calls = vec![wire::ServedCalls { component: "*".into(), state: "*".into(), phase }];
-        let served = wire::ServedType { calls, ..wire::ServedType::default() };
-        let mut handler = Self::attach_for(socket, ("sized-port", served)).await?;
-        handler.next(|it| matches!(it, Heard::Synced(_)).then_some(())).await;
+        let mut handler = Self::attach_for(socket, ("sized-port", all_calls())).await?;
+        handler.synced().await;
+        Ok(handler)
+    }
+
+    /// Attaches a handler for all work of the type `sized-port` over the connection of a client.
+    ///
+    /// # Errors
+    /// The status that the agent answers with.
+    ///
+    /// # Panics
+    /// When the stream ends at once.
+    pub async fn attach_over(client: HandlerClient<Channel>) -> Result<Self, Status> {
+        let mut handler = Self::register(client, ("sized-port", all_calls())).await?;
+        handler.synced().await;
         Ok(handler)
     }
 
@@ -159,14 +173,37 @@ impl RawHandler {
         let address = format!("unix:{}", socket.display());
         let endpoint = Endpoint::from_shared(address).expect("the path is plain");
         let channel = endpoint.connect().await.expect("the socket is there");
-        let mut client = HandlerClient::new(channel);
+        Self::register(HandlerClient::new(channel), (service, served)).await
+    }
+
+    async fn register(
+        mut client: HandlerClient<Channel>,
+        (service, served): (&str, wire::ServedType),
+    ) -> Result<Self, Status> {
         let (outbox_tx, outbox_rx) = mpsc::channel(OUTBOX_DEPTH);
-        let types = vec![wire::ServedType { r#type: service.into(), ..served }];
-        let register = Said::Register(wire::Register { name: "raw".into(), types });
-        let register = wire::FromHandler { message: Some(register) };
-        outbox_tx.send(register).await.expect("there is room");
+        outbox_tx.send(registration(service, served)).await.expect("there is room");
         let inbox = client.attach(ReceiverStream::new(outbox_rx)).await?.into_inner();
         Ok(Self { outbox_tx, inbox, client })
+    }
+
+    async fn synced(&mut self) {
+        self.next(|it| matches!(it, Heard::Synced(_)).then_some(())).await;
+    }
+
+    /// The status with which the agent ends the stream, after whatever it says before.
+    ///
+    /// # Panics
+    /// When it ends without one, or goes on for long.
+    pub async fn end(&mut self) -> Status {
+        let end = async {
+            loop {
+                match self.inbox.message().await {
+                    Ok(message) => assert!(message.is_some(), "the stream ends without a status"),
+                    Err(status) => return status,
+                }
+            }
+        };
+        timeout(WAIT_LIMIT * 4, end).await.expect("the stream ends")
     }
 
     /// Says something.
@@ -178,7 +215,7 @@ impl RawHandler {
         self.outbox_tx.send(message).await.expect("the stream is open");
     }
 
-    /// The next message that is wanted.
+    /// The next message that is wanted. Pings that come before are answered.
     ///
     /// # Panics
     /// When the stream ends before, or nothing comes for long.
@@ -189,6 +226,9 @@ impl RawHandler {
                 let message = message.and_then(|it| it.message).expect("the stream goes on");
                 if let Some(found) = wanted(&message) {
                     return found;
+                }
+                if let Heard::Ping(_) = message {
+                    self.say(Said::Pong(wire::Pong {})).await;
                 }
             }
         };
@@ -212,6 +252,41 @@ impl RawHandler {
         };
         self.next(refusal).await
     }
+}
+
+/// Attaches a handler, once the agent knows that the one before it is gone.
+///
+/// # Panics
+/// When it is refused for another reason, or the one before it stays.
+pub async fn attach_next<F>(mut attach: impl FnMut() -> F) -> RawHandler
+where
+    F: Future<Output = Result<RawHandler, Status>>,
+{
+    let deadline = Instant::now() + WAIT_LIMIT;
+    loop {
+        match attach().await {
+            Ok(handler) => return handler,
+            Err(status) => assert_eq!(status.code(), Code::AlreadyExists, "{status}"),
+        }
+        assert!(Instant::now() < deadline, "the handler before is not gone");
+        sleep(ATTACH_PERIOD).await;
+    }
+}
+
+/// The first message of a handler for this of a type.
+#[must_use]
+pub fn registration(service: &str, served: wire::ServedType) -> wire::FromHandler {
+    let types = vec![wire::ServedType { r#type: service.into(), ..served }];
+    let register = Said::Register(wire::Register { name: "raw".into(), types });
+    wire::FromHandler { message: Some(register) }
+}
+
+/// Work of all states that are reached.
+#[must_use]
+pub fn all_calls() -> wire::ServedType {
+    let phase = wire::Phase::Create.into();
+    let calls = vec![wire::ServedCalls { component: "*".into(), state: "*".into(), phase }];
+    wire::ServedType { calls, ..wire::ServedType::default() }
 }
 
 /// A box whose agent has a socket for handlers, and packages of services.

@@ -95,7 +95,8 @@ const MODULE: &str = r#"module sized-port { yang-version 1.1; namespace "urn:siz
   revision 2026-11-24 { description "First."; }
   augment "/svc:services" { list sized-port { key name; uses svc:service-instance;
     leaf name { type string; } leaf port { type hf:interface-name; mandatory true; }
-    leaf bridge { type hf:interface-name; mandatory true; } } } }"#;
+    leaf bridge { type hf:interface-name; mandatory true; }
+    leaf far-end { type string; config false; } } } }"#;
 
 /// Runs `holdfast service ARGUMENTS`.
 ///
