@@ -83,11 +83,11 @@ impl Configuration {
         let tried = &self.layers().boot_before;
         match (change, tried) {
             (BootChange::Set(_) | BootChange::Bootstrap(..) | BootChange::Try(_), Some(_)) => {
-                Err(EditErrors(vec![EditError {
+                Err(EditErrors::from(EditError {
                     operation: EditOperation::Boot(Origin::Native),
                     path: "/".to_owned(),
                     cause: EditCause::Unconfirmed,
-                }]))
+                }))
             }
             (BootChange::Set(boot), None) => self.booted(boot.as_ref()),
             (BootChange::Bootstrap(boot, seeds), None) => {
@@ -124,7 +124,7 @@ impl Configuration {
         if origins.is_empty() {
             return Ok(self.clone());
         }
-        self.edit(&edit).map_err(|errors| EditErrors(errors.0.into_iter().map(blamed).collect()))
+        self.edit(&edit).map_err(|errors| errors.map(blamed))
     }
 
     fn without_trial(&self) -> Self {
@@ -180,7 +180,7 @@ fn payload(origin: Origin, text: &[u8]) -> Result<Payload, EditErrors> {
     let text = String::from_utf8(text.to_vec()).map_err(|error| {
         let cause = EditCause::Malformed(error.to_string());
         let operation = EditOperation::InitialConfiguration(origin);
-        EditErrors(vec![EditError { operation, path: "/".to_owned(), cause }])
+        EditErrors::from(EditError { operation, path: "/".to_owned(), cause })
     })?;
     Ok(Payload::Cli { text })
 }

@@ -1,6 +1,6 @@
 //! One immutable version of the configuration: all layers, and their union.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::claims::{ClaimKey, Claims, ServiceTag};
@@ -15,7 +15,8 @@ use crate::models::Models;
 use crate::progress::CancelToken;
 use crate::schema::Origin;
 use crate::services::{
-    Ground, NeededCalls, Read, Reads, Services, Surroundings, Unanswered, WalkOutcome, WalkRequest,
+    Book, Ground, NeededCalls, Read, Reads, Services, Surroundings, Unanswered, WalkOutcome,
+    WalkRequest,
 };
 use crate::tree::Tree;
 use crate::union::{Images, Problem, Provenance, WorkCount, unite};
@@ -126,7 +127,7 @@ impl Configuration {
         attribution: &Attribution<'_>,
         cancel: &CancelToken,
     ) -> Result<Self, EditErrors> {
-        let refused = |cause: EditCause| EditErrors(vec![attribution.last_operation_error(cause)]);
+        let refused = |cause: EditCause| EditErrors::from(attribution.last_operation_error(cause));
         let entries = entries_after(self.entries, &self.layers, &layers);
         if entries > self.entries {
             LIST_ENTRIES.check(entries).map_err(|error| refused(error.into()))?;
@@ -134,7 +135,9 @@ impl Configuration {
         let (after, problems) = self.advanced(layers, entries, cancel);
         cancel.check().map_err(|stop| refused(stop.into()))?;
         if !problems.is_empty() {
-            return Err(attribution.errors(problems, after.layers.claims()));
+            let mut errors = attribution.errors(problems, after.layers.claims());
+            errors.walked = after.walks.keys().cloned().collect();
+            return Err(errors);
         }
         Ok(after)
     }
@@ -163,10 +166,7 @@ impl Configuration {
         let mut walks = BTreeMap::new();
         if problems.is_empty() && !cancel.is_cancelled() {
             let before = layers.clone();
-            match self.walk(&ground, &mut layers) {
-                Ok(reads) => walks = reads,
-                Err(found) => problems = found,
-            }
+            (walks, problems) = self.walk(&ground, &mut layers);
             entries = entries_after(entries, &before, &layers);
         }
         let mut images = ground.clone();
@@ -290,25 +290,47 @@ impl Configuration {
         Self { layers, factory, entries, ..self.clone() }
     }
 
+    /// Names of the instances that were walked on the way from an earlier version, or whose plans or claims differ.
+    pub fn touched_instances(&self, old: &Self) -> BTreeSet<ServiceTag> {
+        let is_walked = !Arc::ptr_eq(&self.walks, &old.walks);
+        let walked = self.walks.keys().filter(|_| is_walked);
+        let plans = Book::differences(&old.layers.book, &self.layers.book).map(|(tag, ..)| tag);
+        let claims = Claims::differences(old.layers.claims(), self.layers.claims());
+        walked.chain(plans).chain(claims.map(|(key, ..)| &key.tag)).cloned().collect()
+    }
+
     /// Instances that were walked for this version, each with what it read.
     pub(crate) fn walks(&self) -> &BTreeMap<ServiceTag, Reads> {
         &self.walks
     }
 
-    /// Has the instances walked that differ in a new ground, and joins their claims. Returns what they read.
+    /// Has the instances walked that differ in a new ground, and joins their claims, unless there is a problem. Returns
+    /// what they read.
     fn walk(
         &self,
         ground: &Images,
         layers: &mut Layers,
-    ) -> Result<BTreeMap<ServiceTag, Reads>, Vec<Problem>> {
-        let Some(services) = &self.services else { return Ok(BTreeMap::new()) };
-        let outcome = services.walk(&WalkRequest {
+    ) -> (BTreeMap<ServiceTag, Reads>, Vec<Problem>) {
+        let Some(services) = &self.services else { return Default::default() };
+        let mut outcome = services.walk(&WalkRequest {
             old: &Ground(self.ground.clone()),
             new: &Ground(ground.clone()),
             claims: layers.claims(),
             book: &layers.book,
             surroundings: &self.surroundings,
         });
+        let reads = std::mem::take(&mut outcome.reads);
+        let problems = self.join(outcome, ground, layers).err();
+        (reads, problems.unwrap_or_default())
+    }
+
+    /// Joins the claims and plans of walks, unless there is a problem.
+    fn join(
+        &self,
+        outcome: WalkOutcome,
+        ground: &Images,
+        layers: &mut Layers,
+    ) -> Result<(), Vec<Problem>> {
         if !outcome.failures.is_empty() {
             return Err(outcome.failures.into_iter().map(Problem::Work).collect());
         }
@@ -325,7 +347,7 @@ impl Configuration {
             layers.set_claims(claims.map_err(Problem::of_claims)?);
         }
         outcome.plans.into_iter().for_each(|change| layers.book.set(change));
-        Ok(outcome.reads)
+        Ok(())
     }
 
     /// Sets the types of services. The claims of their instances stay as they are until the instances differ.

@@ -93,14 +93,12 @@ fn client(
         _ => error,
     };
     let empty = Configuration::new(models.clone(), Layers::new());
-    let after = empty
-        .edit(&edit)
-        .map_err(|errors| EditErrors(errors.0.into_iter().map(blamed).collect()))?;
+    let after = empty.edit(&edit).map_err(|errors| errors.map(blamed))?;
     if after.layers().annotation.is_some() {
         let cause =
             EditCause::Unsupported("an annotation belongs to what clients configure".to_owned());
         let error = EditError { operation: blame(Origin::OpenConfig), path: "/".to_owned(), cause };
-        return Err(EditErrors(vec![error]));
+        return Err(error.into());
     }
     Ok(after.layers().clone())
 }
@@ -113,7 +111,7 @@ fn text(
     operation: EditOperation,
 ) -> Result<Tree<LeafMark>, EditErrors> {
     let refused =
-        |path: String, cause: EditCause| EditErrors(vec![EditError { operation, path, cause }]);
+        |path: String, cause: EditCause| EditErrors::from(EditError { operation, path, cause });
     let octets = std::str::from_utf8(octets)
         .map_err(|error| refused("/".to_owned(), EditCause::Malformed(error.to_string())))?;
     let schema = &models.native;
@@ -123,7 +121,7 @@ fn text(
         cause: EditCause::Malformed(error.to_string()),
     };
     let statements = cli::parse(schema, octets)
-        .map_err(|errors| EditErrors(errors.into_iter().map(misread).collect()))?;
+        .map_err(|errors| EditErrors::from(errors.into_iter().map(misread).collect::<Vec<_>>()))?;
     let (mut tree, absent) = apply_statements(schema, statements, mark);
     check_supported(models, Origin::Native, &InstancePath::root(), tree.root())
         .map_err(|misfit| refused(misfit.path, misfit.cause))?;

@@ -51,7 +51,7 @@ impl Configuration {
             add(self.models(), &mut tree, port).map_err(|error| {
                 let path = format!("/interfaces/interface[name={}]", port.name);
                 let cause = EditCause::from(&error);
-                EditErrors(vec![EditError { operation: EditOperation::Lease, path, cause }])
+                EditErrors::from(EditError { operation: EditOperation::Lease, path, cause })
             })?;
         }
         let mut layers = self.layers().clone();

@@ -15,7 +15,7 @@ use holdfast_config::edit::SecretKeeperHandle;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
     Book, EditContent, Ground, HandlerOutline, HandlerRefusal, LeafRead, PackageArchive, Plane,
-    Services, WalkOutcome, WalkRequest, WorkFailureKind,
+    Reads, Services, WalkOutcome, WalkRequest, WorkFailureKind,
 };
 use holdfast_config::tree::ListEntry as _;
 use holdfast_config::{
@@ -403,7 +403,10 @@ impl ServiceType {
                 outcome.work.add(walked.work);
                 outcome.reads.insert(tag, walked.reads);
             }
-            Err(failure) => outcome.failures.push(failure),
+            Err(failure) => {
+                outcome.failures.push(failure);
+                outcome.reads.insert(tag, Reads::default());
+            }
         }
     }
 

@@ -97,7 +97,7 @@ impl<'a> Attribution<'a> {
         let problems = problems.into_iter().take(MAX_CONFLICTS);
         let mut errors: Vec<_> = problems.map(|it| self.problem(it, claims)).collect();
         errors.sort_by_key(|error| error.operation);
-        EditErrors(errors)
+        errors.into()
     }
 
     fn problem(&self, problem: Problem, claims: &Claims) -> EditError {

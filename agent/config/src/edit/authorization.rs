@@ -184,7 +184,7 @@ impl EditSession<'_> {
             } else {
                 self.attribution.last_operation_error(EditCause::Denied)
             };
-            EditErrors(vec![error])
+            error.into()
         })
     }
 }

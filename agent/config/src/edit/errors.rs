@@ -1,8 +1,10 @@
 //! Reasons for refusing a Set: each invalid operation with its error.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::claims::ServiceTag;
 use crate::layer::{LayerKey, Namespace};
 use crate::limits::{LimitExceeded, excerpt};
 use crate::progress::StopReason;
@@ -12,7 +14,11 @@ use crate::services::{NeededCalls, Unanswered, WorkFailureKind};
 
 /// All errors of a request, in the order of its operations. Never empty. A request with an error has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EditErrors(pub Vec<EditError>);
+pub struct EditErrors {
+    errors: Vec<EditError>,
+    /// Instances of services that were walked before the request was refused.
+    pub walked: BTreeSet<ServiceTag>,
+}
 
 /// An invalid operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -156,13 +162,30 @@ impl EditCause {
     }
 }
 
+impl From<Vec<EditError>> for EditErrors {
+    fn from(errors: Vec<EditError>) -> Self {
+        Self { errors, walked: BTreeSet::new() }
+    }
+}
+
+impl From<EditError> for EditErrors {
+    fn from(error: EditError) -> Self {
+        vec![error].into()
+    }
+}
+
 impl EditErrors {
+    /// The same refusal with other texts of its errors.
+    pub(crate) fn map(self, change: impl FnMut(EditError) -> EditError) -> Self {
+        Self { errors: self.errors.into_iter().map(change).collect(), ..self }
+    }
+
     /// The error that determines the status of the request.
     ///
     /// # Panics
     /// Never, because there is at least one.
     pub fn first(&self) -> &EditError {
-        self.0.first().expect("made from errors, of which there was one")
+        self.errors.first().expect("made from errors, of which there was one")
     }
 
     /// The calls of handlers that the request waits for, if that is all there is.
@@ -174,14 +197,14 @@ impl EditErrors {
     }
 
     pub fn iter(&self) -> std::slice::Iter<'_, EditError> {
-        self.0.iter()
+        self.errors.iter()
     }
 }
 
 impl fmt::Display for EditErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.first())?;
-        match self.0.len() - 1 {
+        match self.errors.len() - 1 {
             0 => Ok(()),
             more => write!(f, " (and {more} more)"),
         }

@@ -386,7 +386,7 @@ pub(crate) fn check_roles(
             attribution.error(subject, EditCause::MissingMandatory)
         })
         .collect();
-    if errors.is_empty() { Ok(()) } else { Err(EditErrors(errors)) }
+    if errors.is_empty() { Ok(()) } else { Err(errors.into()) }
 }
 
 /// The missing roles of users with a secret whose entry or secret differs between the two versions.

@@ -100,7 +100,7 @@ impl<'a> EditSession<'a> {
             self.errors.retain(|error| error.cause == EditCause::Denied);
         }
         if !self.errors.is_empty() {
-            return Err(EditErrors(self.errors));
+            return Err(self.errors.into());
         }
         self.check_changes_permitted()?;
         Ok((self.layers, self.attribution, self.scope))

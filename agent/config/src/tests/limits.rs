@@ -188,7 +188,7 @@ fn cancelled_requests_end_early() {
         edit.cancel.cancel();
         let errors = some.edit(&edit).unwrap_err();
         assert_eq!(
-            (errors.0.len(), &errors.first().cause),
+            (errors.iter().len(), &errors.first().cause),
             (1, &EditCause::Cancelled),
             "{request}"
         );
@@ -251,6 +251,6 @@ fn reported_conflicts_are_limited() {
         .collect();
     let request = format!("{}; {}", native.join("; "), openconfig.join("; "));
     let errors = empty().edit(&edit(&request)).unwrap_err();
-    assert_eq!(errors.0.len(), 100);
+    assert_eq!(errors.iter().len(), 100);
     assert!(matches!(errors.first().cause, EditCause::Conflict(_)), "{errors}");
 }

@@ -254,7 +254,7 @@ fn all_invalid_operations_are_reported_and_none_is_applied() {
     let start = after(&[&format!("update {ETH0}/config/mtu 1500")]);
     let request = format!("delete {ETH0}; update /system/x 1; update {ETH0}/config/mtu 70000");
     let errors = start.edit(&edit(&request)).unwrap_err();
-    assert_eq!(errors.0.len(), 2);
+    assert_eq!(errors.iter().len(), 2);
     assert_eq!(errors.first().cause, EditCause::UnknownPath);
     assert_eq!(errors.first().operation, EditOperation::Update(0));
     assert_eq!(below(&lines_view(&start, Origin::OpenConfig), ETH0).len(), 2);

@@ -97,10 +97,10 @@ fn note_decisions(
         | EditOperation::InitialConfiguration(_) => None,
     };
     let errors = match error {
-        Some(CommitError::Edit(errors)) => errors.0.as_slice(),
-        _ => &[],
+        Some(CommitError::Edit(errors)) => errors.iter(),
+        _ => [].iter(),
     };
-    let denied = errors.iter().filter(|error| error.cause == EditCause::Denied);
+    let denied = errors.filter(|error| error.cause == EditCause::Denied);
     let denied: BTreeSet<usize> = denied.filter_map(|error| place(error.operation)).collect();
     let models = core.models();
     // A node that was appended meanwhile has a name in the permissions for the newest models alone.

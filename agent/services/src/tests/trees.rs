@@ -142,3 +142,25 @@ fn an_object_that_two_states_make_has_its_instance_as_owner_once() {
     let states: Vec<_> = holders.iter().map(|key| key.state.as_str()).collect();
     assert_eq!(states, ["attached", "sized"]);
 }
+
+// proves sv.A27
+#[test]
+fn a_change_and_its_refusal_name_the_instances_that_were_walked() {
+    let tree = "[[tree]]\ncreate = { type = \"port\", name = \"params.port\" }\n";
+    let failing = with_tree(tree, "interface {{ component.name }}\n  mtu {{ none }}\n");
+    let named = BTreeSet::from([acme()]);
+    assert_eq!(refused(&failing, ACME, &["templates/size.cli"]).walked, named);
+    let port = "update /interfaces/interface[name=eth1]";
+    assert!(refused(&failing, &format!("{port}/mtu 1"), &["mtu"]).walked.is_empty());
+
+    let before = with_tree(tree, SIZE);
+    let made = set(&before, ACME);
+    assert_eq!(made.touched_instances(&before), named);
+    let conflict = refused(&made, &format!("{port}/mtu 1300"), &["1400"]);
+    assert!(conflict.walked.is_empty(), "its instance reads nothing of it");
+    let contradiction = format!("{port}/mtu 1300\n{ACME}");
+    assert_eq!(refused(&before, &contradiction, &["1400"]).walked, named);
+    let other = set(&made, "update /interfaces/interface[name=eth7]/mtu 1300");
+    assert!(other.touched_instances(&made).is_empty());
+    assert_eq!(set(&other, "delete acme").touched_instances(&other), named);
+}

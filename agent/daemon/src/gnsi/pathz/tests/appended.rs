@@ -117,7 +117,7 @@ fn an_edit_is_judged_by_the_models_of_its_configuration() {
         let authorization = EditAuthorization::new(Arc::clone(&rights) as Arc<dyn EditAuthorizer>);
         let edit = Edit { updates: vec![(target, payload)], authorization, ..Edit::default() };
         let errors = configuration.edit(&edit).err()?;
-        Some(errors.0.iter().any(|error| error.cause == EditCause::Denied))
+        Some(errors.iter().any(|error| error.cause == EditCause::Denied))
     };
     assert_eq!(denied(&start, "/things/thing[name=a]/size"), Some(false), "there is no such node");
     assert_eq!(denied(&later, "/things/thing[name=a]/size"), None);
