@@ -1,5 +1,5 @@
 //! Artefacts of the gNSI services (policies, certificates, keys, credentials), data that waits for another version of
-//! the software, and packages of services.
+//! the software, packages of services, and the history of service transactions.
 //!
 //! One table for each service, from the name of an artefact to its version, creation time and content. Only the
 //! service itself interprets the content. Artefacts are never part of a layer, where a Get could show them. Only
@@ -31,6 +31,8 @@ pub enum ArtefactTable {
     Activation,
     /// Installed packages of services, by the name of the type: the content is the archive.
     ServicePackages,
+    /// The last service transactions, by their ids.
+    ServiceTransactions,
 }
 
 /// One artefact of a service. `Debug` omits the content, which is wiped from memory on drop.
@@ -55,13 +57,14 @@ pub struct ArtefactChange {
 pub type Artefacts = BTreeMap<ArtefactTable, BTreeMap<String, Artefact>>;
 
 impl ArtefactTable {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Credentialz,
         Self::Authz,
         Self::Pathz,
         Self::Certz,
         Self::Activation,
         Self::ServicePackages,
+        Self::ServiceTransactions,
     ];
 
     fn definition(self) -> TableDefinition<'static, &'static str, Row> {
@@ -72,6 +75,7 @@ impl ArtefactTable {
             Self::Certz => "gnsi-certz",
             Self::Activation => "activation",
             Self::ServicePackages => "service-packages",
+            Self::ServiceTransactions => "service-transactions",
         })
     }
 }

@@ -8,8 +8,10 @@
 
 mod boot;
 mod bytes;
+mod fields;
 mod plan;
 mod reader;
+mod transaction;
 pub mod varint;
 
 use std::collections::HashMap;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 
 use self::bytes::RowReader;
 pub use self::reader::LayersReader;
+pub use self::transaction::{read_transaction, write_transaction};
 use crate::boot::BootConfiguration;
 use crate::claims::{Claim, ClaimKey, Claims, ServiceTag};
 use crate::instance::Keys;

@@ -7,6 +7,7 @@ use smol_str::SmolStr;
 
 use super::PLAN_CODE;
 use super::bytes::{self, RowReader};
+use super::fields::{FIELDS, list, optional, read_optional, text};
 use crate::claims::ServiceTag;
 use crate::services::{
     ActionCall, ActionPhase, ActionPlan, ActionProgress, ActionTarget, AnswerInput, BackTrack,
@@ -153,10 +154,6 @@ fn action(ActionPlan { id, phase, progress, attempts, since_ns, call }: &ActionP
 /// Reason of a call that is cancelled or in doubt.
 fn flagged(is_cancelled: bool, reason: &str) -> Value {
     Value::List(Arc::new([Value::Bool(is_cancelled), Value::Str(reason.into())]))
-}
-
-fn optional(text: Option<&str>) -> Value {
-    text.map_or(Value::Empty, |text| Value::Str(text.into()))
 }
 
 /// Reads a row; `None` for one of a form that this version does not know.
@@ -340,29 +337,6 @@ fn read_action(value: &Value) -> Result<Option<ActionPlan>, &'static str> {
     };
     let phase = if *is_delete { ActionPhase::Delete } else { ActionPhase::Create };
     Ok(Some(ActionPlan { id: *id, phase, progress, attempts, since_ns, call }))
-}
-
-const FIELDS: &str = "a service plan has other fields";
-
-fn text(value: Value) -> Result<SmolStr, &'static str> {
-    match value {
-        Value::Str(text) => Ok(text),
-        _ => Err(FIELDS),
-    }
-}
-
-fn read_optional(value: &Value) -> Result<Option<Arc<str>>, &'static str> {
-    match value {
-        Value::Empty => Ok(None),
-        value => Ok(Some(text(value.clone())?.as_str().into())),
-    }
-}
-
-fn list(value: &Value) -> Result<&[Value], &'static str> {
-    match value {
-        Value::List(values) => Ok(values),
-        _ => Err(FIELDS),
-    }
 }
 
 /// True of the key of a row that holds a service plan.

@@ -10,6 +10,7 @@ mod handlers;
 mod plan;
 mod record;
 mod switch;
+mod transaction;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -32,6 +33,10 @@ pub use self::plan::{
 };
 pub use self::record::{ChangeAuthor, InstanceRecord, LOG_LINES, LogLine};
 pub(crate) use self::switch::path_of as switch_of;
+pub use self::transaction::{
+    CauseKind, FailureOrigin, KEPT_TRANSACTIONS, NAMED_INSTANCES, ServiceTransaction,
+    TransactionFailure, WalkCause, WalkedInstance,
+};
 use smol_str::SmolStr;
 
 use crate::claims::{Claim, ClaimChange, ClaimKey, Claims, PersistedOutput, ServiceTag};
