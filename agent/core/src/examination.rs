@@ -59,6 +59,8 @@ pub(super) struct Candidate {
     pub(super) unready: BTreeSet<ServiceTag>,
     /// Packages of services that the database has to keep from then on, or no longer.
     pub(super) packages: Vec<PackageChange>,
+    /// Instances that were walked, and whose plans or claims differ.
+    pub(super) touched: BTreeSet<ServiceTag>,
 }
 
 /// Result of an examination.
@@ -297,6 +299,7 @@ impl Examiner {
         if !packages.is_empty() {
             footprint = Footprint::everything();
         }
+        let touched = configuration.touched_instances(old);
         let credentials = CredentialValues::default();
         footprint.add_entries(pairs.other_ends(located_differences(&changes)));
         let footprint = Arc::new(footprint);
@@ -311,6 +314,7 @@ impl Examiner {
             services,
             unready,
             packages,
+            touched,
         })
     }
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use holdfast_base::ErrorChain;
-use holdfast_config::CancelToken;
 use holdfast_config::services::{Answers, CallPlace, HandlerAnswer, HandlerCall, NeededCalls};
+use holdfast_config::{CancelToken, ServiceTag};
 use holdfast_security::acctz::secrets;
 use holdfast_store::Ticket;
 use tokio::time::{Instant, sleep};
@@ -69,6 +69,9 @@ pub struct HandlerReply {
 
 /// A transaction as the handlers know it that have answered. Dropped for a change that was given up, and for a dry run.
 pub trait HandlerTransaction: fmt::Debug + Send {
+    /// Number under which handlers were told of it.
+    fn tid(&self) -> u64;
+
     /// The change is final, or was refused for this reason. Called before the change is in force.
     fn end(self: Box<Self>, result: Result<(), String>);
 }
@@ -93,6 +96,8 @@ pub(super) struct HandlerRounds {
     ask_counts: BTreeMap<CallPlace, usize>,
     answers: Vec<(HandlerCall, HandlerAnswer)>,
     transactions: Vec<Box<dyn HandlerTransaction>>,
+    /// Numbers of these, also of those that have ended.
+    tids: Vec<u64>,
 }
 
 impl HandlerRounds {
@@ -113,7 +118,18 @@ impl HandlerRounds {
 
     pub(super) fn note(&mut self, HandlerReply { answers, transaction }: HandlerReply) {
         self.answers.extend(answers);
+        self.tids.push(transaction.tid());
         self.transactions.push(transaction);
+    }
+
+    /// Numbers under which handlers were told of the change.
+    pub(super) fn tids(&self) -> &[u64] {
+        &self.tids
+    }
+
+    /// Instances of which handlers were asked.
+    pub(super) fn asked_instances(&self) -> impl Iterator<Item = &ServiceTag> {
+        self.ask_counts.keys().map(|place| &place.state.tag)
     }
 
     /// Reports the outcome of the change to the handlers that were asked.

@@ -7,7 +7,8 @@ use holdfast_config::edit::Edit;
 use holdfast_config::layer::Namespace;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    ActionUpdate, Answers, BoxState, ChangeAuthor, ForcedBackTrack, Surroundings, TypeExchange,
+    ActionEvent, ActionUpdate, Answers, BoxState, ChangeAuthor, ForcedBackTrack, Surroundings,
+    TypeExchange, WalkCause,
 };
 use holdfast_config::{
     BootChange, CancelToken, ClaimKey, Configuration, EditErrors, EditScope, Footprint, Layers,
@@ -75,6 +76,8 @@ pub struct Walks {
     pub is_lenient: bool,
     /// Instances that keep the version of their package that they were walked with, with the reason.
     pub left_behind: BTreeMap<ServiceTag, Arc<str>>,
+    /// Causes of walks that instances need by themselves.
+    pub causes: BTreeMap<ServiceTag, WalkCause>,
 }
 
 impl Walks {
@@ -82,7 +85,32 @@ impl Walks {
     pub(super) fn is_reactive(&self) -> bool {
         !self.is_redeployment && self.forced.is_empty() && self.actions.is_empty()
     }
+
+    /// Causes of the walks that nobody asked for, news of actions among them.
+    pub(super) fn all_causes(&self) -> BTreeMap<ServiceTag, WalkCause> {
+        let of_action = |it: &ActionUpdate| (it.state.tag.clone(), WalkCause::action(it));
+        let of_actions = self.actions.iter().map(of_action);
+        self.causes.clone().into_iter().chain(of_actions).collect()
+    }
+
+    /// Name of the kind of change.
+    fn name(&self) -> &'static str {
+        let operation = self.actions.first().map(|it| &it.event);
+        match operation {
+            Some(ActionEvent::Rescheduled) => "reschedule",
+            Some(ActionEvent::Cancelled(_)) => "cancel",
+            Some(ActionEvent::Resolved(_)) => "resolve",
+            Some(_) => "action",
+            None if !self.forced.is_empty() => "force-back-track",
+            None if self.is_redeployment && self.is_lenient => "reactive-redeploy",
+            None if self.is_redeployment => "redeploy",
+            None => "walk",
+        }
+    }
 }
+
+/// Instances whose causes a description names. The state of services has the others.
+const DESCRIBED: usize = 3;
 
 impl Intent {
     /// A Set of a client, with the keeper of the secrets of users in it.
@@ -118,12 +146,27 @@ impl Intent {
             Self::Rollback(_) => "rollback",
             Self::Credentials(_) => "credentials",
             Self::Lease(_) => "lease",
-            Self::Walk(_) => "walk",
+            Self::Walk(walks) => walks.name(),
             Self::Resurrect { .. } => "resurrect",
             Self::Package(_) => "package",
             Self::Purge(_) => "purge",
             Self::FactoryReset { .. } => "factory reset",
         }
+    }
+
+    /// Text for the engine's history: the kind of change, and the causes of walks that nobody asked for.
+    pub(super) fn description(&self) -> String {
+        let causes = match self {
+            Self::Walk(walks) => walks.all_causes(),
+            _ => BTreeMap::new(),
+        };
+        let named = causes.iter().take(DESCRIBED).map(|(tag, cause)| format!("{tag}: {cause}"));
+        let mut texts: Vec<String> = named.collect();
+        if causes.len() > DESCRIBED {
+            texts.push(format!("{} more", causes.len() - DESCRIBED));
+        }
+        texts.insert(0, self.name().to_owned());
+        texts.join(", ")
     }
 
     /// Model of the paths in error messages: OpenConfig, unless a Set is about the native model alone.
@@ -183,8 +226,7 @@ impl Intent {
             Self::Walk(walks) => walks.clone(),
             _ => Walks::default(),
         };
-        let Walks { due, refused, forced, actions, is_redeployment, is_lenient, left_behind } =
-            walks;
+        let Walks { due, refused, forced, actions, is_redeployment, is_lenient, .. } = walks;
         let is_by_itself = matches!(self, Self::Walk(_)) && !is_redeployment;
         let resurrected = match self {
             Self::Resurrect { service, .. } => Some(service.clone()),
@@ -212,7 +254,7 @@ impl Intent {
             retries_actions: is_redeployment,
             upgrades: is_redeployment,
             drops_components: false,
-            left_behind,
+            left_behind: walks.left_behind,
             answers,
             may_ask: !is_lenient || matches!(self, Self::Walk(_)),
         }

@@ -35,6 +35,7 @@ mod readiness;
 mod reconcile;
 mod run;
 mod secret_keeper;
+mod service_history;
 mod service_preview;
 mod shared_engine;
 mod startup;

@@ -58,8 +58,6 @@ struct CandidatePlanner {
     pairs: Arc<VethPairs>,
     store: Store,
     ticket: Ticket,
-    /// Name of the kind of change.
-    name: &'static str,
     author: Author,
     origin: Origin,
     is_recorded: bool,
@@ -82,7 +80,6 @@ impl CoreTask {
             pairs: Arc::clone(&self.pairs),
             store: self.store.clone(),
             ticket: commit.ticket,
-            name: commit.reply.name(),
             author: commit.reply.author(),
             origin: commit.origin,
             is_recorded: commit.machine.kind() == CommitKind::Recorded,
@@ -143,6 +140,7 @@ impl CandidatePlanner {
         let Candidate { configuration, changes, rows: differing, credentials, .. } = candidate;
         let (differences, services) = (candidate.differences, candidate.services);
         let unready = candidate.unready;
+        let description = candidate.intent.description();
         let beside = candidate.intent.hash_text() + &service_preview::text(&services);
         if !self.is_admitted {
             self.validate_values(&changes)?;
@@ -150,7 +148,8 @@ impl CandidatePlanner {
         if !self.is_dry_run {
             self.hold_secrets(&configuration, &credentials);
         }
-        let mut planning = Planning::new(self.delta(&changes, &credentials.values, &beside));
+        let mut planning =
+            Planning::new(self.delta(&changes, &credentials.values, (description, &beside)));
         let (mut differing, mut rows) = (self.is_recorded.then_some(differing), None);
         let plan = loop {
             let engine = self.engine.read();
@@ -186,10 +185,15 @@ impl CandidatePlanner {
     }
 
     /// The change that the engine is asked for. `beside` is text for its hash of what the engine does not see.
-    fn delta(&self, changes: &[EntryChange], credentials: &Values, beside: &str) -> Delta {
+    fn delta(
+        &self,
+        changes: &[EntryChange],
+        credentials: &Values,
+        (description, beside): (String, &str),
+    ) -> Delta {
         let credential_intent = credentials.iter().cloned().map(IntentChange::from);
         let delta = Delta::new(engine_intent(changes).chain(credential_intent).collect());
-        let mut delta = delta.described(self.name).by(self.author.clone());
+        let mut delta = delta.described(description).by(self.author.clone());
         if self.is_best_effort {
             delta = delta.best_effort();
         }

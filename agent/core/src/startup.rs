@@ -12,7 +12,7 @@ use holdfast_platform::objects::{GrpcEndpoint, Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, pre_image};
 use holdfast_scheduler::{Engine, IntentChange, TxnId};
-use holdfast_store::{LayerRows, Store, StoreError, StoredState};
+use holdfast_store::{ArtefactTable, LayerRows, Store, StoreError, StoredState};
 use holdfast_telemetry::BoundarySender;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -28,6 +28,7 @@ use super::outbox::Outbox;
 use super::publication::Publisher;
 use super::reconcile;
 use super::run;
+use super::service_history::ServiceHistory;
 use super::shared_engine::SharedEngine;
 use super::task::{CoreTask, JobSet};
 use super::{
@@ -141,6 +142,8 @@ impl Core {
         let much = intent.len() > parallel::FEW;
         let restores = loaded.restore.iter().map(|(_, octets)| pre_image::from_bytes(octets));
         let restores = restores.collect::<Result<_, _>>()?;
+        let transactions = loaded.artefacts.get(&ArtefactTable::ServiceTransactions);
+        let service_history = transactions.map(ServiceHistory::load).unwrap_or_default();
         let begin_engine = || {
             let mut engine = Engine::new(descriptors::registry());
             engine.number_from(TxnId(loaded.last_recorded + 1));
@@ -153,8 +156,8 @@ impl Core {
         };
         let begin_publisher = || {
             let registry = Arc::clone(&examiner.registry);
-            let configuration = (&configuration, &*configured);
-            Publisher::new(registry, configuration, &listening, &software)
+            let content = (&configuration, &*configured, service_history.all());
+            Publisher::new(registry, content, &listening, &software)
         };
         let (engine, publisher) = parallel::both(much, begin_engine, begin_publisher);
         drop(configured);
@@ -208,6 +211,7 @@ impl Core {
             resyncs: Vec::new(),
             idle_waiters: Vec::new(),
             event_tx,
+            service_history,
         };
         task.reconcile_as(settings);
         let ended_rx = run::start(task)?;

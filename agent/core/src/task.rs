@@ -35,6 +35,7 @@ use super::handler_calls::HandlerCalls;
 use super::outbox::Outbox;
 use super::planning::CommitPlan;
 use super::publication::Publisher;
+use super::service_history::ServiceHistory;
 use super::shared_engine::SharedEngine;
 use super::view::Resync;
 use super::{CommitRequest, Query};
@@ -73,6 +74,8 @@ pub(super) enum CommitEvent {
 pub(super) enum JobResult {
     /// An input of a commit, for which it waits.
     Commit(Ticket, CommitInput),
+    /// Result of writing service transactions that failed.
+    HistoryWritten(Result<(), StoreError>),
     /// Result of recording the pre-images of adopted objects, for which their operations wait.
     RestoresWritten(Result<(), StoreError>),
 }
@@ -126,6 +129,8 @@ pub(super) struct CoreTask {
     /// Requests that wait until nothing is under way.
     pub(super) idle_waiters: Vec<oneshot::Sender<()>>,
     pub(super) event_tx: EventSender,
+    /// The last service transactions.
+    pub(super) service_history: ServiceHistory,
 }
 
 /// Jobs under way.
@@ -157,6 +162,9 @@ impl CoreTask {
                 Event::Platform(event) => self.handle_platform_event(event),
                 Event::Job(JobResult::Commit(ticket, input)) => self.push_input(ticket, input),
                 Event::Job(JobResult::RestoresWritten(result)) => self.restores_written(result),
+                Event::Job(JobResult::HistoryWritten(result)) => {
+                    self.service_history_written(result);
+                }
                 Event::DeadlineDue => self.deadline_due(),
                 Event::Publish => {} // as after each event
                 Event::Stop => stopping = true,

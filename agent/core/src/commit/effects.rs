@@ -77,6 +77,7 @@ impl CoreTask {
             }
             Effect::Plan(mut candidate) => {
                 commit.packages = std::mem::take(&mut candidate.packages);
+                commit.service_record.touched = std::mem::take(&mut candidate.touched);
                 self.plan(*candidate, commit);
             }
             Effect::Record(planned) => self.record(*planned, commit),
@@ -120,6 +121,7 @@ impl CoreTask {
             Effect::Answer(result) => {
                 if let Err(error) = &result {
                     commit.rounds.end(Err(error));
+                    self.note_failed_transaction(commit, error);
                 }
                 commit.reply.send(result);
             }
@@ -164,6 +166,8 @@ impl CoreTask {
         commit.number = Some(number);
         let mut artefacts = std::mem::take(&mut commit.artefacts);
         artefacts.extend(std::mem::take(&mut commit.packages).into_iter().map(package_row));
+        let book = &self.configuration.layers().book;
+        artefacts.extend(self.service_history.end(commit, (book, None)));
         let content = FinalContent { artefacts, rows: std::mem::take(&mut commit.rows) };
         let (ticket, unconfirmed) = (commit.ticket, commit.unconfirmed(self.window.is_some()));
         let finalized = self.store.commit_with(ticket, number, unconfirmed, content);
@@ -213,7 +217,8 @@ impl CoreTask {
         let is_large = commit.machine.is_large();
         let revision = self.publisher.chain().reserve(is_large);
         let stamp = CommitStamp { time_ns: now_ns(), revision };
-        let applied = AppliedChange { old, changes, confirm_id, stamp };
+        let history = self.note_service_transaction(commit);
+        let applied = AppliedChange { old, changes, confirm_id, history, stamp };
         self.push_input(commit.ticket, Input::Applied(Arc::new(applied)));
     }
 

@@ -13,6 +13,7 @@ use crate::handler_calls::HandlerRounds;
 use crate::intent::Intent;
 use crate::options::{CommitOptions, ConfirmAction, Confirmation};
 use crate::publication::PreparedEntries;
+use crate::service_history::ServiceRecord;
 
 /// One commit in flight: its state machine, and what its effects need of the request.
 #[derive(Debug)]
@@ -56,6 +57,9 @@ pub(crate) struct CommitInFlight {
     pub(crate) packages: Vec<PackageChange>,
     /// What handlers were asked, and have answered.
     pub(crate) rounds: HandlerRounds,
+    pub(crate) service_record: ServiceRecord,
+    /// True for a change of the types of services.
+    pub(crate) is_of_packages: bool,
     /// Entries that a thread lays out for the revision.
     pub(crate) prepared: Option<JoinHandle<Box<PreparedEntries>>>,
 }
@@ -107,6 +111,8 @@ impl CommitInFlight {
             rows: Vec::new(),
             packages: Vec::new(),
             rounds: HandlerRounds::default(),
+            service_record: ServiceRecord::new(intent),
+            is_of_packages: matches!(intent, Intent::Package(_)),
             prepared: None,
         }
     }
@@ -135,6 +141,8 @@ impl CommitInFlight {
             rows: Vec::new(),
             packages: Vec::new(),
             rounds: HandlerRounds::default(),
+            service_record: ServiceRecord::default(),
+            is_of_packages: false,
             prepared: None,
         }
     }

@@ -81,6 +81,7 @@ use super::handler_calls::{HandlerReply, UnansweredCalls, UnansweredChange};
 use super::intent::Intent;
 use super::publication::{BuilderPanicked, BuiltRevision};
 use super::readiness::JudgedChange;
+use super::service_history::HistoryChange;
 use super::{CommitError, CommitStamp};
 
 /// The state machine of one commit.
@@ -283,6 +284,8 @@ pub(super) struct AppliedChange {
     pub(super) changes: Arc<Vec<EntryChange>>,
     /// Id of the commit that must be confirmed, if this commit is the one, belongs to it or takes it back.
     pub(super) confirm_id: Option<SmolStr>,
+    /// Its service transaction.
+    pub(super) history: HistoryChange,
     pub(super) stamp: CommitStamp,
 }
 

@@ -169,6 +169,7 @@ fn candidate() -> Box<Candidate> {
         services: BoundedList::default(),
         unready: BTreeSet::new(),
         packages: Vec::new(),
+        touched: BTreeSet::new(),
     })
 }
 
@@ -188,6 +189,10 @@ fn unanswered() -> UnansweredChange {
 struct NoTransaction;
 
 impl HandlerTransaction for NoTransaction {
+    fn tid(&self) -> u64 {
+        1
+    }
+
     fn end(self: Box<Self>, _: Result<(), String>) {}
 }
 
@@ -219,6 +224,7 @@ fn applied() -> Arc<AppliedChange> {
         old: configuration(),
         changes: Arc::default(),
         confirm_id: None,
+        history: HistoryChange::default(),
         stamp,
     })
 }

@@ -18,6 +18,7 @@ use imbl::OrdMap;
 
 use super::derived::{NewEntries, NewState};
 use super::prepared::PreparedEntries;
+use super::service_transactions;
 use super::state::{
     SHOWN_AS_APPLIED, StateChange, StateSource, StateUpdate, clear, follow_configuration, in_both,
 };
@@ -159,6 +160,7 @@ impl RevisionBuilder {
         let has_entries = follow_configuration(tree, configurations, prepared);
         let map = &self.configuration.models().map;
         self.cleared().for_each(|change| clear(tree, map, &self.services, &change.path));
+        service_transactions::follow(tree, &self.applied.history);
         has_entries
     }
 

@@ -16,6 +16,7 @@ mod deferral;
 mod derived;
 mod prepared;
 mod service_plans;
+mod service_transactions;
 mod state;
 
 use std::collections::HashMap;
@@ -45,6 +46,7 @@ use self::state::{
 };
 use super::commit::{AppliedChange, BuildResult, CommitInFlight, Input};
 use super::examination::EntryChange;
+use super::service_history::HistoryChange;
 use super::task::{CoreTask, JobResult};
 
 /// Keys whose state is shown in one turn of the loop: some ten milliseconds of work, for which an event waits at most.
@@ -68,7 +70,7 @@ impl Publisher {
     /// The first revision: configuration, and what is always true of the box.
     pub(super) fn new(
         registry: Arc<Registry>,
-        (configuration, configured): (&Configuration, &[EntryChange]),
+        (configuration, configured, history): (&Configuration, &[EntryChange], HistoryChange),
         listening: &GrpcEndpoint,
         software_version: &str,
     ) -> Self {
@@ -87,6 +89,7 @@ impl Publisher {
             for entry in [&system, &server] {
                 show(tree, &models.map, std::iter::once(entry));
             }
+            service_transactions::follow(tree, &history);
         });
         show_configured(&mut draft, &source, &first, configured);
         let chain = RevisionChain::new(draft.publish());
@@ -145,6 +148,14 @@ impl Publisher {
         let last = self.chain.newest();
         let mut draft = last.draft(&last.models, now_ns());
         self.show_keys(keys, &mut draft, engine, &last);
+        self.chain.advance(&last, draft.publish());
+    }
+
+    /// Shows service transactions that have ended without a commit.
+    pub(super) fn show_history(&mut self, history: &HistoryChange) {
+        let last = self.chain.newest();
+        let mut draft = last.draft(&last.models, now_ns());
+        in_both(&mut draft, false, |tree| service_transactions::follow(tree, history));
         self.chain.advance(&last, draft.publish());
     }
 

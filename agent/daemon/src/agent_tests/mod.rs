@@ -43,7 +43,7 @@ mod publication;
 mod readiness;
 mod reconcile;
 mod routes;
-mod service_transactions;
+pub(crate) mod service_transactions;
 mod service_type;
 mod services;
 mod side_by_side;

@@ -1,16 +1,48 @@
-//! Service transactions: their traces.
+//! Service transactions: their traces, and their history.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_config::edit::Edit;
+use holdfast_config::schema::Origin;
 use holdfast_config::services::ServicePlan;
-use holdfast_core::{CommitOptions, CommitStamp, CoreView, Datastore};
-use holdfast_platform::transport::SimulatedKernel;
+use holdfast_core::{CommitOptions, CommitStamp, CoreView, Datastore, Intent};
+use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_scheduler::TransactionRecord;
+use holdfast_store::faults::Fault::Unprepared;
+use holdfast_telemetry::Revision;
 
-use super::services::{LINK_UP, instance, plan, start, until};
-use super::{Agent, caller};
+use super::services::{LINK_UP, commit, instance, plan, removal, start, until};
+use super::{Agent, BOX, caller};
 use crate::services::{Operations, Requester};
+
+/// Leaves of the transactions that a revision shows, by id; those of instances by their last name.
+pub(crate) type Shown = BTreeMap<u64, BTreeMap<String, String>>;
+
+pub(crate) fn transactions(revision: &Revision) -> Shown {
+    let schema = revision.schema(Origin::Native);
+    let mut found = Shown::new();
+    for path in ["/service-state/transaction/*", "/service-state/transaction/instance/*"] {
+        let patterns = schema.resolve_read(&path.parse().unwrap()).unwrap();
+        for (path, value) in patterns.iter().flat_map(|it| revision.native.leaves(it)) {
+            let id = path.0.iter().find_map(|step| step.keys.as_ref()).unwrap();
+            let id = id.iter().next().unwrap().to_string().parse().unwrap();
+            let leaf = schema.node(path.last().unwrap().node).name.to_string();
+            let leaf = if path.0.len() > 3 { format!("instance {leaf}") } else { leaf };
+            found.entry(id).or_default().insert(leaf, value.to_string());
+        }
+    }
+    found
+}
+
+/// Checks leaves of one transaction; an empty text stands for a leaf that is not there.
+#[track_caller]
+fn has(leaves: &BTreeMap<String, String>, wanted: &[(&str, &str)]) {
+    for (leaf, want) in wanted {
+        let value = leaves.get(*leaf).map(String::as_str).unwrap_or_default();
+        assert_eq!(value, *want, "{leaf} of {leaves:?}");
+    }
+}
 
 /// Carries out a Set to which the client has given a trace.
 async fn traced(agent: &Agent, edit: Edit, trace: &str) -> CommitStamp {
@@ -29,20 +61,111 @@ async fn engine_records(agent: &Agent, trace: &'static str) -> Vec<Arc<Transacti
     agent.handle.inspect(question).await.unwrap()
 }
 
-// proves sv.B96
+// proves sv.A27, sv.A28, sv.B96, sv.J22
 #[tokio::test]
-async fn a_set_and_the_walk_that_follows_have_one_trace() {
+async fn a_set_and_the_walk_that_follows_are_transactions_of_one_trace() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
     let agent = start(&kernel, folder.path(), LINK_UP).await;
-    traced(&agent, instance("acme", "eth1"), "change/7").await;
+    let mut boundaries = agent.handle.boundaries();
+    let stamp = traced(&agent, instance("acme", "eth1"), "change/7").await;
+    let answer = boundaries.recv().await.unwrap().revision;
+    assert_eq!(answer.number, stamp.revision);
+    let shown = transactions(&answer);
+    let set = &shown[&1];
+    has(set, &[("kind", "set"), ("user", "tests"), ("trace-id", "change/7")]);
+    has(set, &[("result", "success"), ("origin", ""), ("reason", "")]);
+    has(set, &[("instance service", "access[name='acme']"), ("instance trace-id", "")]);
+    let time = |leaf: &str| set[leaf].parse::<u64>().unwrap();
+    assert!(0 < time("started") && time("started") <= time("ended"));
+
     // The port is up because of the Set itself, which opens the gate.
+    let walked = transactions(&boundaries.recv().await.unwrap().revision);
+    let [(1, _), (2, walk)] = walked.iter().collect::<Vec<_>>()[..] else { panic!("{walked:?}") };
+    has(walk, &[("kind", "walk"), ("user", "service access[name='acme']"), ("result", "success")]);
+    has(walk, &[("trace-id", "change/7"), ("instance trace-id", "change/7")]);
+
     until(&agent, "acme", ServicePlan::is_ready).await;
     let records = engine_records(&agent, "change/7").await;
     let [set, walk] = &records[..] else { panic!("{records:?}") };
-    assert_eq!((&*set.description, &*walk.description), ("set", "walk"));
+    assert_eq!(set.description, "set");
+    assert!(walk.description.starts_with("walk"), "{walk:?}");
     assert!(!walk.operations.is_empty(), "its operations are those of the transaction");
     assert_eq!(walk.author.as_ref().unwrap().client, "service access[name='acme']");
     assert_eq!(plan(&agent, "acme").unwrap().record.trace, "change/7");
+    agent.stop().await;
+}
+
+// proves sv.A27
+#[tokio::test]
+async fn transactions_that_fail_say_where_and_why_and_outlast_a_restart() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let agent = start(&kernel, folder.path(), "").await;
+    kernel.fault_at(1, Fault::Fail(nix::libc::EINVAL));
+    let refused = commit(&agent, instance("acme", "eth1")).await.unwrap_err();
+    let shown = transactions(&*agent.handle.current_revision().await);
+    has(&shown[&1], &[("kind", "set"), ("result", "failed"), ("origin", "system")]);
+    has(&shown[&1], &[("instance service", "access[name='acme']")]);
+    assert_eq!(shown[&1]["reason"], refused.to_string());
+
+    commit(&agent, instance("acme", "eth1")).await.unwrap();
+    let contradiction = Edit {
+        updates: [instance("acme", "eth1"), instance("bolt", "eth2")].map(|it| it.updates).concat(),
+        ..Edit::default()
+    };
+    agent.store().refuse(Unprepared).await.unwrap();
+    commit(&agent, contradiction).await.unwrap_err();
+    let shown = transactions(&*agent.handle.current_revision().await);
+    has(&shown[&2], &[("result", "success"), ("reason", "")]);
+    has(&shown[&3], &[("result", "failed"), ("origin", "database")]);
+    has(&shown[&3], &[("instance service", "access[name='bolt']")]);
+
+    // A change without instances is none of services.
+    agent.update(BOX).await.unwrap();
+    agent.update(r#"{"no-module:nothing": {}}"#).await.unwrap_err();
+    assert_eq!(transactions(&agent.handle.revision()).len(), 3);
+    agent.handle.wait_until_idle().await.unwrap();
+    agent.stop().await;
+    let agent = start(&kernel, folder.path(), "").await;
+    let again = transactions(&agent.handle.revision());
+    let before = again.range(..=3).map(|(id, leaves)| (*id, leaves.clone())).collect::<Shown>();
+    assert_eq!(before, shown);
+    agent.stop().await;
+}
+
+// proves sv.A27
+#[tokio::test]
+async fn the_newest_hundred_transactions_are_shown() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let agent = start(&kernel, folder.path(), "").await;
+    for at in 0..150 {
+        let edit = if at % 2 == 0 { instance("acme", "eth1") } else { removal("acme") };
+        commit(&agent, edit).await.unwrap();
+    }
+    let shown = transactions(&*agent.handle.current_revision().await);
+    let ids: Vec<u64> = shown.keys().copied().collect();
+    let last = *ids.last().unwrap();
+    assert!(last >= 150, "{last}");
+    assert_eq!(ids, (last - 99..=last).collect::<Vec<_>>());
+    agent.stop().await;
+    let agent = start(&kernel, folder.path(), "").await;
+    assert!(transactions(&agent.handle.revision()).contains_key(&last));
+    agent.stop().await;
+}
+
+// proves sv.A27, sv.J21
+#[tokio::test]
+async fn a_factory_reset_empties_the_history() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let agent = start(&kernel, folder.path(), "").await;
+    commit(&agent, instance("acme", "eth1")).await.unwrap();
+    agent
+        .handle
+        .change(&caller(), Intent::FactoryReset { retain_certificates: true })
+        .await
+        .unwrap();
+    agent.stop().await;
+    let agent = start(&kernel, folder.path(), "").await;
+    assert_eq!(transactions(&agent.handle.revision()), Shown::new());
     agent.stop().await;
 }
 
@@ -62,7 +185,17 @@ async fn operations_have_the_trace_of_the_request() {
     let made = plan(&agent, "acme").unwrap().record.trace.clone();
     assert!(made.len() == 16 && made != "redeploy/2", "the agent makes one: {made}");
     operations.undeploy(&by("undeploy/3"), "access[name='acme']").await.unwrap();
-    let records = engine_records(&agent, "undeploy/3").await;
-    assert!(records.iter().any(|it| !it.operations.is_empty()), "{records:?}");
+    let shown = transactions(&*agent.handle.current_revision().await);
+    let kinds = shown.values().map(|it| format!("{} {}", it["kind"], it["trace-id"]));
+    let kinds: Vec<_> = kinds.filter(|it| !it.starts_with("walk")).collect();
+    let last = format!("redeploy {made}");
+    let want = [
+        "set change/7",
+        "redeploy redeploy/1",
+        "reactive-redeploy redeploy/2",
+        &last,
+        "set undeploy/3",
+    ];
+    assert_eq!(kinds, want);
     agent.stop().await;
 }

@@ -519,6 +519,10 @@ struct OpenTransaction {
 }
 
 impl HandlerTransaction for OpenTransaction {
+    fn tid(&self) -> u64 {
+        self.tid
+    }
+
     fn end(mut self: Box<Self>, result: Result<(), String>) {
         let answers = self.answers.take().unwrap_or_default();
         self.handlers.registry().end(self.tid, &result, answers);

@@ -1,10 +1,12 @@
 //! Work that several handlers have for one instance, and one handler for several instances.
 
+use holdfast_base::ErrorChain;
 use holdfast_config::services::ServicePlan;
 use tokio::time::timeout;
 
 use super::super::super::operations::{OperationError, Operations};
 use super::*;
+use crate::agent_tests::service_transactions::transactions;
 use crate::agent_tests::{LIMIT, TestType};
 
 /// Three states of a port: two of handlers, and one of a template between them.
@@ -276,5 +278,50 @@ async fn a_handler_that_comes_before_the_loss_of_the_other_one_is_noted_is_asked
     while failures(&agent) != [None] {
         agent.turns().await;
     }
+    agent.stop().await;
+}
+
+// proves sv.A25, sv.A27
+#[tokio::test]
+async fn what_a_handler_puts_out_is_validated_then_committed_or_only_shown() {
+    let (agent, _folder) = agent().await;
+    let mut handler = TestHandler::attach(&agent).await;
+    set(&agent, MTU, "1300").await.unwrap().unwrap();
+    let contradiction = set(&agent, ACME, ETH1);
+    let (refused_tid, _) = handler.commit().await;
+    handler.put_out(refused_tid, MTU, "1400").await;
+    let error = ErrorChain(&contradiction.await.unwrap().unwrap_err()).to_string();
+    assert!(error.contains("`1300` by client native") && error.contains("`1400` by"), "{error}");
+    assert_eq!(handler.closed().await, Err(error.clone()));
+    assert!(agent.handle.configuration().layers().claims().is_empty());
+
+    let core = agent.handle.clone();
+    let intent = Intent::edit(edit(ACME, ETH1));
+    let preview =
+        tokio::spawn(
+            async move { core.preview(&user("ada"), intent, CommitOptions::default()).await },
+        );
+    let (tid, _) = handler.commit().await;
+    handler.put_out(tid, MTU, "1300").await;
+    let preview = preview.await.unwrap().unwrap();
+    let shown: Vec<_> = preview.services.first.iter().map(|it| it.service.as_str()).collect();
+    assert_eq!(shown, ["access[name='acme']"]);
+    assert!(agent.handle.configuration().layers().claims().is_empty(), "it is only shown");
+
+    let made = set(&agent, ACME, ETH1);
+    let (made_tid, _) = handler.commit().await;
+    handler.put_out(made_tid, MTU, "1300").await;
+    made.await.unwrap().unwrap();
+    assert_eq!(handler.closed().await, Ok(()));
+    let transactions = transactions(&*agent.handle.current_revision().await);
+    assert_eq!(transactions.len(), 2, "{transactions:?}");
+    let leaf = |id, leaf: &str| transactions[&id].get(leaf).cloned().unwrap_or_default();
+    assert_eq!([leaf(1, "result"), leaf(1, "origin")], ["failed", "service"]);
+    assert_eq!(leaf(1, "reason"), error);
+    assert_eq!(
+        [leaf(1, "handler-tid"), leaf(2, "handler-tid")].map(|it| it.replace(['[', ']'], "")),
+        [refused_tid, made_tid].map(|it| it.to_string())
+    );
+    assert_eq!(leaf(2, "result"), "success");
     agent.stop().await;
 }

@@ -33,8 +33,8 @@ async fn run_until_stopped(
 ) -> Option<StoppedDisk> {
     let stopped_rx = box_.agent.store().stop_at(nth, is_made).await.unwrap();
     let (exchange, _) = box_.upgrade(&newest());
-    let caller = caller();
-    let upgrade = upgrade_of(box_, &caller, &exchange);
+    let by = caller().into();
+    let upgrade = upgrade_of(box_, &by, &exchange);
     let upgraded = async {
         match each {
             true => upgrade.each(None).await.unwrap(),
@@ -96,14 +96,13 @@ async fn kill_at(each: bool, nth: usize, is_made: bool) -> Option<[String; 3]> {
     assert_eq!((box_.kernel.requests(), box_.kernel.contents()), kernel, "{why}");
 
     // It can be done again, or finished, and the zombie ends by its own version.
-    let caller = caller();
     if is_new {
         let due = ALIVE.map(|name| format!("net[name='{name}']").parse().unwrap()).into();
         let walks = Walks { due, is_redeployment: true, ..Walks::default() };
-        box_.agent.handle.change(&caller, Intent::Walk(walks)).await.unwrap();
+        box_.agent.handle.change(&caller(), Intent::Walk(walks)).await.unwrap();
     } else {
         let (exchange, _) = box_.upgrade(&newest());
-        upgrade_of(&box_, &caller, &exchange).together(None).await.unwrap();
+        upgrade_of(&box_, &caller().into(), &exchange).together(None).await.unwrap();
     }
     check_whole(&box_, true, &why);
     assert_eq!(self::versions(&box_), [NEW; 3], "{why}");
