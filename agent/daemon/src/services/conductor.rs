@@ -457,10 +457,11 @@ impl Conductor {
     ) -> bool {
         match result {
             Ok(_) => {
-                let now = Instant::now();
+                let (now, configuration) = (Instant::now(), self.core.configuration());
                 for tag in due {
                     self.alone.remove(&tag);
-                    if self.held_back.note(&tag, now) {
+                    let plan = configuration.layers().book.get(&tag).map(|plan| &**plan);
+                    if self.held_back.note(&tag, plan, now) {
                         warn!(service = %tag, "a service walks again and again, and is held back");
                         self.show_pause(&tag, Some(Value::Bool(true))).await;
                         self.paused.insert(tag);
