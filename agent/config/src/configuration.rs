@@ -299,6 +299,12 @@ impl Configuration {
         walked.chain(plans).chain(claims.map(|(key, ..)| &key.tag)).cloned().collect()
     }
 
+    /// What the instances have read that were walked on the way from an earlier version; nothing of walks of versions between.
+    pub fn reads_since(&self, old: &Self) -> impl Iterator<Item = (&ServiceTag, &Reads)> {
+        let is_new = !Arc::ptr_eq(&self.walks, &old.walks);
+        self.walks.iter().filter(move |_| is_new)
+    }
+
     /// Instances that were walked for this version, each with what it read.
     pub(crate) fn walks(&self) -> &BTreeMap<ServiceTag, Reads> {
         &self.walks

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use holdfast_base::ErrorChain;
-use holdfast_config::services::{Answers, CallPlace, HandlerAnswer, HandlerCall, NeededCalls};
+use holdfast_config::services::{
+    Answers, CallPlace, HandlerAnswer, HandlerCall, NeededCalls, WalkCause,
+};
 use holdfast_config::{CancelToken, ServiceTag};
 use holdfast_security::acctz::secrets;
 use holdfast_store::Ticket;
@@ -55,9 +57,19 @@ pub struct HandlerQuestion {
     pub trace: String,
     /// Name of the kind of change.
     pub cause: &'static str,
+    /// Causes of walks that nobody asked for.
+    pub causes: BTreeMap<ServiceTag, WalkCause>,
     pub is_dry_run: bool,
     /// Time at which the answers are too late for the client of the change.
     pub deadline: Option<Instant>,
+}
+
+impl HandlerQuestion {
+    /// The instance of a call with the cause of its walk, if nobody asked for that.
+    pub fn cause_of(&self, call: &HandlerCall) -> Option<(ServiceTag, WalkCause)> {
+        let tag = &call.place.state.tag;
+        Some((tag.clone(), self.causes.get(tag)?.clone()))
+    }
 }
 
 /// Answers to the calls of one question.
@@ -164,6 +176,7 @@ impl CoreTask {
             author: author.client,
             trace: author.trace,
             cause: commit.reply.name(),
+            causes: commit.service_record.causes().clone(),
             is_dry_run: commit.reply.is_dry_run(),
             deadline: commit.options.deadline.and_then(|at| at.checked_sub(ANSWER_TIME)),
         });

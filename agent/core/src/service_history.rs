@@ -73,6 +73,11 @@ impl ServiceRecord {
         Self { is_of_services, is_by_itself, started_ns, causes, ..Self::default() }
     }
 
+    /// Causes of walks that nobody asked for.
+    pub(crate) fn causes(&self) -> &BTreeMap<ServiceTag, WalkCause> {
+        &self.causes
+    }
+
     /// The instances of an outcome, and the number of those that are not named.
     fn instances(&self, book: &Book) -> (Vec<WalkedInstance>, u64) {
         let instance = |tag: &ServiceTag| {

@@ -92,7 +92,7 @@ pub enum CauseKind {
     Plan,
     /// Its last walk was refused, and the reason may have gone.
     Retry,
-    /// Its parameters have changed, and its type does its work later.
+    /// Its parameters have changed, and it may go on since.
     Parameters,
     /// The time of a state, or a pause, is over.
     Time,

@@ -61,9 +61,9 @@ async fn engine_records(agent: &Agent, trace: &'static str) -> Vec<Arc<Transacti
     agent.handle.inspect(question).await.unwrap()
 }
 
-// proves sv.A27, sv.A28, sv.B96, sv.J22
+// proves sv.A27, sv.A28, sv.B96, sv.B114, sv.J22
 #[tokio::test]
-async fn a_set_and_the_walk_that_follows_are_transactions_of_one_trace() {
+async fn a_set_and_the_walk_that_follows_have_one_trace_and_the_walk_its_cause() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
     let agent = start(&kernel, folder.path(), LINK_UP).await;
     let mut boundaries = agent.handle.boundaries();
@@ -74,7 +74,7 @@ async fn a_set_and_the_walk_that_follows_are_transactions_of_one_trace() {
     let set = &shown[&1];
     has(set, &[("kind", "set"), ("user", "tests"), ("trace-id", "change/7")]);
     has(set, &[("result", "success"), ("origin", ""), ("reason", "")]);
-    has(set, &[("instance service", "access[name='acme']"), ("instance trace-id", "")]);
+    has(set, &[("instance service", "access[name='acme']"), ("instance cause", "")]);
     let time = |leaf: &str| set[leaf].parse::<u64>().unwrap();
     assert!(0 < time("started") && time("started") <= time("ended"));
 
@@ -83,12 +83,20 @@ async fn a_set_and_the_walk_that_follows_are_transactions_of_one_trace() {
     let [(1, _), (2, walk)] = walked.iter().collect::<Vec<_>>()[..] else { panic!("{walked:?}") };
     has(walk, &[("kind", "walk"), ("user", "service access[name='acme']"), ("result", "success")]);
     has(walk, &[("trace-id", "change/7"), ("instance trace-id", "change/7")]);
+    has(
+        walk,
+        &[("instance cause", "condition"), ("instance before", "DOWN"), ("instance after", "UP")],
+    );
+    let subject = "state /interfaces/interface[name=eth1]/state/oper-status";
+    has(walk, &[("instance subject", subject)]);
+    assert!(walk["instance place"].contains("port eth1, sized"), "{walk:?}");
 
     until(&agent, "acme", ServicePlan::is_ready).await;
     let records = engine_records(&agent, "change/7").await;
     let [set, walk] = &records[..] else { panic!("{records:?}") };
     assert_eq!(set.description, "set");
-    assert!(walk.description.starts_with("walk"), "{walk:?}");
+    let cause = format!("walk, access[name='acme']: {subject} was DOWN, and is UP (port eth1");
+    assert!(walk.description.starts_with(&cause), "{walk:?}");
     assert!(!walk.operations.is_empty(), "its operations are those of the transaction");
     assert_eq!(walk.author.as_ref().unwrap().client, "service access[name='acme']");
     assert_eq!(plan(&agent, "acme").unwrap().record.trace, "change/7");

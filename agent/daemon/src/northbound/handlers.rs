@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use holdfast_base::Caller;
-use holdfast_config::services::{ActionPhase, CallPhase, HandlerCall, Plane, ServedCall};
+use holdfast_config::services::{
+    ActionPhase, CallPhase, HandlerCall, Plane, ServedCall, WalkCause,
+};
 use holdfast_proto::holdfast::services as wire;
 use holdfast_proto::holdfast::services::handler_server::{Handler as HandlerRpc, HandlerServer};
 use smol_str::SmolStr;
@@ -241,8 +243,11 @@ fn agent_message(message: AgentMessage) -> wire::ToHandler {
             most_seconds: seconds(BOUNDS.2),
         }),
         AgentMessage::Synced => Message::Synced(wire::Synced {}),
-        AgentMessage::ServicesCommit { tid, trace, cause, is_dry_run, calls } => {
-            let calls = calls.into_iter().map(|(number, it)| call(number, it));
+        AgentMessage::ServicesCommit { tid, trace, cause, is_dry_run, calls, causes } => {
+            let calls = calls.into_iter().map(|(number, it)| {
+                let cause = causes.get(&it.place.state.tag);
+                call(number, it, cause.map(walk_cause))
+            });
             Message::ServicesCommit(wire::ServicesCommit {
                 tid,
                 trace,
@@ -297,7 +302,17 @@ fn action(request: ActionRequest) -> wire::Action {
     }
 }
 
-fn call(number: usize, call: HandlerCall) -> wire::Call {
+fn walk_cause(WalkCause { kind, subject, before, after, places }: &WalkCause) -> wire::WalkCause {
+    wire::WalkCause {
+        kind: kind.name().to_owned(),
+        subject: subject.to_string(),
+        before: before.as_ref().map(ToString::to_string),
+        after: after.as_ref().map(ToString::to_string),
+        places: places.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn call(number: usize, call: HandlerCall, cause: Option<wire::WalkCause>) -> wire::Call {
     let HandlerCall { place, version: _, params, vars, opaque, own_opaque } = call;
     let phase = match place.phase {
         CallPhase::Create => wire::Phase::Create,
@@ -320,13 +335,16 @@ fn call(number: usize, call: HandlerCall) -> wire::Call {
         vars: vars.to_string(),
         opaque: opaque.to_string(),
         own_opaque: own_opaque.to_string(),
+        cause,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use holdfast_config::ClaimKey;
-    use holdfast_config::services::CallPlace;
+    use holdfast_config::services::{CallPlace, CauseKind};
     use prost::Message as _;
 
     use super::*;
@@ -359,11 +377,20 @@ mod tests {
                 trace: text(octets).into(),
                 timeout_s: u64::MAX,
             };
+            let value = || Some(text(octets).into());
+            let cause = WalkCause {
+                kind: CauseKind::Condition,
+                subject: text(octets).into(),
+                before: value(),
+                after: value(),
+                places: vec![text(octets).into(); 4],
+            };
             let commit = AgentMessage::ServicesCommit {
                 tid: u64::MAX,
                 trace: text(octets),
                 cause: "resurrect",
                 is_dry_run: true,
+                causes: BTreeMap::from([(call.place.state.tag.clone(), cause)]),
                 calls: vec![(usize::MAX, call); 300],
             };
             for message in [commit, AgentMessage::Action(request)] {

@@ -27,7 +27,9 @@ use std::time::Duration;
 
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::schema::Origin;
-use holdfast_config::services::{Book, BoxState, Ground, Plane, Read, Surroundings};
+use holdfast_config::services::{
+    Book, BoxState, CauseKind, Ground, LeafRead, Plane, Read, Surroundings, WalkCause,
+};
 use holdfast_config::{Configuration, Elem, ServiceTag, Value};
 use holdfast_core::{
     CommitError, CommitStamp, CoreEvent, CoreHandle, Datastore, Intent, ObservedBox, Walks,
@@ -41,6 +43,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, warn};
 
+use super::due_walks::DueWalks;
 use super::handlers::Handlers;
 use super::hold_back::HoldBack;
 use super::object_index::ObjectIndex;
@@ -117,7 +120,7 @@ impl View {
 
 /// End of one transaction.
 struct WalkEnd {
-    due: BTreeSet<ServiceTag>,
+    due: DueWalks,
     /// Handlers were asked for it.
     is_asked: bool,
     result: Result<CommitStamp, CommitError>,
@@ -138,12 +141,14 @@ struct Conductor {
     keys: BTreeMap<ServiceTag, BTreeSet<Key>>,
     /// Instances to be tried.
     due: DueInstances,
+    /// Causes of these.
+    causes: DueWalks,
     /// Transactions under way.
     walking: JoinSet<WalkEnd>,
     /// Number of these for which no handler is asked.
     unasked: usize,
     /// Instances of transactions that have not begun, for which no handler is asked.
-    waiting: VecDeque<BTreeSet<ServiceTag>>,
+    waiting: VecDeque<DueWalks>,
     /// Instances of all of these.
     busy: BTreeSet<ServiceTag>,
     /// Instances whose walk was refused, with the reason.
@@ -176,6 +181,7 @@ impl Conductor {
             objects: ObjectIndex::default(),
             keys: BTreeMap::new(),
             due: DueInstances::default(),
+            causes: DueWalks::default(),
             refused: BTreeMap::new(),
             alone: BTreeSet::new(),
             over_limit: OverLimit::default(),
@@ -190,7 +196,7 @@ impl Conductor {
         let with_claims = configuration.layers().claims().iter().map(|(key, _)| key.tag.clone());
         let with_plans = configuration.layers().book.iter().map(|(tag, _)| tag.clone());
         let known = with_claims.chain(with_plans).chain(configuration.instances());
-        conductor.note_plans(known.collect());
+        conductor.note_plans(known.collect(), CauseKind::Start);
         conductor
     }
 
@@ -227,26 +233,52 @@ impl Conductor {
         if omitted > 0 {
             return self.note_all_moved();
         }
-        let tags = changed.iter().flat_map(|status| self.objects.holders(&status.key));
-        tags.cloned().for_each(|tag| self.due.insert_moved(tag));
+        for status in changed.iter() {
+            let mut holders = self.objects.holders(&status.key).peekable();
+            if holders.peek().is_none() {
+                continue;
+            }
+            let cause = WalkCause::object(&status.label, &status.state.to_string());
+            for tag in holders {
+                self.causes.note(tag, &cause);
+                self.due.insert_moved(tag.clone());
+            }
+        }
     }
 
     /// Notes that the status of any object may differ.
     fn note_all_moved(&mut self) {
-        self.keys.keys().cloned().for_each(|tag| self.due.insert_moved(tag));
+        let cause = WalkCause::bare(CauseKind::Object);
+        for tag in self.keys.keys() {
+            self.causes.note(tag, &cause);
+            self.due.insert_moved(tag.clone());
+        }
+    }
+
+    /// Notes an instance of which anything may differ.
+    fn note_due(&mut self, tag: ServiceTag, cause: &WalkCause) {
+        self.causes.note(&tag, cause);
+        self.due.insert(tag);
+    }
+
+    fn note_all_due(&mut self, tags: impl IntoIterator<Item = ServiceTag>, kind: CauseKind) {
+        let cause = WalkCause::bare(kind);
+        tags.into_iter().for_each(|tag| self.note_due(tag, &cause));
     }
 
     /// Looks at the box again, and begins to walk what has to be walked.
     async fn round(&mut self) {
         self.look();
         // Instances may wait for a handler that has just been attached.
-        let attached = self.handlers.take_due_services();
-        let of_attached = self.view.book().iter().map(|(tag, _)| tag);
-        let of_attached = of_attached.filter(|tag| attached.contains(&tag.service)).cloned();
-        of_attached.for_each(|tag| self.due.insert(tag));
+        for service in self.handlers.take_due_services() {
+            let cause = WalkCause::handler(&service);
+            let of_type: Vec<_> =
+                self.view.book().of_type(&service).map(|(tag, _)| tag.clone()).collect();
+            of_type.into_iter().for_each(|tag| self.note_due(tag, &cause));
+        }
         let now = Instant::now();
-        let late = self.timeouts.extract_if(.., |_, at| *at <= now);
-        late.for_each(|(tag, _)| self.due.insert(tag));
+        let late: Vec<_> = self.timeouts.extract_if(.., |_, at| *at <= now).collect();
+        self.note_all_due(late.into_iter().map(|(tag, _)| tag), CauseKind::Time);
         if self.retry_at.is_some_and(|at| at > now) {
             return;
         }
@@ -263,14 +295,15 @@ impl Conductor {
             self.handlers.await_walks(&BTreeSet::new());
             return;
         }
+        let mut causes = self.causes.take(round.tags());
         let [changing, calling] = self.try_out(round).await;
         self.handlers.await_walks(&calling);
-        self.ask(calling);
+        self.ask(causes.take(&calling));
         let (alone, together): (Vec<_>, Vec<_>) =
             changing.into_iter().partition(|tag| self.alone.contains(tag));
         for batch in together.chunks(BATCH).chain(alone.chunks(1)) {
             self.busy.extend(batch.iter().cloned());
-            self.waiting.push_back(batch.iter().cloned().collect());
+            self.waiting.push_back(causes.take(batch));
         }
         self.begin_waiting();
     }
@@ -286,11 +319,11 @@ impl Conductor {
     }
 
     /// Begins one transaction, whose instances are busy already.
-    fn begin(&mut self, due: BTreeSet<ServiceTag>, is_asked: bool) {
-        let core = self.core.clone();
-        let by = Requester::of_instances(&due, self.view.book());
-        let refused = self.refused_of(&due);
-        let intent = Intent::Walk(Walks { due: due.clone(), refused, ..Walks::default() });
+    fn begin(&mut self, due: DueWalks, is_asked: bool) {
+        let (core, tags) = (self.core.clone(), due.tags());
+        let by = Requester::of_instances(&tags, self.view.book());
+        let (refused, causes) = (self.refused_of(&tags), due.causes().clone());
+        let intent = Intent::Walk(Walks { due: tags, refused, causes, ..Walks::default() });
         self.walking.spawn(async move {
             let result = by.change(&core, intent).await;
             WalkEnd { due, is_asked, result }
@@ -310,31 +343,48 @@ impl Conductor {
         if !before.ground.effective().is_same(self.view.ground.effective()) {
             // What a refused walk contradicts may have gone.
             let refused = std::mem::take(&mut self.refused).into_keys();
-            refused.for_each(|tag| self.due.insert(tag));
+            self.note_all_due(refused, CauseKind::Retry);
         }
         let (old, new) = (before.configuration(), self.view.configuration().clone());
         for tag in old.changed_instances(&new) {
             self.alone.remove(&tag);
-            self.due.insert(tag);
+            self.note_all_due([tag], CauseKind::Parameters);
         }
         let [had, has] = [old, &new].map(|it| it.layers().book.totals());
         let tags = self.over_limit.take(has.less_than(had));
-        tags.into_iter().for_each(|tag| self.due.insert(tag));
+        self.note_all_due(tags, CauseKind::Retry);
         let plans = Book::differences(&old.layers().book, &new.layers().book);
         let plans = plans.map(|(tag, ..)| tag.clone()).collect();
-        self.note_plans(plans);
+        self.note_plans(plans, CauseKind::Plan);
+        self.note_walked_reads(&before);
         let touched = self.view.touched(&before, &self.watches);
         let view = &self.view;
-        let woken = self.watches.wake(&touched, |read| view.answer(read));
-        for tag in woken.keys() {
-            self.refused.remove(tag);
-            self.unshown.insert(tag.clone());
+        for change in self.watches.wake(&touched, |read| view.answer(read)) {
+            self.causes.note_answer(view.configuration().models(), &change);
+            for tag in change.woken.keys() {
+                self.refused.remove(tag);
+                self.unshown.insert(tag.clone());
+            }
+            self.due.insert_woken(change.woken);
         }
-        self.due.insert_woken(woken);
+    }
+
+    /// Notes what instances have read in the last change, with the state as it was before: what the change itself has moved
+    /// since, such as a link that came up, is the cause of a walk.
+    fn note_walked_reads(&mut self, before: &View) {
+        let view = self.view.clone();
+        for (tag, reads) in view.configuration().reads_since(before.configuration()) {
+            let answer = |read: &Read| match read {
+                Read::Leaves(LeafRead { plane: Plane::State, .. }) => before.answer(read),
+                _ => view.answer(read),
+            };
+            self.watches.replace(tag, reads.clone(), answer);
+            self.note_all_due([tag.clone()], CauseKind::Plan);
+        }
     }
 
     /// Notes instances whose plans have changed, with the objects of their claims.
-    fn note_plans(&mut self, tags: BTreeSet<ServiceTag>) {
+    fn note_plans(&mut self, tags: BTreeSet<ServiceTag>, cause: CauseKind) {
         let mut gone = BTreeSet::new();
         for tag in tags {
             for key in self.keys.remove(&tag).into_iter().flatten() {
@@ -351,7 +401,7 @@ impl Conductor {
             if !keys.is_empty() || !gone.contains(&tag) {
                 self.keys.insert(tag.clone(), keys);
             }
-            self.due.insert(tag);
+            self.note_all_due([tag], cause);
         }
         for tag in &gone {
             self.timeouts.remove(tag);
@@ -413,13 +463,13 @@ impl Conductor {
 
     /// Begins the walks of instances that handlers are asked for: one transaction for those of a type, and one for each
     /// instance of a batch that was refused.
-    fn ask(&mut self, calling: BTreeSet<ServiceTag>) {
-        self.busy.extend(calling.iter().cloned());
+    fn ask(&mut self, mut calling: DueWalks) {
         let (alone, together): (Vec<_>, Vec<_>) =
-            calling.into_iter().partition(|tag| self.alone.contains(tag));
+            calling.tags().into_iter().partition(|tag| self.alone.contains(tag));
         let of_types = together.chunk_by(|one, other| one.service == other.service);
         for batch in of_types.flat_map(|tags| tags.chunks(BATCH)).chain(alone.chunks(1)) {
-            self.begin(batch.iter().cloned().collect(), true);
+            self.busy.extend(batch.iter().cloned());
+            self.begin(calling.take(batch), true);
         }
     }
 
@@ -427,9 +477,10 @@ impl Conductor {
     async fn note_walked(&mut self, ended: Result<WalkEnd, JoinError>) -> bool {
         match ended {
             Ok(WalkEnd { due, is_asked, result }) => {
-                self.busy.retain(|tag| !due.contains(tag));
+                let tags = due.tags();
+                self.busy.retain(|tag| !tags.contains(tag));
                 if is_asked {
-                    self.handlers.note_walked(&due);
+                    self.handlers.note_walked(&tags);
                 } else {
                     self.unasked -= 1;
                 }
@@ -450,15 +501,11 @@ impl Conductor {
     }
 
     /// Notes what became of a transaction. False when the core has stopped.
-    async fn note_end(
-        &mut self,
-        due: BTreeSet<ServiceTag>,
-        result: Result<CommitStamp, CommitError>,
-    ) -> bool {
+    async fn note_end(&mut self, due: DueWalks, result: Result<CommitStamp, CommitError>) -> bool {
         match result {
             Ok(_) => {
                 let (now, configuration) = (Instant::now(), self.core.configuration());
-                for tag in due {
+                for tag in due.tags() {
                     self.alone.remove(&tag);
                     let plan = configuration.layers().book.get(&tag).map(|plan| &**plan);
                     if self.held_back.note(&tag, plan, now) {
@@ -471,16 +518,23 @@ impl Conductor {
             Err(CommitError::Stopped) => return false,
             Err(CommitError::Overloaded) => {
                 self.retry_at = Some(Instant::now() + RETRY);
-                due.into_iter().for_each(|tag| self.due.insert(tag));
+                self.note_again(&due);
             }
             Err(_) if due.len() > 1 => {
-                self.alone.extend(due.iter().cloned());
-                due.into_iter().for_each(|tag| self.due.insert(tag));
+                self.alone.extend(due.tags());
+                self.note_again(&due);
                 self.retry_at = Some(Instant::now());
             }
-            Err(error) => self.refuse(due, &error),
+            Err(error) => self.refuse(&due, &error),
         }
         true
+    }
+
+    /// Notes instances whose walks were given up.
+    fn note_again(&mut self, due: &DueWalks) {
+        for (tag, cause) in due.causes() {
+            self.note_due(tag.clone(), cause);
+        }
     }
 
     /// Shows what instances wait for, as far as it differs.
@@ -505,12 +559,12 @@ impl Conductor {
 
     /// Notes that the walk of one instance was refused. One that is refused although its states fail is not tried again
     /// before something changes.
-    fn refuse(&mut self, due: BTreeSet<ServiceTag>, error: &CommitError) {
+    fn refuse(&mut self, due: &DueWalks, error: &CommitError) {
         let reason: Arc<str> = ErrorChain(error).to_string().into();
-        for tag in due {
+        for (tag, cause) in due.causes() {
             warn!(service = %tag, %reason, "a walk of a service was refused");
             if self.refused.insert(tag.clone(), Arc::clone(&reason)).is_none() {
-                self.due.insert(tag);
+                self.note_due(tag.clone(), cause);
                 self.retry_at = Some(Instant::now());
             }
         }

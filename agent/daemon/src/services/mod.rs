@@ -7,6 +7,7 @@
 mod actions;
 mod applied;
 mod conductor;
+mod due_walks;
 mod folder;
 pub mod handlers;
 mod hold_back;

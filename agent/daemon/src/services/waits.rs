@@ -6,7 +6,7 @@ use holdfast_config::services::Read;
 use holdfast_config::{Elem, Models, Name, Path, ServiceTag, Value};
 use holdfast_core::ServiceState;
 use holdfast_services::Watches;
-use holdfast_services::watch::Wait;
+use holdfast_services::watch::{Answer, Wait};
 use smol_str::SmolStr;
 
 use super::shown::{Leaves, difference};
@@ -40,18 +40,26 @@ fn leaves(models: &Models, watches: &Watches, tag: &ServiceTag) -> Leaves {
     watches.of_instance(tag).flat_map(|wait| wait_leaves(models, tag, wait)).collect()
 }
 
-fn wait_leaves(models: &Models, tag: &ServiceTag, wait: Wait<'_>) -> Leaves {
-    let (plane, path): (_, SmolStr) = match wait.read {
+/// Where something is read, and its path or name.
+pub(super) fn subject(models: &Models, read: &Read) -> (&'static str, SmolStr) {
+    match read {
         Read::Leaves(read) => (read.plane.name(), read.to_text(models).into()),
         Read::Service(other) => ("service", other.to_string().into()),
-    };
+    }
+}
+
+/// The values of an answer; `None` where there are none.
+pub(super) fn answer_text(answer: &Answer) -> Option<String> {
+    let texts: Vec<String> = answer.iter().map(ToString::to_string).collect();
+    (!texts.is_empty()).then(|| texts.join(" "))
+}
+
+fn wait_leaves(models: &Models, tag: &ServiceTag, wait: Wait<'_>) -> Leaves {
+    let (plane, path) = subject(models, wait.read);
     let entry = Elem::new("wait").key("service", tag.to_string());
     let entry = [Elem::new("service-state"), entry.key("plane", plane).key("path", &*path)];
     let places = wait.places.iter().map(|place| Value::Str((&**place).into())).collect();
-    let value = (!wait.answer.is_empty()).then(|| {
-        let texts: Vec<String> = wait.answer.iter().map(ToString::to_string).collect();
-        Value::Str(texts.join(" ").into())
-    });
+    let value = answer_text(wait.answer).map(|text| Value::Str(text.into()));
     let leaves = [
         ("service", Some(Value::Str(tag.to_string().into()))),
         ("plane", Some(Value::Enum(Name::of(plane)))),

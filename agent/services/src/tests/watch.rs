@@ -1,6 +1,7 @@
 //! Instances are woken by reads that have another answer, found without a look at anything else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{LeafRead, Plane, Read};
@@ -9,6 +10,7 @@ use holdfast_config::{InstancePath, ServiceTag, Tree, Value};
 use proptest::prelude::*;
 
 use super::models;
+use crate::watch::AnswerChange;
 use crate::{TouchedReads, Watches};
 
 const STATE: (Plane, Origin) = (Plane::State, Origin::Native);
@@ -44,8 +46,12 @@ fn answer(tree: &Tree<()>, read: &Read) -> Vec<Value> {
 fn wake(watches: &mut Watches, old: &Tree<()>, new: &Tree<()>) -> (BTreeSet<ServiceTag>, usize) {
     let mut touched = TouchedReads::default();
     watches.compare(STATE, (old, new), &mut touched);
-    let woken = watches.wake(&touched, |read| answer(new, read));
-    (woken.into_keys().collect(), touched.visits)
+    let changes = watches.wake(&touched, |read| answer(new, read));
+    for AnswerChange { read, before, after, .. } in &changes {
+        assert_eq!(*after, answer(new, read));
+        assert_ne!(before, after);
+    }
+    (changes.into_iter().flat_map(|it| it.woken.into_keys()).collect(), touched.visits)
 }
 
 fn watch(watches: &mut Watches, name: &str, paths: &[&str], tree: &Tree<()>) {
@@ -73,6 +79,24 @@ fn one_leaf_wakes_one_of_a_thousand_instances() {
     assert!(visits < 10, "{visits} visits");
     let (woken, visits) = wake(&mut watches, &after, &after.clone());
     assert!(woken.is_empty() && visits == 0, "{woken:?}, {visits} visits");
+}
+
+// proves sv.B114
+#[test]
+fn another_answer_comes_with_the_one_before_and_those_who_ask() {
+    let (before, mut watches) = (ports(1), Watches::default());
+    let place = Arc::from("port p0, sized: gate `up`");
+    let reads = [(read(&status_of("p0")), BTreeSet::from([Arc::clone(&place)]))].into();
+    watches.replace(&tag("acme"), reads, |read| answer(&before, read));
+    let mut after = before.clone();
+    set(&mut after, &status_of("p0"), "UP");
+    let mut touched = TouchedReads::default();
+    watches.compare(STATE, (&before, &after), &mut touched);
+    let changes = watches.wake(&touched, |read| answer(&after, read));
+    let [change] = &changes[..] else { panic!("{changes:?}") };
+    let text = |values: &[Value]| values.iter().map(ToString::to_string).collect::<String>();
+    assert_eq!([&change.before, &change.after].map(|it| text(it)), ["DOWN", "UP"]);
+    assert_eq!(change.woken, BTreeMap::from([(tag("acme"), BTreeSet::from([place]))]));
 }
 
 #[test]

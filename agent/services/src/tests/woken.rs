@@ -215,7 +215,7 @@ impl Follower {
         let states = (&old_tree, &self.state.tree);
         self.watches.compare((Plane::State, Origin::Native), states, &mut touched);
         let woken = self.watches.wake(&touched, |read| answer(new, &self.state, read));
-        self.due.insert_woken(woken);
+        woken.into_iter().for_each(|change| self.due.insert_woken(change.woken));
     }
 
     /// Tries the due instances but for one, and compares those that change something with walks of all as wholes.

@@ -52,6 +52,15 @@ pub struct TouchedReads {
     pub visits: usize,
 }
 
+/// Another answer to a read, and the instances that it wakes, each with the places of its package that ask.
+#[derive(Debug)]
+pub struct AnswerChange {
+    pub read: Arc<Read>,
+    pub before: Answer,
+    pub after: Answer,
+    pub woken: BTreeMap<ServiceTag, Places>,
+}
+
 /// One read of an instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'w> {
@@ -134,29 +143,29 @@ impl Watches {
         touched.reads.extend(found.map(|(read, _)| Arc::clone(read)));
     }
 
-    /// Answers these reads anew, and returns the instances for which an answer is another one, with the places that ask.
+    /// Answers these reads anew, and returns those whose answer is another one.
     pub fn wake(
         &mut self,
         touched: &TouchedReads,
         answer: impl Fn(&Read) -> Answer,
-    ) -> BTreeMap<ServiceTag, Places> {
-        let mut woken: BTreeMap<ServiceTag, Places> = BTreeMap::new();
+    ) -> Vec<AnswerChange> {
+        let mut changes = Vec::new();
         for read in &touched.reads {
             let Some(record) = self.records.get_mut(read) else { continue };
-            let now = answer(read);
-            if now != record.answer {
-                record.answer = now;
-                record.fired.values_mut().for_each(|fired| *fired += 1);
-                for tag in record.fired.keys() {
-                    let places = self.instances.get(tag).and_then(|reads| reads.get(read));
-                    woken
-                        .entry(tag.clone())
-                        .or_default()
-                        .extend(places.into_iter().flatten().cloned());
-                }
+            let after = answer(read);
+            if after == record.answer {
+                continue;
             }
+            let before = std::mem::replace(&mut record.answer, after.clone());
+            record.fired.values_mut().for_each(|fired| *fired += 1);
+            let places = |tag: &ServiceTag| {
+                let places = self.instances.get(tag).and_then(|reads| reads.get(read));
+                (tag.clone(), places.cloned().unwrap_or_default())
+            };
+            let woken = record.fired.keys().map(places).collect();
+            changes.push(AnswerChange { read: Arc::clone(read), before, after, woken });
         }
-        woken
+        changes
     }
 
     fn note(&mut self, tag: &ServiceTag, read: &Arc<Read>, answer: impl Fn(&Read) -> Answer) {

@@ -1,11 +1,11 @@
 //! Messages between the agent and its handlers, without their form on the wire.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use holdfast_config::services::{
-    ActionPhase, HandlerCall, HandlerRefusal, Plane, ServedCall, WorkFailureKind,
+    ActionPhase, HandlerCall, HandlerRefusal, Plane, ServedCall, WalkCause, WorkFailureKind,
 };
 use holdfast_config::{ClaimKey, Limit, LimitExceeded, ServiceTag};
 use smol_str::SmolStr;
@@ -161,6 +161,8 @@ pub enum AgentMessage {
         is_dry_run: bool,
         /// Each with its number in the transaction.
         calls: Vec<(usize, HandlerCall)>,
+        /// Causes of the walks of these instances, if nobody asked for them.
+        causes: BTreeMap<ServiceTag, WalkCause>,
     },
     /// No answer is waited for any more.
     Abort {
@@ -219,10 +221,12 @@ impl AgentMessage {
     /// The largest size that the message can have on the wire.
     pub(crate) fn most_octets(&self) -> usize {
         let content = match self {
-            Self::ServicesCommit { trace, cause, calls, .. } => {
-                trace.len()
-                    + cause.len()
-                    + calls.iter().map(|(_, call)| most_octets_of_call(call)).sum::<usize>()
+            Self::ServicesCommit { trace, cause, calls, causes, .. } => {
+                let of_call = |(_, call): &(usize, HandlerCall)| {
+                    let cause = causes.get(&call.place.state.tag);
+                    most_octets_of_call(call) + cause.map_or(0, most_octets_of_cause)
+                };
+                trace.len() + cause.len() + calls.iter().map(of_call).sum::<usize>()
             }
             Self::Action(ActionRequest { state, action, params, vars, trace, .. }) => {
                 let own = action.len() + params.len() + vars.len() + trace.len();
@@ -242,6 +246,13 @@ impl AgentMessage {
         };
         content + FIELD_OCTETS
     }
+}
+
+fn most_octets_of_cause(cause: &WalkCause) -> usize {
+    let WalkCause { kind, subject, before, after, places } = cause;
+    let values = [before, after].into_iter().flatten().map(|it| it.len());
+    let places = places.iter().map(|it| it.len() + FIELD_OCTETS);
+    FIELD_OCTETS + kind.name().len() + subject.len() + values.chain(places).sum::<usize>()
 }
 
 fn most_octets_of_call(call: &HandlerCall) -> usize {
@@ -331,7 +342,8 @@ mod tests {
         };
         let calls = sizes.iter().map(call).enumerate().collect();
         let (trace, cause) = ("trace".to_owned(), "set");
-        AgentMessage::ServicesCommit { tid: 1, trace, cause, is_dry_run: false, calls }
+        let causes = BTreeMap::new();
+        AgentMessage::ServicesCommit { tid: 1, trace, cause, is_dry_run: false, calls, causes }
     }
 
     fn action(octets: usize) -> AgentMessage {

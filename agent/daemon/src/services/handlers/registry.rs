@@ -305,6 +305,7 @@ impl Registry {
             cause: question.cause,
             is_dry_run: question.is_dry_run,
             calls: numbers.clone().zip(calls.iter().cloned()).collect(),
+            causes: calls.iter().filter_map(|call| question.cause_of(call)).collect(),
         };
         message.check_size().map_err(|error| failed(WorkFailureKind::Limit, error.to_string()))?;
         if !self.send(id, message) {

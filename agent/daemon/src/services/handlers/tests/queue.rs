@@ -67,6 +67,9 @@ impl TestHandler {
     }
 }
 
+/// Longest time until something comes that has to come.
+const LIMIT: Duration = Duration::from_secs(60);
+
 fn redeployment() -> Intent {
     let due = BTreeSet::from(["access[name='acme']".parse().unwrap()]);
     Intent::Walk(Walks { due, is_redeployment: true, ..Walks::default() })
@@ -79,6 +82,15 @@ fn action_status(agent: &Agent) -> &'static str {
     let calls = plan.into_iter().flat_map(|plan| &plan.components);
     let mut actions = calls.flat_map(|it| &it.states).filter_map(|it| it.action.as_ref());
     actions.next().map_or("none", |action| action.status())
+}
+
+/// Waits until the action of `acme` has this status.
+async fn until_status(agent: &Agent, status: &str) {
+    let mut revisions = agent.handle.watch();
+    while action_status(agent) != status {
+        let changed = tokio::time::timeout(LIMIT, revisions.changed()).await;
+        changed.expect("it comes in time").unwrap();
+    }
 }
 
 /// Plans a change, which leaves the action of the instance as it is.
@@ -104,14 +116,13 @@ async fn a_dry_run_begins_no_action() {
     let action = handler.action().await;
     assert_eq!(action.action, "prepare");
     handler.result(action.id, Err("no power")).await;
-    agent.turns().await;
-    assert_eq!(action_status(&agent), "failed");
+    until_status(&agent, "failed").await;
     planned(&agent, &mut handler, redeployment()).await;
     agent.handle.change(&user("ada"), redeployment()).await.unwrap();
     let again = handler.action().await;
     assert_eq!(again.action, "prepare");
     handler.result(again.id, Ok(())).await;
-    agent.turns().await;
+    until_status(&agent, "create-reached").await;
     planned(&agent, &mut handler, redeployment()).await;
 
     let preview = planned(&agent, &mut handler, Intent::edit(deletion(ACME))).await;
@@ -120,7 +131,7 @@ async fn a_dry_run_begins_no_action() {
     let action = handler.action().await;
     assert_eq!(action.action, "remove");
     handler.result(action.id, Ok(())).await;
-    agent.turns().await;
+    until_status(&agent, "none").await;
     assert!(agent.handle.configuration().layers().book.is_empty());
     agent.stop().await;
 }

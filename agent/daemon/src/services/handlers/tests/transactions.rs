@@ -1,7 +1,7 @@
 //! Work that several handlers have for one instance, and one handler for several instances.
 
 use holdfast_base::ErrorChain;
-use holdfast_config::services::ServicePlan;
+use holdfast_config::services::{CauseKind, ServicePlan};
 use tokio::time::timeout;
 
 use super::super::super::operations::{OperationError, Operations};
@@ -323,5 +323,61 @@ async fn what_a_handler_puts_out_is_validated_then_committed_or_only_shown() {
         [refused_tid, made_tid].map(|it| it.to_string())
     );
     assert_eq!(leaf(2, "result"), "success");
+    agent.stop().await;
+}
+
+/// A port that a template enables, and that a handler gives a size once it is up.
+const GATED: &str = r#"[service]
+name = "access"
+version = "1.0.0"
+[grants]
+write = ["/interfaces/interface"]
+read = ["/interfaces/interface/state/oper-status"]
+[handler]
+user = "USER"
+[[component]]
+type = "port"
+  [[component.state]]
+  name = "enabled"
+  work = "enable.cli"
+  [[component.state]]
+  name = "sized"
+  when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'UP'"
+  work = "handler"
+[[tree]]
+create = { type = "port", name = "params.port" }
+"#;
+
+// proves sv.B114
+#[tokio::test]
+async fn a_call_says_what_woke_its_instance_unless_somebody_asked_for_it() {
+    let enable = "interface {{ params.port }}\n  enabled true\n";
+    let (agent, _folder) = agent_of(types(GATED, &[("templates/enable.cli", enable)])).await;
+    let mut handler = TestHandler::attach(&agent).await;
+    set(&agent, ACME, ETH1).await.unwrap().unwrap();
+    let causes = |it: &AgentMessage| match it {
+        AgentMessage::ServicesCommit { tid, causes, .. } => Some((*tid, causes.clone())),
+        _ => None,
+    };
+    let (tid, woken) = handler.next(causes).await;
+    handler.put_out(tid, MTU, "1300").await;
+    assert_eq!(handler.closed().await, Ok(()));
+    let acme = "access[name='acme']".parse().unwrap();
+    let cause = &woken[&acme];
+    assert_eq!(cause.kind, CauseKind::Condition);
+    assert_eq!(&*cause.subject, "state /interfaces/interface[name=eth1]/state/oper-status");
+    assert_eq!((cause.before.as_deref(), cause.after.as_deref()), (Some("DOWN"), Some("UP")));
+    assert!(cause.places[0].contains("port eth1, sized"), "{cause:?}");
+
+    let again = [acme.to_string()];
+    let operations = Operations(agent.handle.clone());
+    let redeployed =
+        tokio::spawn(
+            async move { operations.redeploy(&user("ada").into(), &again).await.map(drop) },
+        );
+    let (tid, asked) = handler.next(causes).await;
+    handler.put_out(tid, MTU, "1300").await;
+    redeployed.await.unwrap().unwrap();
+    assert!(asked.is_empty(), "{asked:?}");
     agent.stop().await;
 }
