@@ -54,14 +54,14 @@ impl StateEffect {
     }
 }
 
-/// The instances whose service plans differ after a change. For a dry run, also those whose claims do, and the claims without
-/// an owner that do, with the leaves.
+/// The instances whose service plans differ after a change. For a dry run, after these also those whose claims alone do, and
+/// the claims without an owner that do; and all with the leaves.
 pub(super) fn changes(
     old: &Configuration,
     new: &Configuration,
     is_dry_run: bool,
 ) -> BoundedList<ServiceChange> {
-    let mut found: BTreeMap<SmolStr, ServiceChange> = BTreeMap::new();
+    let [mut found, mut of_claims] = [const { BTreeMap::<SmolStr, ServiceChange>::new() }; 2];
     let (old_layers, new_layers) = (old.layers(), new.layers());
     for (tag, before, after) in Book::differences(&old_layers.book, &new_layers.book) {
         let service = format_smolstr!("{tag}");
@@ -76,8 +76,12 @@ pub(super) fn changes(
     }
     if is_dry_run {
         for (key, before, after) in Claims::differences(old_layers.claims(), new_layers.claims()) {
-            let change = found.entry(key.owner()).or_default();
-            change.service = key.owner().to_string();
+            let owner = key.owner();
+            let change = match found.get_mut(&owner) {
+                Some(change) => change,
+                None => of_claims.entry(owner.clone()).or_default(),
+            };
+            change.service = owner.to_string();
             let (before, after) = (before.cloned(), after.cloned());
             let claims = [before.unwrap_or_default(), after.unwrap_or_default()];
             list_differences(
@@ -88,18 +92,20 @@ pub(super) fn changes(
         }
     }
     let mut listed = BoundedList::default();
-    for change in found.into_values() {
+    for change in found.into_values().chain(of_claims.into_values()) {
         listed.push(|| change);
     }
     listed
 }
 
-/// Text of the states for the hash of a plan.
+/// Text of the states for the hash of a plan. It is the same for a dry run and for the change itself, which does not list
+/// claims.
 pub(super) fn text(changes: &BoundedList<ServiceChange>) -> String {
-    let text = |it: &ServiceChange| {
-        format!("{} {:?} {:?} {:?};", it.service, it.states, it.failure, it.partial)
+    let text = |ServiceChange { service, states, failure, partial, .. }: &ServiceChange| {
+        let is_of_claims = states.is_empty() && failure.is_none() && partial.is_none();
+        (!is_of_claims).then(|| format!("{service} {states:?} {failure:?} {partial:?};"))
     };
-    changes.first.iter().map(text).collect()
+    changes.first.iter().filter_map(text).collect()
 }
 
 fn states(before: Option<&ServicePlan>, after: Option<&ServicePlan>) -> Vec<StateChange> {

@@ -284,6 +284,7 @@ async fn an_upgrade_with_a_hundred_instances_and_a_zombie_makes_no_operation() {
     box_.name_host("free").await;
     box_.until_gone("n7").await;
     assert_eq!(box_.rows(), ["net: 2.0.0 installed"], "nobody uses the first version any more");
+    box_.until_shown("type[name=net]/other-version", "").await;
     box_.agent.stop().await;
 }
 
@@ -339,7 +340,11 @@ async fn an_object_shows_the_name_of_the_orphan_that_holds_it() {
     let (mut exchange, _) = box_.upgrade(&TestPackage { gate: "!=", replaces: "", ..second() });
     exchange.is_forced = true;
     let by = caller().into();
-    upgrade_of(&box_, &by, &exchange).together(None).await.unwrap();
+    let upgrade = upgrade_of(&box_, &by, &exchange);
+    let preview = upgrade.preview(false).await.unwrap();
+    let orphan = preview.services.first.iter().find(|it| it.service.starts_with("orphan:"));
+    assert!(orphan.is_some_and(|it| it.leaves.total > 0), "{preview:?}");
+    upgrade.together(Some(preview.hash)).await.unwrap();
     box_.until_shown(tags, "net[name='n3'] orphan:net[name='n3']").await;
     box_.delete("/services/net[name=n3]").await;
     box_.until_shown(tags, "orphan:net[name='n3']").await;
