@@ -27,7 +27,7 @@ use smol_str::{SmolStr, format_smolstr};
 use crate::PackageFiles;
 use crate::error::{PackageError, PackageErrors};
 use crate::limits::TYPES;
-use crate::outline::ActionTarget;
+use crate::outline::{ActionTarget, Version};
 use crate::package::Package;
 use crate::versions::{InstanceWalk, PackageSource, PackageVersion, signature_row};
 use crate::walk::{CallIds, Totals, WalkResult, record};
@@ -119,7 +119,7 @@ impl ServiceTypes {
     /// Forgets the other versions of a type that no instance was walked with.
     pub fn forget_unused(&mut self, service: &str, book: &Book) {
         for known in self.types.iter_mut().filter(|it| it.name() == service) {
-            known.others.retain(|it| book.uses(service, &it.package.version().to_string()));
+            known.others.retain(|it| it.is_used(book));
         }
     }
 
@@ -147,6 +147,16 @@ impl ServiceTypes {
     pub fn versions(&self, service: &str) -> impl Iterator<Item = &PackageVersion> {
         let known = self.types.iter().filter(move |it| it.name() == service);
         known.flat_map(ServiceType::versions)
+    }
+
+    /// Versions of each type beside the newest with which instances were walked last, of types that have such.
+    pub fn other_versions(&self, book: &Book) -> BTreeMap<SmolStr, Vec<Version>> {
+        let others = |it: &ServiceType| {
+            let others = it.others.iter().filter(|it| it.is_used(book));
+            let others: Vec<_> = others.map(|it| it.package.version()).collect();
+            (!others.is_empty()).then(|| (it.name().clone(), others))
+        };
+        self.types.iter().filter_map(others).collect()
     }
 
     pub fn is_empty(&self) -> bool {

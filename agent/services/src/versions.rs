@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use holdfast_config::services::{
-    CallPhase, PackageArchive, Reads, ServicePlan, Touched, WalkWork, WorkFailure, WorkFailureKind,
+    Book, CallPhase, PackageArchive, Reads, ServicePlan, Touched, WalkWork, WorkFailure,
+    WorkFailureKind,
 };
 use holdfast_config::{Branch, InstancePath, Provenance, ServiceTag};
 use smol_str::{SmolStr, format_smolstr};
@@ -58,6 +59,11 @@ impl PackageVersion {
         let states = package.outline.components.iter().flat_map(|it| &it.states);
         let has_staged_deletes = states.into_iter().any(|state| is_staged(&state.delete));
         Self { package, source, has_staged_deletes }
+    }
+
+    /// True when some instance was last walked with it.
+    pub(crate) fn is_used(&self, book: &Book) -> bool {
+        book.uses(&self.package.outline.name.text, &self.package.version().to_string())
     }
 
     /// Component type, state and phase of every call of a handler. Modification calls are those of `self`, with their phases

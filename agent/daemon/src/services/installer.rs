@@ -331,10 +331,10 @@ impl PackageInstaller {
     /// The loaded types, in the order in which they were.
     pub async fn list(&self) -> Vec<LoadedPackage> {
         let state = self.0.state.lock().await;
+        let mut others = state.types.other_versions(&self.0.core.configuration().layers().book);
         let loaded = |package: &Package| {
             let name = package.outline.name.text.clone();
             let source = state.newest(&name).and_then(|it| it.source.as_ref());
-            let others = state.types.versions(&name).skip(1).map(|it| it.package.version());
             LoadedPackage {
                 version: package.version(),
                 instances: self.instances(&name).len(),
@@ -342,7 +342,7 @@ impl PackageInstaller {
                 is_installed: source.is_some_and(|it| it.is_installed),
                 signer: source.and_then(stored::signer).map(ToOwned::to_owned),
                 refusal: source.and_then(|it| it.refusal.as_ref()).map(ToString::to_string),
-                others: others.collect(),
+                others: others.remove(&name).unwrap_or_default(),
                 name,
             }
         };

@@ -1,8 +1,11 @@
 //! Types of services as state: `/service-state/type`.
 
+use std::collections::BTreeMap;
+
 use holdfast_config::services::{CallPhase, CallPlace};
 use holdfast_config::{ClaimKey, Elem, Models, Name, Path, ServiceTag, Value};
 use holdfast_core::{CoreHandle, Datastore};
+use holdfast_services::outline::Version;
 use holdfast_services::{PackageVersion, ServiceTypes};
 use smol_str::SmolStr;
 use tokio::sync::watch;
@@ -11,6 +14,9 @@ use tokio_util::task::AbortOnDropHandle;
 use super::handlers::Handlers;
 use super::shown::{Leaves, difference};
 use super::{digest_text, rendering, stored};
+
+/// Versions of types beside the newest ones.
+type OtherVersions = BTreeMap<SmolStr, Vec<Version>>;
 
 /// Shows the types for as long as the handle is kept.
 pub(super) fn show(
@@ -26,7 +32,8 @@ async fn run(core: CoreHandle, handlers: Handlers, mut types_rx: watch::Receiver
     loop {
         served_rx.mark_unchanged();
         let types = types_rx.borrow_and_update().clone();
-        let leaves = leaves(&core.models(), &types, &handlers);
+        let others = types.other_versions(&core.configuration().layers().book);
+        let leaves = leaves(&core.models(), (&types, &others), &handlers);
         let changes = difference(&shown, &leaves);
         shown = leaves;
         if !changes.is_empty() {
@@ -35,6 +42,7 @@ async fn run(core: CoreHandle, handlers: Handlers, mut types_rx: watch::Receiver
         let changed = tokio::select! {
             changed = types_rx.changed() => changed,
             changed = served_rx.changed() => changed,
+            changed = until_others_go(&core, &types, &others), if !others.is_empty() => changed,
         };
         if changed.is_err() {
             return;
@@ -42,17 +50,33 @@ async fn run(core: CoreHandle, handlers: Handlers, mut types_rx: watch::Receiver
     }
 }
 
-fn leaves(models: &Models, types: &ServiceTypes, handlers: &Handlers) -> Leaves {
+/// Waits until some of these versions have no instance any more. No version gets its first instance without news of types.
+async fn until_others_go(
+    core: &CoreHandle,
+    types: &ServiceTypes,
+    others: &OtherVersions,
+) -> Result<(), watch::error::RecvError> {
+    let mut revisions = core.watch();
+    while types.other_versions(&core.configuration().layers().book) == *others {
+        revisions.changed().await?;
+    }
+    Ok(())
+}
+
+fn leaves(
+    models: &Models,
+    (types, others): (&ServiceTypes, &OtherVersions),
+    handlers: &Handlers,
+) -> Leaves {
     let mut leaves = Leaves::new();
     for package in types.packages() {
         let name = &package.outline.name.text;
-        let mut versions = types.versions(name);
-        let Some(newest) = versions.next() else { continue };
-        let others: Vec<_> = versions.map(|it| text(&it.package.version().to_string())).collect();
+        let Some(newest) = types.versions(name).next() else { continue };
         let mut shown = ShownType { models, name, leaves: &mut leaves };
         shown.package(newest);
-        if !others.is_empty() {
-            shown.put(&[], "other-version", Value::List(others.into()));
+        if let Some(others) = others.get(&**name) {
+            let others = others.iter().map(|version| text(&version.to_string())).collect();
+            shown.put(&[], "other-version", Value::List(others));
         }
         shown.calls(newest, handlers);
     }
