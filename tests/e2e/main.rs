@@ -48,6 +48,7 @@ mod service_kills;
 mod service_listener;
 mod service_operations;
 mod service_signers;
+mod service_upgrades;
 mod service_waits;
 mod services;
 mod set;

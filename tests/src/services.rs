@@ -51,6 +51,15 @@ pub fn sized_port(lines: &str) -> TempDir {
 /// When the package is refused.
 #[must_use]
 pub fn port_package(outline: &str) -> TempDir {
+    port_package_with(outline, "interface {{ params.port }}\n  mtu 1400\n")
+}
+
+/// A package of the type `sized-port` with this outline, and this template for the size.
+///
+/// # Panics
+/// When the package is refused.
+#[must_use]
+pub fn port_package_with(outline: &str, size: &str) -> TempDir {
     let sources = TempDir::new().expect("a folder for the package");
     let folder = TempDir::with_prefix("services-").expect("a folder for the archive");
     fs::create_dir(sources.path().join("templates")).expect("a folder of our own");
@@ -61,7 +70,7 @@ pub fn port_package(outline: &str) -> TempDir {
             "templates/port.cli",
             "interface {{ params.bridge }}\n  type bridge\ninterface {{ params.port }}\n  enabled true\n  master {{ params.bridge }}\n",
         ),
-        ("templates/size.cli", "interface {{ params.port }}\n  mtu 1400\n"),
+        ("templates/size.cli", size),
     ] {
         fs::write(sources.path().join(file), content).expect("a file in our own folder");
     }
