@@ -108,7 +108,7 @@ impl InstanceWalk<'_> {
         let surroundings = self.change.request.surroundings;
         let before = self.before();
         if let Some(reason) = surroundings.left_behind.get(self.tag) {
-            return Ok(self.failed_plan(Arc::clone(reason)));
+            return Ok(self.failed_plan(new.or(old), Arc::clone(reason)));
         }
         let deployed = new.filter(|entry| self.of.is_deployed(entry));
         let comes_back = surroundings.resurrected.as_ref() == Some(self.tag);
@@ -130,7 +130,7 @@ impl InstanceWalk<'_> {
         let parameters = match self.parameters(entry) {
             Ok(parameters) => parameters,
             Err(errors) if surroundings.is_lenient => {
-                return Ok(self.failed_plan(self.refused(&errors).text.into()));
+                return Ok(self.failed_plan(Some(entry), self.refused(&errors).text.into()));
             }
             Err(errors) => return Err(self.refused(&errors)),
         };
@@ -316,10 +316,14 @@ impl InstanceWalk<'_> {
         Ok(WalkResult { plan: Some(plan), ..WalkResult::default() })
     }
 
-    /// The plan as it was, with the reason for which the instance is not walked.
-    fn failed_plan(&self, reason: Arc<str>) -> WalkResult {
-        let reason = (reason, self.change.request.surroundings.now_ns);
-        let plan = Some(walk::failed_plan(&self.version.package, self.before(), reason));
+    /// The plan as it was, with the reason for which the instance is not walked, and what came of its actions. Expressions see
+    /// the parameters as they are.
+    fn failed_plan(&self, entry: Option<&Entry>, reason: Arc<str>) -> WalkResult {
+        let none = Arc::default();
+        let newest = &self.of.newest.package;
+        let parameters = newest.accepted_parameters(&self.tag.key, entry.unwrap_or(&none));
+        let instance = self.instance(parameters, None);
+        let plan = Some(walk::failed_plan(&instance, self.change.request, reason));
         WalkResult { plan, ..WalkResult::default() }
     }
 

@@ -59,6 +59,12 @@ impl TestType {
         self
     }
 
+    /// Sets the condition of the last component in the tree.
+    pub(crate) fn condition(mut self, expression: &str) -> Self {
+        self.tree += &format!("if = \"{expression}\"\n");
+        self
+    }
+
     /// Adds a state to the last component.
     pub(crate) fn state(mut self, name: &str, lines: &str) -> Self {
         self.components += &format!("[[component.state]]\nname = \"{name}\"\n{lines}\n");

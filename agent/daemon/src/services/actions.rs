@@ -387,7 +387,7 @@ async fn record_end(
     event: ActionEvent,
 ) -> (Call, Outcome) {
     let (call, outcome) = report_to_the_end(core, call, event).await;
-    // A walk that was evaluated as a failure leaves its plan, and the call, as they were.
+    // The call stays as it was where its type is not there.
     if matches!(outcome, Outcome::Done) && !is_dispatched(core, &call) {
         handlers.note_recorded(call.1);
     }

@@ -361,3 +361,86 @@ fn calls_of_one_change_have_identifiers_of_their_own() {
     let again = failed.with_surroundings(retries).walked().unwrap();
     assert_eq!(ids(&again), BTreeSet::from([9, 10]));
 }
+
+/// A box whose tree can be evaluated while a link is up, and whose state `attached` has an action of a handler that saves
+/// something of its result.
+fn acting_while_up() -> Configuration {
+    let action = r#"{ handler = "make", result = "result.ok", save = { label = "result.name ~ params.bridge" } }"#;
+    let tree = "if = \"state('/interfaces/interface[name={}]/state/oper-status', 'eth9') == 'UP' or nothing\"\n";
+    let outline = PORT.replace("GATE", "").replace("if = \"params.port is defined\"\n", tree);
+    let outline = outline
+        .replace("name = \"attached\"", &format!("name = \"attached\"\n  action = {action}"))
+        .replace("[[component]]", "[handler]\nuser = \"root\"\n[[component]]");
+    see(&box_with(&outline, SIZE), UP)
+}
+
+/// The configuration after news of the action on a box in this state.
+fn after_in(before: &Configuration, event: ActionEvent, state: FixedBox) -> Configuration {
+    let update = ActionUpdate { state: key(), id: action(before).id, event };
+    let surroundings = Surroundings { actions: vec![update], ..due(state, 3) };
+    before.clone().with_surroundings(surroundings).walked().unwrap()
+}
+
+/// News of an action, with the status of its state and the part of its result that is saved.
+fn news() -> [(ActionEvent, &'static str, Option<&'static str>); 6] {
+    let ended = |result: &str| ActionEvent::Ended(result.into());
+    [
+        (ended(r#"{"ok":true,"name":"vm-"}"#), "create-reached", Some("vm-")),
+        (ended(r#"{"ok":false,"name":"vm-"}"#), "failed", None),
+        // What cannot be evaluated fails the action.
+        (ended("{}"), "failed", None),
+        (ended(r#"{"ok":true}"#), "failed", None),
+        (ActionEvent::Failed("no power".into()), "failed", None),
+        (ActionEvent::Lost("nobody can tell".into()), "failed", None),
+    ]
+}
+
+/// Checks that news of an action stands in a walk that fails for this reason, and that the instance goes on afterwards.
+fn check_news(
+    begun: &Configuration,
+    (state, reason, bridge): (&FixedBox, &str, &str),
+    mend: impl Fn(&Configuration) -> Configuration,
+) {
+    for (event, status, saved) in news() {
+        let noted = after_in(begun, event.clone(), state.clone());
+        let plan = noted.layers().book.get(&acme()).cloned().unwrap();
+        assert!(plan.failure.as_ref().unwrap().contains(reason), "{:?}", plan.failure);
+        assert_eq!(action(&noted).status(), status, "{event:?}: {:?}", action(&noted));
+        let saved = saved.map(|name| format!("\"{name}{bridge}\""));
+        assert_eq!(plan.saved.get("label").map(ToString::to_string), saved, "{event:?}");
+        assert_eq!(made(&noted), made(begun), "all else stays");
+        // Late news changes nothing, and neither do walks.
+        let late = after_in(&noted, ActionEvent::Failed("late".into()), state.clone());
+        assert_eq!(action(&late), action(&noted));
+        let mended = settle(&mend(&late), &UP);
+        assert_eq!(action(&mended), action(&noted), "it is not asked for again");
+        let plan = mended.layers().book.get(&acme()).cloned().unwrap();
+        assert_eq!((&plan.failure, plan.is_ready()), (&None, status == "create-reached"));
+    }
+}
+
+// proves sv.B67, sv.B70
+#[test]
+fn news_of_an_action_stands_in_a_walk_whose_tree_cannot_be_evaluated() {
+    let down = FixedBox { status: "DOWN", unapplied: None };
+    let queued = settle(&set(&acting_while_up(), ACME), &UP);
+    // It begins in such a walk, too.
+    let begun = after_in(&queued, ActionEvent::Dispatched, down.clone());
+    assert_eq!(action(&begun).progress, ActionProgress::Dispatched);
+    check_news(&begun, (&down, "nothing", "br0"), Clone::clone);
+}
+
+// proves sv.B67, sv.B70
+#[test]
+fn news_of_an_action_stands_where_the_parameters_do_not_fit() {
+    let queued = settle(&set(&acting_while_up(), ACME), &UP);
+    let begun = after_in(&queued, ActionEvent::Dispatched, UP);
+    let changed = |operations: &str| {
+        // What nothing may refuse, such as a change of the boot configuration.
+        let lenient = Surroundings { is_lenient: true, ..due(UP, 3) };
+        set(&begun.clone().with_surroundings(lenient), operations)
+    };
+    let mend = |unfit: &Configuration| set(&see(unfit, UP), ACME);
+    let unfit = changed(r#"update acme {"bridge":"lo"}"#);
+    check_news(&unfit, (&UP, "Must condition", "lo"), mend);
+}

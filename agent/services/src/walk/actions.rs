@@ -7,7 +7,8 @@
 //!                                  ` cancelled
 //! ```
 //!
-//! A walk asks for an action and notes what came of it. The queue of the agent carries it out, and reports by a walk.
+//! A walk asks for an action and notes what came of it, also where it cannot be evaluated otherwise. The queue of the agent
+//! carries the action out, and reports by a walk.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use holdfast_config::services::{
     StatePlan,
 };
 use minijinja::Value as TemplateValue;
+use smol_str::SmolStr;
 
 use super::{Instance, Walk};
 use crate::convert;
@@ -47,48 +49,84 @@ impl CallIds {
     }
 }
 
+/// Action that a state has asked for.
+pub(super) struct StateAction {
+    part: Component,
+    /// `None` for a state that the outline does not have any more.
+    outline: Option<StateOutline>,
+    state: SmolStr,
+    action: ActionPlan,
+    /// News that fits the call.
+    event: Option<ActionEvent>,
+}
+
 impl Walk<'_> {
     /// Notes what came of actions, and asks again for those that an operator wants again. True when one has saved a value.
     pub(super) fn update_actions(&mut self) -> Result<bool, WorkError> {
         let before = self.own.plan().saved.clone();
-        for part in self.parts.clone() {
-            for (outline, state) in self.states(&part) {
-                let Some(action) = &state.action else { continue };
-                let key = self.key(&part, &state.name);
-                let updates = &self.request.surroundings.actions;
-                let mut updates = updates.iter().filter(|it| it.id == action.id && it.state == key);
-                let update = updates.find(|it| it.event.fits(&action.progress));
-                let retries = self.request.surroundings.retries_actions
-                    && matches!(action.progress, Progress::Failed(_) | Progress::Cancelled(_));
-                let after = match update.map(|it| &it.event) {
-                    Some(ActionEvent::Rescheduled) => self.call_again(&part, (&outline, action))?,
-                    Some(event) => Some(self.after(&part, (&outline, action), event)),
-                    None if retries => self.call_again(&part, (&outline, action))?,
-                    None => continue,
-                };
-                self.change(&part, &state.name, |state| state.action = after);
-            }
-        }
+        let actions = self.state_actions();
+        self.note_actions(&actions);
+        self.ask_again(&actions)?;
         Ok(self.own.plan().saved != before)
     }
 
-    /// The call in place of one that has not succeeded.
-    fn call_again(
-        &self,
-        part: &Component,
-        (outline, action): (&StateOutline, &ActionPlan),
-    ) -> Result<Option<ActionPlan>, WorkError> {
-        let next = self.call(part, outline, action.phase)?;
-        Ok(next.map(|next| ActionPlan { attempts: action.attempts, ..next }))
+    /// The actions that the components of this walk have asked for.
+    pub(super) fn state_actions(&self) -> Vec<StateAction> {
+        let plan = self.own.plan();
+        let updates = &self.request.surroundings.actions;
+        let mut actions = Vec::new();
+        for part in &self.parts {
+            let component = plan.component(&part.component_type, &part.name);
+            let outline = self.outlines.get(&part.component_type);
+            for state in component.into_iter().flat_map(|it| &it.states) {
+                let Some(action) = &state.action else { continue };
+                let key = self.key(part, &state.name);
+                let mut updates = updates.iter().filter(|it| it.id == action.id && it.state == key);
+                let update = updates.find(|it| it.event.fits(&action.progress));
+                actions.push(StateAction {
+                    part: part.clone(),
+                    outline: outline.and_then(|it| it.state(&state.name)).cloned(),
+                    state: state.name.clone(),
+                    action: action.clone(),
+                    event: update.map(|it| it.event.clone()),
+                });
+            }
+        }
+        actions
+    }
+
+    /// Notes what came of actions. One whose result cannot be evaluated has failed.
+    pub(super) fn note_actions(&self, actions: &[StateAction]) {
+        for it in actions {
+            let Some(event) = it.event.as_ref().filter(|it| **it != ActionEvent::Rescheduled)
+            else {
+                continue;
+            };
+            let after = self.after(it, event);
+            self.change(&it.part, &it.state, |state| state.action = Some(after));
+        }
+    }
+
+    /// Asks again for actions that an operator wants again.
+    fn ask_again(&self, actions: &[StateAction]) -> Result<(), WorkError> {
+        for StateAction { part, outline, state, action, event } in actions {
+            let is_open = matches!(action.progress, Progress::Failed(_) | Progress::Cancelled(_));
+            let retries = self.request.surroundings.retries_actions && is_open;
+            let is_wanted = match event {
+                Some(event) => *event == ActionEvent::Rescheduled,
+                None => retries,
+            };
+            let Some(outline) = outline.as_ref().filter(|_| is_wanted) else { continue };
+            let next = self.call(part, outline, action.phase)?;
+            let next = next.map(|next| ActionPlan { attempts: action.attempts, ..next });
+            self.change(part, state, |state| state.action = next);
+        }
+        Ok(())
     }
 
     /// The call after an event that fits it.
-    fn after(
-        &self,
-        part: &Component,
-        (outline, action): (&StateOutline, &ActionPlan),
-        event: &ActionEvent,
-    ) -> ActionPlan {
+    fn after(&self, of: &StateAction, event: &ActionEvent) -> ActionPlan {
+        let action = &of.action;
         let progress = match event {
             ActionEvent::Dispatched => Progress::Dispatched,
             ActionEvent::Failed(reason) | ActionEvent::Resolved(Err(reason)) => {
@@ -97,7 +135,7 @@ impl Walk<'_> {
             ActionEvent::Lost(reason) => Progress::InDoubt(Arc::clone(reason)),
             ActionEvent::Cancelled(reason) => Progress::Cancelled(Arc::clone(reason)),
             ActionEvent::Resolved(Ok(())) => Progress::Succeeded,
-            ActionEvent::Ended(result) => match self.judge(part, (outline, action.phase), result) {
+            ActionEvent::Ended(result) => match self.judge(of, result) {
                 Ok(()) => Progress::Succeeded,
                 Err(reason) => Progress::Failed(reason),
             },
@@ -109,13 +147,32 @@ impl Walk<'_> {
     }
 
     /// Judges the result of an action by the expression of its state, and saves what is to be kept of one that succeeds.
-    fn judge(
+    fn judge(&self, of: &StateAction, result: &str) -> Result<(), Arc<str>> {
+        let outline = of.outline.as_ref();
+        let Some(action) = outline.and_then(|it| action_of(it, of.action.phase)) else {
+            return Ok(());
+        };
+        // A question that nothing answers is a matter of this action alone.
+        let of_walk = self.own.take_unanswered();
+        self.begin(&of.part, &of.state, "action");
+        let judged = self.evaluate_result(&of.part, action, result);
+        let unanswered = self.own.take_unanswered();
+        of_walk.into_iter().for_each(|reason| self.own.note_unanswered(reason));
+        let saved = judged?;
+        if let Some(reason) = unanswered {
+            return Err(reason.into());
+        }
+        self.own.plan().saved = saved;
+        Ok(())
+    }
+
+    /// The values that an action of a component saves with those before it, if its result is that of a success.
+    fn evaluate_result(
         &self,
         part: &Component,
-        (outline, phase): (&StateOutline, ActionPhase),
+        action: &Action,
         result: &str,
-    ) -> Result<(), Arc<str>> {
-        let Some(action) = action_of(outline, phase) else { return Ok(()) };
+    ) -> Result<BTreeMap<SmolStr, Arc<str>>, Arc<str>> {
         let value = serde_json::from_str::<TemplateValue>(result).unwrap_or_default();
         let scope = self.scope_of(part).with(RESULT, value);
         let package = self.instance.package;
@@ -135,8 +192,7 @@ impl Walk<'_> {
         }
         let size = saved.iter().map(|(name, value)| name.len() + value.len()).sum();
         OPAQUE_SIZE.check(size).map_err(|error| Arc::from(error.to_string()))?;
-        self.own.plan().saved = saved;
-        Ok(())
+        Ok(saved)
     }
 
     /// Cancels the calls of the instance that were not dispatched, if an object of it was refused. Those that this walk

@@ -100,7 +100,7 @@ impl WalkFacts {
         lock(&self.unanswered).take()
     }
 
-    fn note_unanswered(&self, reason: impl Into<String>) {
+    pub(super) fn note_unanswered(&self, reason: impl Into<String>) {
         *lock(&self.unanswered) = Some(reason.into());
     }
 

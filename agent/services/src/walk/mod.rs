@@ -138,19 +138,15 @@ struct Walk<'a> {
     applied: RefCell<BTreeMap<ClaimKey, Applied>>,
 }
 
-/// The service plan of an instance that cannot be evaluated: as it was, with the reason.
+/// The service plan of an instance that cannot be evaluated: as it was, with the reason and what came of its actions.
 pub(crate) fn failed_plan(
-    package: &Package,
-    before: Option<&ServicePlan>,
-    (reason, now_ns): (Arc<str>, u64),
+    instance: &Instance<'_>,
+    request: &WalkRequest<'_>,
+    reason: Arc<str>,
 ) -> ServicePlan {
-    let mut plan = before.cloned().unwrap_or_default();
-    plan.failure = Some(reason);
-    plan.version = package.version().to_string().into();
-    if plan.components.is_empty() {
-        plan.components.push(new_component(&outlines(package), &itself(), now_ns));
-    }
-    plan
+    let mut walk = Walk::new(instance, request);
+    walk.fail(reason);
+    walk.own.plan().clone()
 }
 
 /// The service plan of a new instance whose first walk has a transaction of its own.
@@ -177,7 +173,7 @@ pub(crate) fn walk(
         if !request.surroundings.is_lenient {
             return Err(error);
         }
-        walk.fail(&error);
+        walk.fail(walk.text_of(&error));
     }
     walk.claims.extend(walk.unowned());
     walk.claims.retain(|key, claim| request.claims.get(key) != claim.as_ref());
@@ -311,13 +307,22 @@ impl<'a> Walk<'a> {
         if self.instance.leaving.is_none() { self.end_modification() } else { Ok(()) }
     }
 
-    /// Notes a failure of the whole walk, which leaves all states as they are.
-    fn fail(&mut self, error: &WorkError) {
-        let before = self.request.book.get(self.instance.tag).map(|plan| &**plan);
-        let reason = (self.text_of(error), self.request.surroundings.now_ns);
-        *self.own.plan() = failed_plan(self.instance.package, before, reason);
+    /// Notes a failure of the whole walk, which leaves all states as they are. What came of actions is noted nevertheless:
+    /// nobody says it twice.
+    fn fail(&mut self, reason: Arc<str>) {
+        let package = self.instance.package;
+        let before = self.request.book.get(self.instance.tag).map(|plan| (**plan).clone());
+        let mut plan = before.unwrap_or_default();
+        plan.failure = Some(reason);
+        plan.version = package.version().to_string().into();
+        if plan.components.is_empty() {
+            plan.components.push(self.new_component(&itself()));
+        }
+        self.parts = plan.components.iter().map(part).collect();
+        *self.own.plan() = plan;
         self.claims.clear();
         self.persisted.clear();
+        self.note_actions(&self.state_actions());
     }
 
     /// Refuses what asks for something that nothing answers.

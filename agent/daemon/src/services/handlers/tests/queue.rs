@@ -222,3 +222,42 @@ async fn eight_actions_run_at_a_time() {
     }
     agent.stop().await;
 }
+
+/// The tree cannot be evaluated while its port has this description.
+const UNKNOWN: &str =
+    "config('/interfaces/interface[name={}]/description', 'eth0') != 'unknown' or nothing";
+
+// proves sv.B67
+#[tokio::test]
+async fn the_end_of_an_action_is_recorded_while_its_instance_cannot_be_evaluated() {
+    for result in [Ok(()), Err("no power")] {
+        let (agent, folder, mut handler) = acting(&acting_type("").condition(UNKNOWN)).await;
+        set(&agent, ACME, PARAMS).await.unwrap().unwrap();
+        let action = handler.action().await;
+        let description = "/interfaces/interface[name=eth0]/description";
+        set(&agent, description, "\"unknown\"").await.unwrap().unwrap();
+        let failure = || {
+            let configuration = agent.handle.configuration();
+            let plans = configuration.layers().book.iter();
+            plans.filter_map(|(_, plan)| plan.failure.clone()).next()
+        };
+        until(&agent, || failure().is_some()).await;
+        handler.result(action.id, result).await;
+        let recorded = |it: &AgentMessage| match it {
+            AgentMessage::ActionRecorded { id } => Some(*id),
+            AgentMessage::QueryAction { .. } => panic!("it has said so"),
+            _ => None,
+        };
+        assert_eq!(handler.next(recorded).await, action.id);
+        let status = if result.is_ok() { "create-reached" } else { "failed" };
+        assert_eq!(action_status(&agent), status);
+        agent.turns().await;
+        assert!(handler.sent().is_empty(), "nobody asks for it again");
+
+        set(&agent, description, "\"known\"").await.unwrap().unwrap();
+        until(&agent, || failure().is_none()).await;
+        assert_eq!((action_status(&agent), handler.sent_actions()), (status, Vec::new()));
+        agent.stop().await;
+        drop(folder);
+    }
+}
