@@ -520,6 +520,10 @@ impl Conductor {
                 self.retry_at = Some(Instant::now() + RETRY);
                 self.note_again(&due);
             }
+            // What its handlers were asked about has changed meanwhile. What is there now is walked as any other change.
+            Err(CommitError::Unsettled { .. }) => {
+                due.into_iter().for_each(|tag| self.due.insert(tag));
+            }
             Err(_) if due.len() > 1 => {
                 self.alone.extend(due.tags());
                 self.note_again(&due);

@@ -281,6 +281,27 @@ async fn a_handler_that_comes_before_the_loss_of_the_other_one_is_noted_is_asked
     agent.stop().await;
 }
 
+// proves sv.A22
+#[tokio::test]
+async fn a_walk_whose_configuration_kept_changing_is_tried_again() {
+    let (agent, _folder) = agent_of(addressing()).await;
+    set(&agent, ACME, ETH1).await.unwrap().unwrap();
+    let mut handler = TestHandler::connect(&agent, registration());
+    // Two calls of one walk, whose answers count no more, and the call of another one.
+    for mtu in ["1310", "1320", ""] {
+        let (tid, _) = handler.calls().await;
+        handler.read(tid, MTU);
+        if !mtu.is_empty() {
+            set(&agent, MTU, mtu).await.unwrap().unwrap();
+        }
+        handler.end(tid, &[""]).await;
+    }
+    let is_made = || !agent.handle.configuration().layers().claims().is_empty();
+    until(&agent, is_made).await;
+    assert_eq!(failures(&agent), [None]);
+    agent.stop().await;
+}
+
 // proves sv.A25, sv.A27
 #[tokio::test]
 async fn what_a_handler_puts_out_is_validated_then_committed_or_only_shown() {
