@@ -6,71 +6,32 @@ use std::sync::Arc;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::ServicePlan;
-use holdfast_config::{Layers, Models, ServiceTag};
+use holdfast_config::{Layers, ServiceTag};
 use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore};
 use holdfast_platform::transport::SimulatedKernel;
-use holdfast_services::{PackageFiles, ServiceTypes};
 use holdfast_telemetry::Revision;
 use tokio::time::timeout;
 
-use super::{Agent, LIMIT, caller};
+pub(super) use super::LINK_UP;
+use super::{Agent, LIMIT, TestType, caller};
 
-const MODULE: &str = r#"module access { yang-version 1.1; namespace "urn:access"; prefix a;
-  import holdfast-services { prefix svc; } import holdfast { prefix hf; }
-  revision 2026-11-25 { description "First."; }
-  augment "/svc:services" { list access { key name; uses svc:service-instance;
-    leaf name { type string; } leaf port { type hf:interface-name; mandatory true; }
-    leaf bridge { type hf:interface-name; mandatory true; } } } }"#;
-
-/// A component that attaches a port, and gives it a size once it is up. `LINES` belong to the second state.
-const OUTLINE: &str = r#"[service]
-name = "access"
-version = "1.0.0"
-[grants]
-write = ["/interfaces/interface"]
-read = ["/interfaces/interface/state/oper-status"]
-[[component]]
-type = "port"
-  [[component.state]]
-  name = "attached"
-  work = "attach.cli"
-  [[component.state]]
-  name = "sized"
-  work = "size.cli"
-  LINES
-[[tree]]
-create = { type = "port", name = "params.port" }
-"#;
-
-/// The gate of a port that is up.
-pub(super) const LINK_UP: &str =
-    r#"when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'UP'""#;
-
-const ATTACH: &str = "interface {{ params.bridge }}\n  type bridge\ninterface {{ params.port }}\n  master {{ params.bridge }}\n";
-/// The instance `addressed` has an address, too.
-const SIZE: &str = "interface {{ params.port }}
+/// An agent with a type that attaches a port, and gives it a size in a second state, to which the lines belong.
+pub(super) async fn start(kernel: &SimulatedKernel, folder: &Path, lines: &str) -> Agent {
+    let attach = "interface {{ params.bridge }}\n  type bridge\ninterface {{ params.port }}\n  master {{ params.bridge }}\n";
+    // The instance `addressed` has an address, too.
+    let size = "interface {{ params.port }}
   mtu 1400
 {% if params.name == 'addressed' %}  ipv4
     address 192.0.2.1
       prefix-length 24
 {% endif %}";
-
-/// An agent with the type `access`.
-pub(super) async fn start(kernel: &SimulatedKernel, folder: &Path, lines: &str) -> Agent {
-    let outline = OUTLINE.replace("LINES", lines);
-    let file = |(path, text): (&str, &str)| (path.into(), text.as_bytes().into());
-    let files = PackageFiles::new(
-        [
-            ("service.toml", outline.as_str()),
-            ("access@2026-11-25.yang", MODULE),
-            ("templates/attach.cli", ATTACH),
-            ("templates/size.cli", SIZE),
-        ]
-        .into_iter()
-        .map(file),
-    );
-    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
-    types.add(&files.unwrap()).unwrap();
+    let types = TestType::new()
+        .component("port")
+        .state("attached", r#"work = "attach.cli""#)
+        .state("sized", &format!("work = \"size.cli\"\n{lines}"))
+        .template("attach.cli", attach)
+        .template("size.cli", size)
+        .types();
     Agent::start_with(kernel, folder, types).await
 }
 

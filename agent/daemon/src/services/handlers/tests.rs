@@ -13,67 +13,34 @@ use std::time::Duration;
 use holdfast_base::Role;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::services::{CallPhase, ServedCall, WorkFailureKind};
-use holdfast_config::{ClaimKey, EditCause, Models};
+use holdfast_config::{ClaimKey, EditCause};
 use holdfast_core::{CommitError, CommitOptions, CommitStamp, ConfirmAction, Confirmation, Intent};
 use holdfast_platform::transport::SimulatedKernel;
-use holdfast_services::{PackageFiles, ServiceTypes};
+use holdfast_services::ServiceTypes;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::*;
-use crate::agent_tests::{Agent, LINK_UP};
+use crate::agent_tests::{Agent, LIMIT, LINK_UP, TestType, memory_folder};
 
-const MODULE: &str = r#"module access { yang-version 1.1; namespace "urn:access"; prefix a;
-  import holdfast-services { prefix svc; } import holdfast { prefix hf; }
-  revision 2026-11-25 { description "First."; }
-  augment "/svc:services" { list access { key name; uses svc:service-instance;
-    leaf name { type string; } leaf port { type hf:interface-name; mandatory true; }
-    leaf shelf { type string; } container seen { config false; leaf peer { type string; } } } } }"#;
-
-const OUTLINE: &str = r#"[service]
-name = "access"
-version = "1.0.0"
-[grants]
-write = ["/interfaces/interface"]
-read = ["/interfaces/interface"]
-[handler]
-user = "USER"
-[[component]]
-type = "port"
-  [[component.state]]
-  name = "sized"
-  work = "handler"
-[[tree]]
-create = { type = "port", name = "params.port" }
-"#;
-
-/// An agent with the type `access`, and the folder that it lives in.
-async fn agent() -> (Agent, TempDir) {
-    agent_with(OUTLINE).await
+/// A type with one state of a handler, which has these lines.
+fn type_with(lines: &str) -> TestType {
+    let lines = format!("work = \"handler\"\n{lines}");
+    TestType::new().handler("").component("port").state("sized", &lines)
 }
 
-async fn agent_with(outline: &str) -> (Agent, TempDir) {
-    agent_of(types(outline, &[])).await
+/// An agent with such a type, and the folder that it lives in.
+async fn agent() -> (Agent, TempDir) {
+    agent_of(type_with("").types()).await
 }
 
 /// An agent with these types.
 async fn agent_of(types: ServiceTypes) -> (Agent, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = memory_folder();
     let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
     (Agent::start_with(&kernel, folder.path(), types).await, folder)
-}
-
-/// The type `access` with this outline, which names the user of the test, and these templates.
-fn types(outline: &str, templates: &[(&str, &str)]) -> ServiceTypes {
-    let user = User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
-    let outline = outline.replace("USER", &user);
-    let file = |(path, text): (&str, &str)| (path.into(), text.as_bytes().into());
-    let files = [("service.toml", outline.as_str()), ("access@2026-11-25.yang", MODULE)];
-    let files = files.iter().chain(templates).copied().map(file);
-    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
-    types.add(&PackageFiles::new(files).unwrap()).unwrap();
-    types
 }
 
 fn user(name: &str) -> Caller {
@@ -92,6 +59,16 @@ fn edit(path: &str, json: &str) -> Edit {
 fn deletion(path: &str) -> Edit {
     let target = EditTarget { origin: Origin::Native, path: path.parse().unwrap() };
     Edit { deletes: vec![target], ..Edit::default() }
+}
+
+/// Lets the agent go on until something is so.
+async fn until(agent: &Agent, is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            agent.turns().await;
+        }
+    };
+    timeout(LIMIT, waiting).await.expect("it comes in time");
 }
 
 /// A Set under way.
@@ -429,11 +406,9 @@ async fn a_dry_run_asks_and_says_so() {
 const ALL_PHASES: [CallPhase; 4] =
     [CallPhase::PreModification, CallPhase::Create, CallPhase::Delete, CallPhase::PostModification];
 
-/// The outline with modification calls, and a delete call of its state.
-fn lasting_outline() -> String {
-    let outline = OUTLINE.replace("user = \"USER\"", "user = \"USER\"\nmodification = true");
-    let work = "work = \"handler\"";
-    outline.replace(work, &format!("{work}\n  delete = {{ {work} }}"))
+/// A type with modification calls, and a delete call of its state.
+fn lasting() -> ServiceTypes {
+    type_with(r#"delete = { work = "handler" }"#).handler("modification = true").types()
 }
 
 /// Claims without an owner, by their names.
@@ -446,7 +421,7 @@ fn left(agent: &Agent) -> Vec<String> {
 // proves sv.B56
 #[tokio::test]
 async fn a_delete_call_in_a_dry_run_shows_what_it_would_put_out() {
-    let (agent, _folder) = agent_with(&lasting_outline()).await;
+    let (agent, _folder) = agent_of(lasting()).await;
     let mut handler = TestHandler::attach_for(&agent, ALL_PHASES).await;
     let made = set(&agent, ACME, ETH1);
     for _ in 0..3 {
@@ -486,7 +461,7 @@ async fn a_delete_call_in_a_dry_run_shows_what_it_would_put_out() {
 // proves sv.B45
 #[tokio::test]
 async fn instances_that_are_made_side_by_side_put_out_to_one_claim() {
-    let (agent, _folder) = agent_with(&lasting_outline()).await;
+    let (agent, _folder) = agent_of(lasting()).await;
     let mut handler = TestHandler::attach_for(&agent, ALL_PHASES).await;
     let both = [set(&agent, ACME, ETH1), set(&agent, BOLT, r#"{"port":"eth0"}"#)];
     // Both wait for each call at a time, so each is examined beside the other one.

@@ -16,7 +16,7 @@ use proptest::test_runner::TestRunner;
 
 use super::stepped::{Noted, Reaction, SteppedHandler, has_open_actions, is_settled, plans};
 use super::*;
-use crate::agent_tests::{TestType, cases, memory_folder, turns};
+use crate::agent_tests::{cases, turns};
 
 /// States of handlers, one for each of them.
 const STATES: [&str; 2] = ["enabled", "sized"];
@@ -132,7 +132,8 @@ fn work(call: &HandlerCall, description: Option<String>) -> (Vec<(String, String
         ];
         return (edits, format!(r#"{{"unit":{number}}}"#));
     }
-    let mtu = 1300 + 10 * opaque["unit"].as_u64().unwrap() as usize + number;
+    let unit = usize::try_from(opaque["unit"].as_u64().unwrap()).unwrap();
+    let mtu = 1300 + 10 * unit + number;
     (vec![(format!("{port}/mtu"), mtu.to_string())], String::new())
 }
 
@@ -177,6 +178,8 @@ struct World<'t> {
 
 /// Turns after which a request has come to its handler as a rule.
 const FEW_TURNS: usize = 100;
+/// Turns after which everything that the disk has answered is shown.
+const SHOWN_TURNS: usize = 300;
 /// Rounds in which an instance that waits for handlers alone is made.
 const SERVED_ROUNDS: usize = 5;
 /// Rounds without any event after which a box that is not quiet may wait for a time.
@@ -339,6 +342,8 @@ impl<'t> World<'t> {
         }
         if stopped.is_none() {
             drop(store.stop_at(1, false).await.unwrap());
+            // What was answered before is shown.
+            turns(SHOWN_TURNS).await;
         }
         let shown = self.layers();
         for handler in &mut self.handlers {

@@ -7,12 +7,11 @@ use holdfast_config::Layers;
 use holdfast_config::services::ActionProgress;
 use holdfast_store::faults::{StoppedDisk, WriteKind};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
 use super::queue::for_actions;
 use super::stepped::{SteppedHandler, has_open_actions, is_settled, plans};
 use super::*;
-use crate::agent_tests::{LIMIT, TestType, memory_folder, turns};
+use crate::agent_tests::turns;
 
 /// Two stages: a port is attached, and sized once it is up. The second one has an action, and another one when it is left.
 static TYPES: LazyLock<ServiceTypes> = LazyLock::new(|| {

@@ -6,31 +6,24 @@ use holdfast_core::{Preview, Walks};
 
 use super::*;
 
-/// A state with an action, and another action when it is left. `SERIAL` belongs to the first one.
-const ACTING: &str = r#"[service]
-name = "access"
-version = "1.0.0"
-[grants]
-write = ["/interfaces/interface"]
-[handler]
-user = "USER"
-[[component]]
-type = "port"
-  [[component.state]]
-  name = "sized"
-  work = "size.cli"
-  action = { handler = "prepare", params = { shelf = "params.shelf" }SERIAL }
-  delete = { action = { handler = "remove" } }
-[[tree]]
-create = { type = "port", name = "params.port" }
-"#;
+/// A type whose state has an action, with these members, and another action when it is left.
+fn acting_type(members: &str) -> TestType {
+    let lines = format!(
+        r#"work = "size.cli"
+action = {{ handler = "prepare", params = {{ shelf = "params.shelf" }}{members} }}
+delete = {{ action = {{ handler = "remove" }} }}"#
+    );
+    let size = "interface {{ params.port }}\n  mtu 1400\n";
+    TestType::new().handler("").component("port").state("sized", &lines).template("size.cli", size)
+}
 
+/// Actions on one shelf are carried out one after the other.
+const SERIAL: &str = ", serial = \"params.shelf\"";
 const PARAMS: &str = r#"{"port":"eth1","shelf":"left"}"#;
 
 /// An agent with a handler that carries out the actions of its type.
-async fn acting(serial: &str) -> (Agent, TempDir, TestHandler) {
-    let size = ("templates/size.cli", "interface {{ params.port }}\n  mtu 1400\n");
-    let (agent, folder) = agent_of(types(&ACTING.replace("SERIAL", serial), &[size])).await;
+async fn acting(of: &TestType) -> (Agent, TempDir, TestHandler) {
+    let (agent, folder) = agent_of(of.types()).await;
     let handler = TestHandler::attach_with(&agent, for_actions()).await;
     (agent, folder, handler)
 }
@@ -67,9 +60,6 @@ impl TestHandler {
     }
 }
 
-/// Longest time until something comes that has to come.
-const LIMIT: Duration = Duration::from_secs(60);
-
 fn redeployment() -> Intent {
     let due = BTreeSet::from(["access[name='acme']".parse().unwrap()]);
     Intent::Walk(Walks { due, is_redeployment: true, ..Walks::default() })
@@ -82,15 +72,6 @@ fn action_status(agent: &Agent) -> &'static str {
     let calls = plan.into_iter().flat_map(|plan| &plan.components);
     let mut actions = calls.flat_map(|it| &it.states).filter_map(|it| it.action.as_ref());
     actions.next().map_or("none", |action| action.status())
-}
-
-/// Waits until the action of `acme` has this status.
-async fn until_status(agent: &Agent, status: &str) {
-    let mut revisions = agent.handle.watch();
-    while action_status(agent) != status {
-        let changed = tokio::time::timeout(LIMIT, revisions.changed()).await;
-        changed.expect("it comes in time").unwrap();
-    }
 }
 
 /// Plans a change, which leaves the action of the instance as it is.
@@ -106,7 +87,7 @@ async fn planned(agent: &Agent, handler: &mut TestHandler, intent: Intent) -> Pr
 // proves sv.B71
 #[tokio::test]
 async fn a_dry_run_begins_no_action() {
-    let (agent, _folder, mut handler) = acting("").await;
+    let (agent, _folder, mut handler) = acting(&acting_type("")).await;
     let creation = Intent::edit(edit(ACME, PARAMS));
     let preview = planned(&agent, &mut handler, creation).await;
     let reached = preview.services.first[0].states.iter().map(|it| it.effect.name());
@@ -116,13 +97,13 @@ async fn a_dry_run_begins_no_action() {
     let action = handler.action().await;
     assert_eq!(action.action, "prepare");
     handler.result(action.id, Err("no power")).await;
-    until_status(&agent, "failed").await;
+    until(&agent, || action_status(&agent) == "failed").await;
     planned(&agent, &mut handler, redeployment()).await;
     agent.handle.change(&user("ada"), redeployment()).await.unwrap();
     let again = handler.action().await;
     assert_eq!(again.action, "prepare");
     handler.result(again.id, Ok(())).await;
-    until_status(&agent, "create-reached").await;
+    until(&agent, || action_status(&agent) == "create-reached").await;
     planned(&agent, &mut handler, redeployment()).await;
 
     let preview = planned(&agent, &mut handler, Intent::edit(deletion(ACME))).await;
@@ -131,8 +112,7 @@ async fn a_dry_run_begins_no_action() {
     let action = handler.action().await;
     assert_eq!(action.action, "remove");
     handler.result(action.id, Ok(())).await;
-    until_status(&agent, "none").await;
-    assert!(agent.handle.configuration().layers().book.is_empty());
+    until(&agent, || agent.handle.configuration().layers().book.is_empty()).await;
     agent.stop().await;
 }
 
@@ -157,7 +137,7 @@ fn shelf(action: &ActionRequest) -> String {
 // proves sv.B75
 #[tokio::test]
 async fn actions_on_one_resource_run_one_after_the_other_and_others_beside_them() {
-    let (agent, _folder, mut handler) = acting(", serial = \"params.shelf\"").await;
+    let (agent, _folder, mut handler) = acting(&acting_type(SERIAL)).await;
     make_instances(&agent).await;
     let mut left = BTreeMap::from(["left", "right"].map(|it| (it.to_owned(), INSTANCES / 2)));
     let (mut open, mut ids) = (BTreeMap::new(), BTreeSet::new());
@@ -184,7 +164,7 @@ async fn actions_on_one_resource_run_one_after_the_other_and_others_beside_them(
 // proves sv.B75
 #[tokio::test]
 async fn a_resource_stays_in_use_while_nobody_knows_what_came_of_its_action() {
-    let (agent, _folder, mut handler) = acting(", serial = \"params.shelf\"").await;
+    let (agent, _folder, mut handler) = acting(&acting_type(SERIAL)).await;
     make_instances(&agent).await;
     let both = [handler.action().await, handler.action().await];
     drop(handler);
@@ -209,7 +189,7 @@ async fn a_resource_stays_in_use_while_nobody_knows_what_came_of_its_action() {
 #[tokio::test]
 async fn eight_actions_run_at_a_time() {
     const AT_ONCE: usize = 8;
-    let (agent, _folder, mut handler) = acting("").await;
+    let (agent, _folder, mut handler) = acting(&acting_type("")).await;
     make_instances(&agent).await;
     let mut open = Vec::new();
     for ended in 0..INSTANCES {

@@ -2,37 +2,25 @@
 
 use holdfast_base::ErrorChain;
 use holdfast_config::services::{CauseKind, ServicePlan};
-use tokio::time::timeout;
 
 use super::super::super::operations::{OperationError, Operations};
 use super::*;
 use crate::agent_tests::service_transactions::transactions;
-use crate::agent_tests::{LIMIT, TestType};
 
 /// Three states of a port: two of handlers, and one of a template between them.
-const MIXED: &str = r#"[service]
-name = "access"
-version = "1.0.0"
-[grants]
-write = ["/interfaces/interface"]
-[handler]
-user = "USER"
-[[component]]
-type = "port"
-  [[component.state]]
-  name = "enabled"
-  work = "handler"
-  [[component.state]]
-  name = "described"
-  work = "describe.cli"
-  [[component.state]]
-  name = "sized"
-  work = "handler"
-[[tree]]
-create = { type = "port", name = "params.port" }
-"#;
+fn mixed() -> ServiceTypes {
+    TestType::new()
+        .handler("")
+        .component("port")
+        .state("enabled", WORK)
+        .state("described", r#"work = "describe.cli""#)
+        .state("sized", WORK)
+        .template("describe.cli", "interface {{ params.port }}\n  description {{ unit }}\n")
+        .types()
+}
 
-const DESCRIBE: &str = "interface {{ params.port }}\n  description {{ unit }}\n";
+/// Lines of a state of a handler.
+const WORK: &str = r#"work = "handler""#;
 const ENABLED: &str = "/interfaces/interface[name=eth1]/enabled";
 
 /// The registration of a handler for one state.
@@ -50,7 +38,7 @@ fn states(calls: &[HandlerCall]) -> Vec<&str> {
 // proves sv.B41
 #[tokio::test]
 async fn states_of_one_instance_are_made_by_templates_and_by_several_handlers() {
-    let (agent, _folder) = agent_of(types(MIXED, &[("templates/describe.cli", DESCRIBE)])).await;
+    let (agent, _folder) = agent_of(mixed()).await;
     let mut shelf = TestHandler::attach_with(&agent, for_state("shelf", "enabled")).await;
     let mut rack = TestHandler::attach_with(&agent, for_state("rack", "sized")).await;
     let made = set(&agent, ACME, ETH1);
@@ -142,34 +130,15 @@ async fn several_instances_are_deployed_again_in_one_transaction() {
 }
 
 /// Two components, each with a state of another handler.
-const APART: &str = r#"[service]
-name = "access"
-version = "1.0.0"
-[grants]
-write = ["/interfaces/interface"]
-read = ["/interfaces/interface"]
-[handler]
-user = "USER"
-[[component]]
-type = "port"
-  [[component.state]]
-  name = "enabled"
-  work = "handler"
-[[component]]
-type = "size"
-  [[component.state]]
-  name = "sized"
-  work = "handler"
-[[tree]]
-create = { type = "port", name = "params.port" }
-[[tree]]
-create = { type = "size", name = "params.port" }
-"#;
+fn apart() -> ServiceTypes {
+    let port = TestType::new().handler("").component("port").state("enabled", WORK);
+    port.component("size").state("sized", WORK).types()
+}
 
 /// Both handlers are of one user, so that nothing but the number of the call says who reads.
 #[tokio::test]
 async fn what_a_handler_reads_counts_for_its_own_call() {
-    let (agent, _folder) = agent_of(types(APART, &[])).await;
+    let (agent, _folder) = agent_of(apart()).await;
     let mut shelf = TestHandler::attach_with(&agent, for_state("shelf", "enabled")).await;
     let mut rack = TestHandler::attach_with(&agent, for_state("rack", "sized")).await;
     let made = set(&agent, ACME, ETH1);
@@ -205,7 +174,7 @@ fn addressing() -> ServiceTypes {
         .service(r#"missing-handler = "defer""#)
         .handler("")
         .component("port")
-        .state("enabled", r#"work = "handler""#)
+        .state("enabled", WORK)
         .state("addressed", r#"work = "address.cli""#)
         .template("address.cli", address)
         .types()
@@ -242,9 +211,7 @@ async fn instances_that_were_refused_together_are_asked_for_alone() {
         handler.end(tid, &[""]).await;
     }
     let has_failed = || failures(&agent).iter().filter(|it| it.is_some()).count() == 1;
-    while !has_failed() {
-        agent.turns().await;
-    }
+    until(&agent, has_failed).await;
     agent.turns().await;
     let is_asked = |it: &AgentMessage| matches!(it, AgentMessage::ServicesCommit { .. });
     assert!(!handler.sent().iter().any(is_asked), "nothing has changed since");
@@ -253,9 +220,7 @@ async fn instances_that_were_refused_together_are_asked_for_alone() {
     let made = if failures(&agent)[0].is_none() { ACME } else { BOLT };
     let gone = deletion(made);
     agent.handle.commit(&user("ada"), gone, CommitOptions::default()).await.unwrap();
-    while failures(&agent) != [None] {
-        agent.turns().await;
-    }
+    until(&agent, || failures(&agent) == [None]).await;
     assert!(!handler.sent().iter().any(is_asked));
     agent.stop().await;
 }
@@ -275,9 +240,7 @@ async fn a_handler_that_comes_before_the_loss_of_the_other_one_is_noted_is_asked
     let (tid, again) = timeout(LIMIT, other.calls()).await.expect("it is asked in its place");
     assert_eq!(again, calls);
     other.end(tid, &[""]).await;
-    while failures(&agent) != [None] {
-        agent.turns().await;
-    }
+    until(&agent, || failures(&agent) == [None]).await;
     agent.stop().await;
 }
 
@@ -348,32 +311,20 @@ async fn what_a_handler_puts_out_is_validated_then_committed_or_only_shown() {
 }
 
 /// A port that a template enables, and that a handler gives a size once it is up.
-const GATED: &str = r#"[service]
-name = "access"
-version = "1.0.0"
-[grants]
-write = ["/interfaces/interface"]
-read = ["/interfaces/interface/state/oper-status"]
-[handler]
-user = "USER"
-[[component]]
-type = "port"
-  [[component.state]]
-  name = "enabled"
-  work = "enable.cli"
-  [[component.state]]
-  name = "sized"
-  when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'UP'"
-  work = "handler"
-[[tree]]
-create = { type = "port", name = "params.port" }
-"#;
+fn gated() -> ServiceTypes {
+    TestType::new()
+        .handler("")
+        .component("port")
+        .state("enabled", r#"work = "enable.cli""#)
+        .state("sized", &format!("{LINK_UP}\n{WORK}"))
+        .template("enable.cli", "interface {{ params.port }}\n  enabled true\n")
+        .types()
+}
 
 // proves sv.B114
 #[tokio::test]
 async fn a_call_says_what_woke_its_instance_unless_somebody_asked_for_it() {
-    let enable = "interface {{ params.port }}\n  enabled true\n";
-    let (agent, _folder) = agent_of(types(GATED, &[("templates/enable.cli", enable)])).await;
+    let (agent, _folder) = agent_of(gated()).await;
     let mut handler = TestHandler::attach(&agent).await;
     set(&agent, ACME, ETH1).await.unwrap().unwrap();
     let causes = |it: &AgentMessage| match it {
