@@ -342,7 +342,8 @@ impl<'t> World<'t> {
         }
         if stopped.is_none() {
             drop(store.stop_at(1, false).await.unwrap());
-            // What was answered before is shown.
+            // It may have come by then. What was answered before is shown.
+            stopped = stopped_rx.try_recv().ok();
             turns(SHOWN_TURNS).await;
         }
         let shown = self.layers();
