@@ -31,7 +31,8 @@ use holdfast_config::Models;
 use crate::facts::{Facts, NoFacts};
 use crate::outline::LocatedText;
 use crate::{
-    Output, Package, PackageError, PackageErrors, PackageFiles, Position, Scope, WorkError,
+    Output, Package, PackageError, PackageErrors, PackageFiles, Position, Scope, ServiceTypes,
+    WorkError,
 };
 
 /// A module with parameters of most shapes.
@@ -68,6 +69,14 @@ fn models() -> &'static Models {
 fn files<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> PackageFiles {
     let file = |(path, text): (&str, &str)| (path.into(), text.as_bytes().into());
     PackageFiles::new(texts.into_iter().map(file)).unwrap()
+}
+
+/// Types with the package `access` of this outline and module, and these templates.
+fn access_types(outline: &str, yang: &str, templates: &[(&str, &str)]) -> ServiceTypes {
+    let texts = [("service.toml", outline), ("access@2026-11-24.yang", yang)];
+    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
+    types.add(&files(texts.into_iter().chain(templates.iter().copied()))).unwrap();
+    types
 }
 
 /// A package of this outline, which begins after the header and the grants, with these templates.

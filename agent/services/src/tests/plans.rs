@@ -75,15 +75,8 @@ pub(super) const SIZED: &str =
     "interface br0\n  type bridge\ninterface eth1\n  mtu 1400\n  master br0\n";
 
 pub(super) fn types_with(outline: &str, size: &str) -> Arc<ServiceTypes> {
-    let files = files([
-        ("service.toml", outline),
-        ("access@2026-11-24.yang", YANG),
-        ("templates/main.cli", TEMPLATE),
-        ("templates/size.cli", size),
-    ]);
-    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
-    types.add(&files).unwrap();
-    Arc::new(types)
+    let templates = [("templates/main.cli", TEMPLATE), ("templates/size.cli", size)];
+    Arc::new(access_types(outline, YANG, &templates))
 }
 
 pub(super) fn box_of(types: Arc<ServiceTypes>) -> Configuration {

@@ -44,12 +44,13 @@ if = "params.port is defined"
 create = { type = "port", name = "params.port" }
 "#;
 
-const YANG: &str = r#"module access { yang-version 1.1; namespace "urn:access"; prefix a;
+/// Instances that may ask about one another, and about what is gone.
+pub(super) const YANG: &str = r#"module access { yang-version 1.1; namespace "urn:access"; prefix a;
   import holdfast-services { prefix svc; } import holdfast { prefix hf; }
   revision 2026-11-24 { description "First."; }
   augment "/svc:services" { list access { key name; uses svc:service-instance;
     leaf name { type string; } leaf port { type hf:interface-name; } leaf peer { type string; }
-    leaf bridge { type hf:interface-name; } leaf gateway { type string; } } } }"#;
+    leaf seen { type string; } leaf bridge { type hf:interface-name; } leaf gateway { type string; } } } }"#;
 
 const MAIN: &str = "interface {{ params.port }}
   enabled true
@@ -64,15 +65,8 @@ interface {{ params.bridge }}
 const SIZE: &str = "interface {{ component.name }}\n  mtu 1400\n";
 
 static TYPES: LazyLock<Arc<ServiceTypes>> = LazyLock::new(|| {
-    let files = files([
-        ("service.toml", OUTLINE),
-        ("access@2026-11-24.yang", YANG),
-        ("templates/main.cli", MAIN),
-        ("templates/size.cli", SIZE),
-    ]);
-    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
-    types.add(&files).unwrap();
-    Arc::new(types)
+    let templates = [("templates/main.cli", MAIN), ("templates/size.cli", SIZE)];
+    Arc::new(access_types(OUTLINE, YANG, &templates))
 });
 /// A box without instances.
 static EMPTY: LazyLock<Configuration> = LazyLock::new(|| box_of(Arc::clone(&TYPES)));

@@ -42,14 +42,7 @@ const BR0: &str =
 
 /// Types of one package with this template.
 fn types(template: &str) -> ServiceTypes {
-    let files = files([
-        ("service.toml", OUTLINE),
-        ("access@2026-11-24.yang", YANG),
-        ("templates/main.cli", template),
-    ]);
-    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
-    types.add(&files).unwrap();
-    types
+    access_types(OUTLINE, YANG, &[("templates/main.cli", template)])
 }
 
 fn fresh(template: &str) -> Configuration {
@@ -332,14 +325,12 @@ create = { type = "bridge", name = "params.bridge" }
 if = "params.port is defined"
 create = { type = "port", name = "params.port" }
 "#;
-    let files = files([
-        ("service.toml", outline.as_str()),
-        ("access@2026-11-24.yang", YANG),
+    let port = "interface {{ component.name }}\n  master {{ params.bridge }}\n";
+    let templates = [
         ("templates/bridge.cli", "interface {{ component.name }}\n  type bridge\n"),
-        ("templates/port.cli", "interface {{ component.name }}\n  master {{ params.bridge }}\n"),
-    ]);
-    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
-    types.add(&files).unwrap();
+        ("templates/port.cli", port),
+    ];
+    let types = access_types(&outline, YANG, &templates);
     let models = Arc::clone(types.models());
     let box_ = Configuration::new(models, Layers::new()).with_services(Some(Arc::new(types)));
     let keys = |configuration: &Configuration| -> Vec<String> {

@@ -15,6 +15,7 @@ use proptest::test_runner::TestRunner;
 use smol_str::SmolStr;
 
 use super::plans::box_of;
+use super::side_by_side::YANG;
 use super::types::edit;
 use super::*;
 use crate::watch::{Answer, DueInstances};
@@ -59,28 +60,14 @@ observe = ["state('/interfaces/interface[name={}]/state/oper-status', 'observed'
 create = { type = "extra", name = "'x'" }
 "#;
 
-const YANG: &str = r#"module access { yang-version 1.1; namespace "urn:access"; prefix a;
-  import holdfast-services { prefix svc; } import holdfast { prefix hf; }
-  revision 2026-11-24 { description "First."; }
-  augment "/svc:services" { list access { key name; uses svc:service-instance;
-    leaf name { type string; } leaf port { type hf:interface-name; mandatory true; }
-    leaf peer { type string; } leaf seen { type string; } } } }"#;
-
 const MAIN: &str = "interface {{ params.port }}\n  enabled true\n";
 const SIZE: &str = "interface {{ params.port }}
   mtu {% if config('/interfaces/interface[name={}]/description', 'large') is none %}1300{% else %}1400{% endif %}
 ";
 
 static TYPES: LazyLock<Arc<ServiceTypes>> = LazyLock::new(|| {
-    let files = files([
-        ("service.toml", OUTLINE),
-        ("access@2026-11-24.yang", YANG),
-        ("templates/main.cli", MAIN),
-        ("templates/size.cli", SIZE),
-    ]);
-    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
-    types.add(&files).unwrap();
-    Arc::new(types)
+    let templates = [("templates/main.cli", MAIN), ("templates/size.cli", SIZE)];
+    Arc::new(access_types(OUTLINE, YANG, &templates))
 });
 /// A box without instances.
 static EMPTY: LazyLock<Configuration> = LazyLock::new(|| box_of(Arc::clone(&TYPES)));
