@@ -48,9 +48,11 @@ mod service_type;
 mod services;
 mod side_by_side;
 mod ssh_users;
+mod state_folder;
 mod windows;
 
-pub(crate) use self::service_type::{LINK_UP, TestType};
+pub(crate) use self::service_type::{LINK_UP, TestType, package_files, types_of};
+pub(crate) use self::state_folder::{copied, memory_folder};
 
 /// A port with an MTU and an address, and a route through it.
 pub(crate) const BOX: &str = r#"{
@@ -247,22 +249,6 @@ pub(crate) fn cases(few: u32) -> ProptestConfig {
     let usual = ProptestConfig::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { usual.cases } else { few };
     ProptestConfig { cases, failure_persistence: None, ..usual }
-}
-
-/// A state folder in memory, for tests of many starts and commits: a durable write takes milliseconds on a disk.
-pub(crate) fn memory_folder() -> TempDir {
-    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
-}
-
-/// A copy of the state folder, as a kill leaves it.
-pub(crate) fn copied(folder: &Path) -> TempDir {
-    let copy = memory_folder();
-    for file in std::fs::read_dir(folder).unwrap().flatten() {
-        if file.file_type().unwrap().is_file() {
-            std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
-        }
-    }
-    copy
 }
 
 /// Longest time until something comes that has to come: the disk may be slow.

@@ -78,23 +78,35 @@ impl TestType {
     }
 
     /// The files of its package.
-    pub(crate) fn files(&self) -> PackageFiles {
+    fn files(&self) -> PackageFiles {
         let Self { service, handler, components, tree, templates } = self;
         let outline = format!(
             "[service]\nname = \"access\"\nversion = \"1.0.0\"\n{service}
 [grants]\nwrite = [\"/interfaces/interface\"]\nread = [\"/interfaces/interface\"]
 {handler}{components}{tree}"
         );
-        let file = |(path, text): (&str, &str)| (path.into(), text.as_bytes().into());
         let named = [("service.toml", &*outline), ("access@2026-11-25.yang", MODULE)];
         let templates = templates.iter().map(|(path, text)| (&**path, &**text));
-        PackageFiles::new(named.into_iter().chain(templates).map(file)).unwrap()
+        package_files(named.into_iter().chain(templates))
     }
 
     /// The types of a box that has this one.
     pub(crate) fn types(&self) -> ServiceTypes {
-        let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
-        types.add(&self.files()).unwrap();
-        types
+        types_of(&self.files())
     }
+}
+
+/// A package of these files, each with its path and its text.
+pub(crate) fn package_files<'a>(
+    texts: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> PackageFiles {
+    let file = |(path, text): (&str, &str)| (path.into(), text.as_bytes().into());
+    PackageFiles::new(texts.into_iter().map(file)).unwrap()
+}
+
+/// The types of a box that has one package.
+pub(crate) fn types_of(files: &PackageFiles) -> ServiceTypes {
+    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
+    types.add(files).unwrap();
+    types
 }

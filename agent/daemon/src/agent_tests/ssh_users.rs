@@ -9,11 +9,11 @@ use holdfast_config::services::ServicePlan;
 use holdfast_config::{EditCause, Models, Namespace};
 use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore, Intent, UserSecrets};
 use holdfast_platform::transport::{Fault, SimulatedKernel};
-use holdfast_services::{PackageFiles, ServiceTypes};
+use holdfast_services::ServiceTypes;
 use tempfile::TempDir;
 
 use super::services::until_layers;
-use super::{Agent, caller};
+use super::{Agent, caller, package_files};
 
 const SSHD: &str = "usr/sbin/sshd";
 const KEYS: [&str; 3] = [
@@ -34,10 +34,9 @@ fn types() -> ServiceTypes {
             include_str!("../../../../packaging/services/ssh-users/templates/user.oc.json"),
         ),
     ];
-    let file = |(path, text): (&str, &str)| (path.into(), text.as_bytes().into());
     let models = Arc::new(Models::load().unwrap());
     let mut types = ServiceTypes::new(models).with_keeper(UserSecrets::keeper());
-    types.add(&PackageFiles::new(files.into_iter().map(file)).unwrap()).unwrap();
+    types.add(&package_files(files)).unwrap();
     types
 }
 

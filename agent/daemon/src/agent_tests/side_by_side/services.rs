@@ -1,10 +1,11 @@
 //! Instances of services beside other changes.
 
 use holdfast_config::services::Services;
-use holdfast_config::{Configuration, LayerKey, Layers, Models};
-use holdfast_services::{PackageFiles, ServiceTypes};
+use holdfast_config::{Configuration, LayerKey, Layers};
+use holdfast_services::ServiceTypes;
 
 use super::*;
+use crate::agent_tests::{package_files, types_of};
 
 const OUTLINE: &str = r#"[service]
 name = "access"
@@ -28,16 +29,11 @@ const MAIN: &str = "{% if params.port is defined %}interface {{ params.port }}
 
 /// Types with `access`, whose instances set the MTU of a port, the host name, or both.
 fn types() -> ServiceTypes {
-    let files = [
+    types_of(&package_files([
         ("service.toml", OUTLINE),
         ("access@2026-11-25.yang", MODULE),
         ("templates/main.cli", MAIN),
-    ];
-    let file = |(path, text): (&str, &str)| (path.into(), text.as_bytes().into());
-    let files = PackageFiles::new(files.into_iter().map(file)).unwrap();
-    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
-    types.add(&files).unwrap();
-    types
+    ]))
 }
 
 /// A Set of an instance.

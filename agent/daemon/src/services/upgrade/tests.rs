@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use super::super::signers::PackageSigners;
 use super::super::stored::{self, PackageOrigin};
 use super::*;
-use crate::agent_tests::{Agent, caller, memory_folder};
+use crate::agent_tests::{Agent, caller, memory_folder, package_files};
 
 const MODULE: &str = r#"module net { yang-version 1.1; namespace "urn:net"; prefix n;
   import holdfast-services { prefix svc; } import holdfast { prefix hf; }
@@ -73,13 +73,11 @@ impl TestPackage {
     fn files(&self) -> PackageFiles {
         let outline = OUTLINE.replace("VERSION", self.version).replace("TYPE", self.component);
         let outline = outline.replace("GATE", self.gate).replace("REPLACES", self.replaces);
-        let file = |(path, text): (&str, &str)| (path.into(), text.as_bytes().into());
-        let files = [
+        package_files([
             ("service.toml", outline.as_str()),
             ("net@2026-11-25.yang", &self.module),
             ("templates/bridge.cli", BRIDGE),
-        ];
-        PackageFiles::new(files.into_iter().map(file)).unwrap()
+        ])
     }
 
     /// Offers the version in a folder.
