@@ -47,6 +47,7 @@ mod service_handlers;
 mod service_kills;
 mod service_listener;
 mod service_operations;
+mod service_pages;
 mod service_signers;
 mod service_upgrades;
 mod service_waits;

@@ -248,7 +248,7 @@ pub async fn python(agent: &AgentProcess, program: &str, arguments: &[&str]) -> 
 ///
 /// # Panics
 /// When it is not there.
-pub(crate) fn client(name: &str) -> PathBuf {
+pub fn client(name: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/clients");
     let folder = std::env::var_os("CLIENTS").map_or(target, PathBuf::from);
     let program = folder.join(name);

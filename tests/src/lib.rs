@@ -18,6 +18,7 @@ pub mod gnmi;
 pub mod handler;
 pub mod monitor;
 pub mod netns;
+pub mod pages;
 pub mod raw_http2;
 pub mod rotation;
 pub mod services;
