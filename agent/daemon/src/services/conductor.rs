@@ -521,13 +521,7 @@ impl Conductor {
                 self.note_again(&due);
             }
             // What its handlers were asked about has changed meanwhile. What is there now is walked as any other change.
-            Err(CommitError::Unsettled { .. }) => {
-                due.into_iter().for_each(|tag| self.due.insert(tag));
-            }
-            // What its handlers were asked about has changed meanwhile. What is there now is walked as any other change.
-            Err(CommitError::Unsettled { .. }) => {
-                due.into_iter().for_each(|tag| self.due.insert(tag));
-            }
+            Err(CommitError::Unsettled { .. }) => self.note_again(&due),
             Err(_) if due.len() > 1 => {
                 self.alone.extend(due.tags());
                 self.note_again(&due);
