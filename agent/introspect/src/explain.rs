@@ -1,5 +1,5 @@
 //! The request `explain`: from a value up to its configuration leaf and owner, and along its dependencies to the root
-//! cause; or from a configuration path down to its values.
+//! cause; or from a configuration path down to its values; or a service instance ([`super::explain_service`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::arguments::{Arguments, format_time};
 use super::document::{Renderer, details, txn_name};
+use super::explain_service::{self, instance_of};
 use super::http_error::HttpError;
 use super::{Introspect, key_lookup, page};
 
@@ -33,7 +34,17 @@ pub(super) async fn explain(
     let arguments = arguments.allow_only(&["key", "path", "origin", "format"], &[])?;
     let text = arguments.one_of("format", &["json", "text"])? == "text";
     let document = match (arguments.text("key"), arguments.text("path")) {
-        (Some(key), None) => introspect.explain_value(key.to_owned()).await?,
+        (Some(key), None) => match instance_of(key) {
+            Some(tag) => {
+                let document = introspect.explain_instance(tag).await?;
+                return Ok(if text {
+                    page::text(explain_service::as_text(&document), None)
+                } else {
+                    Json(document).into_response()
+                });
+            }
+            None => introspect.explain_value(key.to_owned()).await?,
+        },
         (None, Some(path)) => {
             let origin = arguments.one_of("origin", &["openconfig", "holdfast_native"])?;
             introspect.explain_path(path.to_owned(), origin).await?
@@ -90,9 +101,9 @@ impl Introspect {
 }
 
 /// Computes answers within the core.
-struct Explainer<'a> {
-    view: &'a CoreView<'a>,
-    render: &'a Renderer,
+pub(super) struct Explainer<'a> {
+    pub(super) view: &'a CoreView<'a>,
+    pub(super) render: &'a Renderer,
 }
 
 impl Explainer<'_> {
@@ -118,6 +129,15 @@ impl Explainer<'_> {
                 .map(|key| self.summary(key))
                 .collect::<Vec<_>>(),
         })
+    }
+
+    /// Reason for which a value is not as it should be, down to what is missing; nothing for one that is.
+    pub(super) fn obstacle(&self, key: &Key) -> Option<serde_json::Value> {
+        let status = self.view.engine.status(key)?;
+        let is_fine = status.state == ValueState::Configured && status.detail.unmet.is_empty();
+        (!is_fine && status.state != ValueState::Nonexistent).then(
+            || json!({"Because": self.state_reason(&status), "Chain": self.dependency_chain(key)}),
+        )
     }
 
     fn summary(&self, key: &Key) -> serde_json::Value {

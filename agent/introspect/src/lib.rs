@@ -13,6 +13,7 @@ mod arguments;
 mod document;
 mod events;
 mod explain;
+mod explain_service;
 mod graph;
 mod http_error;
 mod key_lookup;

@@ -17,7 +17,7 @@ use super::http_error::HttpError;
 use super::{Introspect, page};
 
 /// Label and state of a value.
-type Shown = (String, String);
+pub(super) type Shown = (String, String);
 
 /// `GET services`: `after`, `limit`.
 pub(super) async fn services(
@@ -34,7 +34,7 @@ pub(super) async fn services(
     plans.truncate(limit);
     let next = plans.last().filter(|_| more).map(|(name, ..)| arguments.next_page("after", name));
 
-    let instances = Instances::of(introspect.core.observed_box(), plans.iter().map(|it| it.1));
+    let instances = Instances::of(&introspect.core.observed_box(), plans.iter().map(|it| it.1));
     let keys = instances.keys();
     let question = move |view: &CoreView<'_>| {
         let states = |key: &Key| (view.engine.label(key), view.engine.state(key).to_string());
@@ -48,7 +48,7 @@ pub(super) async fn services(
 }
 
 /// The objects that each claim asks for.
-struct Instances(BTreeMap<ClaimKey, Vec<SharedObject>>);
+pub(super) struct Instances(BTreeMap<ClaimKey, Vec<SharedObject>>);
 
 /// Values of one object, and the names of others that ask for it.
 struct SharedObject {
@@ -57,7 +57,7 @@ struct SharedObject {
 }
 
 impl Instances {
-    fn of<'t>(state: ObservedBox, tags: impl Iterator<Item = &'t ServiceTag>) -> Self {
+    pub(super) fn of<'t>(state: &ObservedBox, tags: impl Iterator<Item = &'t ServiceTag>) -> Self {
         let configuration = state.configuration();
         let models = configuration.models();
         let claims = configuration.layers().claims();
@@ -73,11 +73,11 @@ impl Instances {
         Self(found)
     }
 
-    fn keys(&self) -> BTreeSet<Key> {
+    pub(super) fn keys(&self) -> BTreeSet<Key> {
         self.0.values().flatten().flat_map(|object| object.keys.iter().cloned()).collect()
     }
 
-    fn document(
+    pub(super) fn document(
         &self,
         introspect: &Introspect,
         key_states: &BTreeMap<Key, Shown>,

@@ -11,9 +11,13 @@ use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_scheduler::TransactionRecord;
 use holdfast_store::faults::Fault::Unprepared;
 use holdfast_telemetry::Revision;
+use http::StatusCode;
+use http_body_util::BodyExt as _;
+use tokio::time::timeout;
+use tower::ServiceExt as _;
 
 use super::services::{LINK_UP, commit, instance, plan, removal, start, until};
-use super::{Agent, BOX, caller};
+use super::{Agent, BOX, LIMIT, caller};
 use crate::services::{Operations, Requester};
 
 /// Leaves of the transactions that a revision shows, by id; those of instances by their last name.
@@ -205,5 +209,66 @@ async fn operations_have_the_trace_of_the_request() {
         "set undeploy/3",
     ];
     assert_eq!(kinds, want);
+    agent.stop().await;
+}
+
+/// The answer to `why` about a value or an instance.
+async fn why(agent: &Agent, key: &str, format: &str) -> (StatusCode, String) {
+    let routes = holdfast_introspect::routes(agent.handle.clone(), 1, None);
+    let key: String = key.bytes().map(|octet| format!("%{octet:02x}")).collect();
+    let address = format!("/scheduler/why?key={key}&format={format}");
+    let request = http::Request::get(address).body(axum::body::Body::empty()).unwrap();
+    let answer = routes.oneshot(request).await.unwrap();
+    let (head, body) = answer.into_parts();
+    let octets = body.collect().await.unwrap().to_bytes();
+    (head.status, String::from_utf8(octets.to_vec()).unwrap())
+}
+
+// proves sv.B114, sv.A37
+#[tokio::test]
+async fn why_of_an_instance_leads_to_what_it_waits_for_and_to_its_transactions() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let agent = start(&kernel, folder.path(), LINK_UP).await;
+    traced(&agent, instance("acme", "eth1"), "change/7").await;
+    until(&agent, "acme", ServicePlan::is_ready).await;
+    traced(&agent, instance("bolt", "eth9"), "change/8").await;
+    let (status, text) = why(&agent, "access[name='bolt']", "text").await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    for part in [
+        "access[name='bolt']: not ready, version 1.0.0\n  changed last by tests, trace change/8\n",
+        "port eth9\n",
+        "  attached  reached",
+        "  sized  not-reached  (waits for ",
+        "CONFIGURED  link br0  (also access[name='acme'])\n",
+        "PENDING  ",
+        "waits for port eth9",
+        "  set by tests, trace change/8: success\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("change/7"), "of its own transactions alone: {text}");
+
+    // What it has read is shown a moment after the answer.
+    let mut revisions = agent.handle.watch();
+    let text = loop {
+        let (status, text) = why(&agent, "access[name='acme']", "text").await;
+        assert_eq!(status, StatusCode::OK, "{text}");
+        if text.contains("reads\n") {
+            break text;
+        }
+        timeout(LIMIT, revisions.changed()).await.expect("it comes in time").unwrap();
+    };
+    let read = "reads\n  state /interfaces/interface[name=eth1]/state/oper-status: UP  (port eth1, sized: gate `";
+    assert!(text.contains(read), "{text}");
+    let cause = "because of condition state /interfaces/interface[name=eth1]/state/oper-status, was DOWN, is UP\n";
+    assert!(text.contains(cause) && text.contains("access[name='acme']: ready"), "{text}");
+    commit(&agent, removal("acme")).await.unwrap();
+    let (_, document) = why(&agent, "access[name='acme']", "json").await;
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(document["Gone"], true);
+    assert_eq!(document["Transactions"][0]["kind"], "set");
+    let (status, text) = why(&agent, "access[name='coop']", "json").await;
+    assert_eq!(status, StatusCode::NOT_FOUND, "{text}");
+    assert_eq!(why(&agent, "link/eth1", "text").await.0, StatusCode::OK);
     agent.stop().await;
 }

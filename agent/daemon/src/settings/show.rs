@@ -41,9 +41,9 @@ pub enum Show {
     },
     /// Values and their dependencies, as a drawing
     Graph(GraphArgs),
-    /// Reason for the state of a value, and the owner of its configuration
+    /// Reason for the state of a value, and the owner of its configuration; or what a service instance waits for
     Why {
-        /// Key or label of a value
+        /// Key or label of a value, or the name of a service instance, TYPE[KEY='VALUE']
         #[arg(required_unless_present = "path", conflicts_with = "path")]
         key: Option<String>,
         /// Path of the configuration instead, to show the values that it results in
