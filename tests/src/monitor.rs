@@ -29,7 +29,7 @@ impl Monitor {
     /// # Panics
     /// When `ip` cannot be started or stays silent.
     pub async fn start(net: &Netns) -> Self {
-        eventually("ports show what their cables are", || net.has_consistent_link_states()).await;
+        eventually("carriers are told", || net.has_consistent_link_states()).await;
         let mut child = Command::new("ip")
             .args(["monitor", "link", "address", "route", "neigh"])
             .stdout(Stdio::piped())

@@ -146,9 +146,12 @@ impl Netns {
         })
     }
 
-    /// True when the operational state of every cable follows the state of its ends. The kernel computes it, and
-    /// announces it, some time after it has answered the request that changed them.
+    /// True when the operational state of every cable and bridge follows the state of its ends or ports. The kernel
+    /// computes it, and announces it, up to a second after it has answered the request that changed them.
     pub fn has_consistent_link_states(&self) -> bool {
+        let is_computed = |link: &Value| {
+            ["veth", "bridge"].iter().any(|kind| link["linkinfo"]["info_kind"] == **kind)
+        };
         let follows = |link: &Value| {
             let has =
                 |flag: &str| link["flags"].as_array().is_some_and(|it| it.contains(&flag.into()));
@@ -158,7 +161,7 @@ impl Netns {
                 (true, true) if ends_here => "LOWERLAYERDOWN",
                 _ => return true,
             };
-            link["linkinfo"]["info_kind"] != "veth" || link["operstate"] == expected
+            !is_computed(link) || link["operstate"] == expected
         };
         self.ip_json("link show").iter().all(follows)
     }
