@@ -103,8 +103,11 @@ async fn the_commands_on_instances_make_show_and_delete_one() {
 
     let path = "holdfast_native:/services/migrated-link[name=berne]";
     update(&Gnmic::for_admin(&agent), path, r#"{"bridge": "br7"}"#).await;
-    let lines: [_; 6] = lines(HEADING, "holdfast show services");
-    let [services, waits, plans, transactions, types, status] = lines.map(|line| shell.run(&line));
+    let lines: [_; 7] = lines(HEADING, "holdfast show services");
+    let [services, why, waits, plans, transactions, types, status] =
+        lines.map(|line| shell.run(&line));
+    assert!(why.starts_with("migrated-link[name='berne']: "), "{why}");
+    assert!(why.contains("  set by admin, trace "), "{why}");
     assert!(transactions.contains("service-state/transaction"), "{transactions}");
     assert!(services.contains("bridge-port[name='acme']  1.0.0  "), "{services}");
     assert_eq!(waits, agent.show("service-waits"));
