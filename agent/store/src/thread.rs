@@ -52,7 +52,7 @@ impl DatabaseThread {
                 closing = Some(answer);
                 break;
             }
-            self.obey(command);
+            self.execute_unless_stopped(command);
         }
         drop(self);
         if let Some(answer) = closing {
@@ -61,13 +61,13 @@ impl DatabaseThread {
     }
 
     #[cfg(not(any(test, feature = "faults")))]
-    fn obey(&mut self, command: Command) {
+    fn execute_unless_stopped(&mut self, command: Command) {
         self.execute(command);
     }
 
     /// Carries a command out, unless the disk has stopped.
     #[cfg(any(test, feature = "faults"))]
-    fn obey(&mut self, mut command: Command) {
+    fn execute_unless_stopped(&mut self, mut command: Command) {
         let Self { stop, undecided, .. } = self;
         let prepared = match &command {
             Command::Decide { ticket, .. } => undecided.iter_mut().find(|it| it.ticket == *ticket),

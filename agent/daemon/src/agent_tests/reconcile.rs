@@ -8,8 +8,9 @@ use holdfast_core::{CommitError, CommitOptions, Datastore};
 use holdfast_platform::descriptors::link;
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_scheduler::ValueState;
+use holdfast_store::faults::WriteKind;
 
-use super::{Agent, BOX, caller};
+use super::{Agent, BOX, caller, memory_folder};
 
 /// Replaces `/reconciliation` by a document.
 pub(super) async fn replace_reconciliation(
@@ -97,5 +98,33 @@ async fn drift_without_an_event_is_found_by_the_periodic_resync() {
     while kernel.contents() != ours {
         revisions.changed().await.unwrap();
     }
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_port_of_others_is_as_before_a_change_that_a_kill_takes_back() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), memory_folder());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let port = |leaves: &str| {
+        format!(
+            r#"{{"openconfig-interfaces:interfaces":{{"interface":[
+                {{"name":"eth0","config":{{"name":"eth0",{leaves}}}}}]}}}}"#
+        )
+    };
+    agent.update(&port(r#""description":"uplink""#)).await.unwrap();
+    let before = mtu(&kernel);
+    // The change is prepared and in the kernel, and its commit is not made.
+    let stopped_rx = agent.store().stop_at(2, false).await.unwrap();
+    let document = port(r#""mtu":1414"#);
+    tokio::select! {
+        stopped = stopped_rx => assert_eq!(stopped.unwrap().kind, WriteKind::Commit),
+        answer = agent.update(&document) => panic!("{answer:?}"),
+    }
+    assert!(mtu(&kernel).contains("mtu: Some(1400)"));
+    let folder = agent.killed(folder.path());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    agent.turns().await;
+    assert!(!agent.published_text().contains("\"mtu\":1414,\"name\""), "the change is taken back");
+    assert_eq!(mtu(&kernel), before);
     agent.stop().await;
 }

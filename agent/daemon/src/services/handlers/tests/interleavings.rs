@@ -477,7 +477,7 @@ async fn run(types: &ServiceTypes, schedule: &[Event], tally: &RefCell<Tally>) {
     assert_eq!(plans(&ours), plans(&other), "{document:?}");
     assert_eq!(ours.layers().claims(), other.layers().claims());
     assert_eq!(ours.effective(), other.effective());
-    // What was set for the first time on a port of others by a change that a kill took back stays (see STATUS.md).
+    // A port of others has been found to keep what an instance had set before a kill (see STATUS.md).
     if !world.was_killed {
         let kernels = [&world, &fresh].map(|it| contents(&it.kernel));
         assert_eq!(kernels[0], kernels[1]);
