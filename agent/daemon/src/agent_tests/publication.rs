@@ -242,7 +242,7 @@ async fn a_start_shows_each_value_in_place_once() {
         agent.stop().await;
         let agent = Agent::start(&kernel, folder.path()).await;
         assert_eq!(agent.published_text(), shown);
-        revisions.push(agent.handle.revision().number as usize);
+        revisions.push(usize::try_from(agent.handle.revision().number).unwrap());
         agent.stop().await;
     }
     let [few, many] = revisions[..] else { unreachable!("two starts") };
