@@ -203,8 +203,8 @@ impl Graph {
         let node = &mut self.nodes[idx as usize];
         node.used = false;
         node.retry = None;
-        self.log.push(GraphChange::Node(idx)); // plans refer to nodes by slot
-        let node = &mut self.nodes[idx as usize];
+        self.log.push(GraphChange::Dropped(idx, node.key.clone()));
+        let node = &self.nodes[idx as usize];
         self.index.remove(hash_of(&node.key), idx);
         self.unsettled.remove(idx);
         self.unsupported.remove(idx);

@@ -20,6 +20,7 @@ use ipnet::IpNet;
 
 use super::{NodeIdx, TargetId};
 use crate::dependency::Claim;
+use crate::key::Key;
 
 /// Number of entries kept. A large transaction has some for each value, so a plan older than one is made again without a
 /// comparison, which would take longer than some milliseconds. Entries have 32 octets, all of them 2 MiB.
@@ -28,8 +29,10 @@ const ENTRIES_MOST: usize = 1 << 16;
 /// Something that a plan may have read, and that is no longer the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GraphChange {
-    /// A plane or the pre-image of a node, or its existence.
+    /// A plane or the pre-image of a node, or that it exists.
     Node(NodeIdx),
+    /// A node was dropped. Its slot may have another key since.
+    Dropped(NodeIdx, Key),
     /// Membership of a node in the set of unsupported values.
     Unsupported(NodeIdx),
     /// A target that had no state got one.

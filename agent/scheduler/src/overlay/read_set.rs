@@ -106,6 +106,7 @@ impl Readings<'_> {
         let reads = self.reads;
         match change {
             GraphChange::Node(idx) => self.depend_on_node(graph, *idx),
+            GraphChange::Dropped(idx, key) => self.depend_on_key(*idx, key),
             GraphChange::Unsupported(idx) => self.depend_on_offers(graph, *idx),
             GraphChange::Closed(id) | GraphChange::Providers(id) => {
                 reads.by_known_target.contains_key(id)
@@ -123,17 +124,7 @@ impl Readings<'_> {
     fn depend_on_node(self, graph: &Graph, idx: NodeIdx) -> bool {
         let reads = self.reads;
         let node = graph.node(idx);
-        if reads.by_idx.contains_key(&idx) || self.has_added(&node.key) {
-            return true;
-        }
-        if reads.target_kinds.contains(node.key.kind())
-            && self.has_added_target(&Target::Exact(node.key.clone()))
-        {
-            return true;
-        }
-        if reads.unders
-            && node.key.prefixes().any(|prefix| self.has_added_target(&Target::Under(prefix)))
-        {
+        if self.depend_on_key(idx, &node.key) {
             return true;
         }
         if reads.walked.is_empty() {
@@ -145,6 +136,17 @@ impl Readings<'_> {
             let id = graph.find_target(&need.target, hash_of(&need.target));
             id.is_some_and(|id| reads.walked.contains(&id))
         })
+    }
+
+    /// True when the node that has, or had, this key was touched, or read as a provider of a target.
+    fn depend_on_key(self, idx: NodeIdx, key: &Key) -> bool {
+        let reads = self.reads;
+        reads.by_idx.contains_key(&idx)
+            || self.has_added(key)
+            || reads.target_kinds.contains(key.kind())
+                && self.has_added_target(&Target::Exact(key.clone()))
+            || reads.unders
+                && key.prefixes().any(|prefix| self.has_added_target(&Target::Under(prefix)))
     }
 
     /// True when some value of the plan may rely on an offer of a value that became unsupported, or is no longer.

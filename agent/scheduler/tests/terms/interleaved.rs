@@ -144,3 +144,18 @@ proptest! {
         prop_assert_eq!(slow.lab.system_text(), one_by_one.system_text());
     }
 }
+
+/// The deletion leaves the slot of `A` to `a`, before the plan of `m/1` has its turn.
+#[test]
+fn a_plan_is_made_again_when_what_it_has_read_has_lost_its_slot() {
+    let mut slow = StepwiseLab::default();
+    slow.start("A +f");
+    slow.drain();
+    for change in ["-A", "a +f", "m/1 <A"] {
+        slow.start(change);
+    }
+    slow.drain();
+    assert_eq!(slow.lab.system_text(), "a +f");
+    slow.lab.commit("A").unwrap();
+    assert_eq!(slow.lab.system_text(), "a +f; m/1 <A; A");
+}
