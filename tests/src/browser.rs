@@ -20,6 +20,10 @@ use crate::eventually::eventually_async;
 const DRIVER: &str = "127.0.0.1:9515";
 /// The member that names an element in answers (WebDriver, 11.1).
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// Part of the message for an element that the page has replaced since it was found.
+const STALE: &str = "stale element reference";
+/// Attempts to click on an element that a live page may be drawing anew.
+const CLICKS: usize = 10;
 /// Options for a quiet browser that uses nothing of other runs or of the network.
 const OPTIONS: &[&str] = &[
     "--headless",
@@ -85,6 +89,16 @@ impl Browser {
     /// # Errors
     /// When there is none, or something is in front of it.
     pub async fn click(&self, selector: &str) -> Result<()> {
+        for _ in 1..CLICKS {
+            match self.click_once(selector).await {
+                Err(error) if error.to_string().contains(STALE) => {}
+                done => return done,
+            }
+        }
+        self.click_once(selector).await
+    }
+
+    async fn click_once(&self, selector: &str) -> Result<()> {
         let element = self.element(selector).await?;
         self.post(&format!("element/{element}/click"), json!({})).await.map(drop)
     }
