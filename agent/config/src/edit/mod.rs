@@ -4,6 +4,7 @@ mod attribution;
 mod authorization;
 mod counterpart;
 mod errors;
+mod key_copies;
 mod merge;
 mod payload;
 mod ports;
