@@ -1,5 +1,7 @@
 //! Attached handlers and the transactions that are open with them. Nothing here waits.
 
+mod sync;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use self::sync::Sync;
 use super::actions::{Addressed, OpenActions};
 use super::messages::{AgentMessage, HandlerError, HandlerErrorKind, Registration, ServedWork};
 
@@ -58,18 +61,6 @@ struct Session {
     served: BTreeSet<ServedCall>,
     outbox: mpsc::Sender<Outgoing>,
     synced: Sync,
-}
-
-/// Extent to which a handler got the calls that waited for it.
-#[derive(Debug)]
-enum Sync {
-    /// The instances of its types are to be walked.
-    Due,
-    /// They are noted for the walks that are tried next.
-    Noted,
-    /// Instances whose walks have calls for it that were not sent yet.
-    Awaiting(BTreeSet<ServiceTag>),
-    Done,
 }
 
 #[derive(Debug)]
@@ -503,48 +494,6 @@ impl Registry {
     /// Forgets the answers for instances that are gone.
     pub(super) fn forget(&mut self, gone: &BTreeSet<ServiceTag>) {
         self.answers.forget(|place, _| gone.contains(&place.state.tag));
-    }
-
-    /// Service types of the handlers that have attached since the last time: their instances are to be walked.
-    pub(super) fn take_due_services(&mut self) -> BTreeSet<SmolStr> {
-        let mut services = BTreeSet::new();
-        for session in self.sessions.values_mut().filter(|it| matches!(it.synced, Sync::Due)) {
-            session.synced = Sync::Noted;
-            services.extend(session.served.iter().map(|call| call.service.clone()));
-        }
-        services
-    }
-
-    /// Notes the walks that the handlers wait for whose instances were tried. One that has attached meanwhile was no part of
-    /// that.
-    pub(super) fn await_walks(&mut self, tags: &BTreeSet<ServiceTag>) {
-        for session in self.sessions.values_mut() {
-            if matches!(session.synced, Sync::Noted) {
-                let is_of = |tag: &&ServiceTag| {
-                    session.served.iter().any(|call| call.service == tag.service)
-                };
-                session.synced = Sync::Awaiting(tags.iter().filter(is_of).cloned().collect());
-            }
-        }
-        self.note_walked([]);
-    }
-
-    /// Notes instances whose calls were sent, or whose walks have ended.
-    pub(super) fn note_walked<'t>(&mut self, tags: impl IntoIterator<Item = &'t ServiceTag>) {
-        let tags: BTreeSet<_> = tags.into_iter().collect();
-        let mut complete = Vec::new();
-        for (id, session) in &mut self.sessions {
-            if let Sync::Awaiting(awaited) = &mut session.synced {
-                awaited.retain(|tag| !tags.contains(tag));
-                if awaited.is_empty() && self.actions.is_complete() {
-                    session.synced = Sync::Done;
-                    complete.push(*id);
-                }
-            }
-        }
-        for id in complete {
-            self.send(id, AgentMessage::Synced);
-        }
     }
 
     /// Tells all handlers that the agent stops, and has their open calls fail.
