@@ -457,6 +457,11 @@ impl OperationDocument {
     }
 }
 
+/// Text of a member of a document; empty for one that is missing.
+pub(super) fn word<'v>(of: &'v serde_json::Value, name: &str) -> &'v str {
+    of[name].as_str().unwrap_or_default()
+}
+
 /// Name such as `TXN-7`.
 pub(super) fn txn_name(txn: TxnId) -> String {
     format!("TXN-{}", txn.0)

@@ -16,7 +16,7 @@ use holdfast_scheduler::{Key, SharedValue, Target, ValueState, ValueStatus};
 use serde_json::json;
 
 use super::arguments::{Arguments, format_time};
-use super::document::{Renderer, details, txn_name};
+use super::document::{Renderer, details, txn_name, word};
 use super::explain_service::{self, instance_of};
 use super::http_error::HttpError;
 use super::{Introspect, key_lookup, page};
@@ -389,8 +389,6 @@ fn leaves_at_or_below<M: LeafMeta>(tree: &Tree<M>, path: &InstancePath) -> Vec<I
 }
 
 fn as_text(document: &serde_json::Value) -> String {
-    let word =
-        |it: &serde_json::Value, name: &str| it[name].as_str().unwrap_or_default().to_owned();
     let list = |name: &str| document[name].as_array().cloned().unwrap_or_default();
     let line = |it: &serde_json::Value| format!("  {}  {}\n", word(it, "State"), word(it, "Label"));
     if document["Path"].is_string() {
@@ -427,7 +425,7 @@ fn as_text(document: &serde_json::Value) -> String {
             .flatten()
             .filter_map(serde_json::Value::as_str)
             .collect();
-        let whose = [word(&leaf, "Kind"), owners.join(", ")].join(" ");
+        let whose = [word(&leaf, "Kind"), &owners.join(", ")].join(" ");
         let whose = match leaf["OpenConfig"][0].as_str() {
             Some(path) if owners.contains(&"client openconfig") => format!("{whose}: {path}"),
             _ => whose,

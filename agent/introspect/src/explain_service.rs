@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::Introspect;
 use super::arguments::format_time;
+use super::document::word;
 use super::explain::Explainer;
 use super::http_error::HttpError;
 use super::services::{Instances, Shown};
@@ -81,7 +82,7 @@ fn add_action_waits(document: &mut Value, of: &ObservedBox, tag: &ServiceTag) {
         .filter_map(|(keys, leaves)| Some((keys, leaves.get("action-waits-for")?.clone())))
         .collect();
     for (component, state) in states_of(document) {
-        let name = state["Name"].as_str().unwrap_or_default().to_owned();
+        let name = word(state, "Name").to_owned();
         let place: Vec<_> = [tag.to_string()].into_iter().chain(component).chain([name]).collect();
         state["ActionWaitsFor"] = json!(waits.get(&place));
     }
@@ -90,7 +91,7 @@ fn add_action_waits(document: &mut Value, of: &ObservedBox, tag: &ServiceTag) {
 /// Type and name of the component of each state, with the state.
 fn states_of(document: &mut Value) -> impl Iterator<Item = ([String; 2], &mut Value)> {
     items_of(&mut document["Components"]).flat_map(|component| {
-        let of = ["Type", "Name"].map(|it| component[it].as_str().unwrap_or_default().to_owned());
+        let of = ["Type", "Name"].map(|it| word(component, it).to_owned());
         items_of(&mut component["States"]).map(move |state| (of.clone(), state))
     })
 }
@@ -171,10 +172,6 @@ pub(super) fn as_text(document: &Value) -> String {
         }
     }
     text
-}
-
-fn word<'v>(of: &'v Value, name: &str) -> &'v str {
-    of[name].as_str().unwrap_or_default()
 }
 
 fn heading(document: &Value) -> String {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::arguments::Arguments;
-use super::document::{Renderer, cause_text};
+use super::document::{Renderer, cause_text, word};
 use super::http_error::HttpError;
 use super::{Introspect, MAX_PAGE, key_lookup, page};
 use smol_str::SmolStr;
@@ -155,8 +155,6 @@ pub(super) fn plan_document(render: &Renderer, plan: &Plan) -> serde_json::Value
 }
 
 pub(super) fn as_text(document: &serde_json::Value) -> String {
-    let word =
-        |it: &serde_json::Value, name: &str| it[name].as_str().unwrap_or_default().to_owned();
     let list = |name: &str| document[name].as_array().cloned().unwrap_or_default();
     let operations = list("Operations");
     let mut text = match operations.len() {
