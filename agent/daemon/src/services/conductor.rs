@@ -346,10 +346,11 @@ impl Conductor {
             self.note_all_due(refused, CauseKind::Retry);
         }
         let (old, new) = (before.configuration(), self.view.configuration().clone());
-        for tag in old.changed_instances(&new) {
-            self.alone.remove(&tag);
-            self.note_all_due([tag], CauseKind::Parameters);
+        let changed = old.changed_instances(&new);
+        for tag in &changed {
+            self.alone.remove(tag);
         }
+        self.note_all_due(changed, CauseKind::Parameters);
         let [had, has] = [old, &new].map(|it| it.layers().book.totals());
         let tags = self.over_limit.take(has.less_than(had));
         self.note_all_due(tags, CauseKind::Retry);
@@ -372,20 +373,20 @@ impl Conductor {
     /// Notes what instances have read in the last change, with the state as it was before: what the change itself has moved
     /// since, such as a link that came up, is the cause of a walk.
     fn note_walked_reads(&mut self, before: &View) {
-        let view = self.view.clone();
+        let (view, cause) = (self.view.clone(), WalkCause::bare(CauseKind::Plan));
         for (tag, reads) in view.configuration().reads_since(before.configuration()) {
             let answer = |read: &Read| match read {
                 Read::Leaves(LeafRead { plane: Plane::State, .. }) => before.answer(read),
                 _ => view.answer(read),
             };
             self.watches.replace(tag, reads.clone(), answer);
-            self.note_all_due([tag.clone()], CauseKind::Plan);
+            self.note_due(tag.clone(), &cause);
         }
     }
 
     /// Notes instances whose plans have changed, with the objects of their claims.
     fn note_plans(&mut self, tags: BTreeSet<ServiceTag>, cause: CauseKind) {
-        let mut gone = BTreeSet::new();
+        let (mut gone, cause) = (BTreeSet::new(), WalkCause::bare(cause));
         for tag in tags {
             for key in self.keys.remove(&tag).into_iter().flatten() {
                 self.objects.remove(&key, &tag);
@@ -401,7 +402,7 @@ impl Conductor {
             if !keys.is_empty() || !gone.contains(&tag) {
                 self.keys.insert(tag.clone(), keys);
             }
-            self.note_all_due([tag], cause);
+            self.note_due(tag, &cause);
         }
         for tag in &gone {
             self.timeouts.remove(tag);
