@@ -140,34 +140,25 @@ impl DerivedChanges {
     ) -> Self {
         let mut changes = Self::default();
         for applied in parallel::map(keys, |key| AppliedKey::read(registry, key, engine, tree)) {
-            match changes.next_state(&applied) {
+            let changed = changes.states.last().map(|last| &*last.state);
+            let changed = changed.filter(|state| applied.is_of(state));
+            let has_changed = changed.is_some();
+            match applied.next_state(changed) {
                 NextState::Same => {}
-                NextState::Derived(state) => changes.push(state),
+                NextState::Derived(state) => {
+                    if has_changed {
+                        changes.states.pop();
+                    }
+                    changes.states.push(NewState { keys: state.keys(), state: Arc::new(state) });
+                }
                 NextState::Stored => changes.stored.push(applied.key),
             }
         }
         changes
     }
-
-    fn next_state(&self, applied: &AppliedKey) -> NextState {
-        let Some(path) = &applied.path else { return NextState::Stored };
-        let changed = self.states.last().map(|last| &*last.state);
-        let changed = changed.filter(|state| state.is_at(path));
-        let shown = || applied.shown.as_deref()?.as_any().downcast_ref();
-        let Some(state) = changed.or_else(shown) else { return NextState::Stored };
-        state.with_value(&applied.key, applied.value.clone())
-    }
-
-    /// Adds a state, in place of an earlier one of the same entry.
-    fn push(&mut self, state: AppliedState) {
-        if self.states.last().is_some_and(|last| last.state.is_at(&state.path())) {
-            self.states.pop();
-        }
-        self.states.push(NewState { keys: state.keys(), state: Arc::new(state) });
-    }
 }
 
-/// What is known of one object that is shown as applied.
+/// One object that is shown as applied, with its entry and the state of that so far.
 struct AppliedKey {
     key: Key,
     /// The entry that asked for it.
@@ -185,6 +176,18 @@ impl AppliedKey {
         let shown = path.as_ref().and_then(|path| tree.derived_state(path));
         let value = AppliedValue::of(&key, planes, tree.version());
         Self { key, path, shown, value }
+    }
+
+    /// True if this is the state of its entry.
+    fn is_of(&self, state: &AppliedState) -> bool {
+        self.path.as_ref().is_some_and(|path| state.is_at(path))
+    }
+
+    /// The next state of its entry: from the one so far, or from one that another object has changed.
+    fn next_state(&self, changed: Option<&AppliedState>) -> NextState {
+        let shown = || self.shown.as_deref()?.as_any().downcast_ref();
+        let state: Option<&AppliedState> = changed.or_else(shown);
+        state.map_or(NextState::Stored, |state| state.with_value(&self.key, self.value.clone()))
     }
 }
 
