@@ -292,17 +292,16 @@ impl Configuration {
 
     /// Names of the instances that were walked on the way from an earlier version, or whose plans or claims differ.
     pub fn touched_instances(&self, old: &Self) -> BTreeSet<ServiceTag> {
-        let is_walked = !Arc::ptr_eq(&self.walks, &old.walks);
-        let walked = self.walks.keys().filter(|_| is_walked);
+        let walked = self.reads_since(old).map(|(tag, _)| tag);
         let plans = Book::differences(&old.layers.book, &self.layers.book).map(|(tag, ..)| tag);
         let claims = Claims::differences(old.layers.claims(), self.layers.claims());
         walked.chain(plans).chain(claims.map(|(key, ..)| &key.tag)).cloned().collect()
     }
 
-    /// What the instances have read that were walked on the way from an earlier version; nothing of walks of versions between.
+    /// Reads of the instances that were walked on the way from an earlier version; none of walks of versions between.
     pub fn reads_since(&self, old: &Self) -> impl Iterator<Item = (&ServiceTag, &Reads)> {
-        let is_new = !Arc::ptr_eq(&self.walks, &old.walks);
-        self.walks.iter().filter(move |_| is_new)
+        let walks = Some(&self.walks).filter(|walks| !Arc::ptr_eq(walks, &old.walks));
+        walks.into_iter().flat_map(|walks| walks.iter())
     }
 
     /// Instances that were walked for this version, each with what it read.
