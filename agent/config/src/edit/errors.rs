@@ -175,7 +175,7 @@ impl From<EditError> for EditErrors {
 }
 
 impl EditErrors {
-    /// The same refusal with other texts of its errors.
+    /// Changes each error, and keeps the instances that were walked.
     pub(crate) fn map(self, change: impl FnMut(EditError) -> EditError) -> Self {
         Self { errors: self.errors.into_iter().map(change).collect(), ..self }
     }

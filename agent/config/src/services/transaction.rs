@@ -51,7 +51,7 @@ pub struct TransactionFailure {
 pub enum FailureOrigin {
     /// The work of an instance, its handler, or what it asks for.
     Service,
-    /// What the change comes to is no configuration that the box can have.
+    /// The change leads to a configuration that the box cannot have.
     Configuration,
     /// The kernel has refused an operation.
     System,

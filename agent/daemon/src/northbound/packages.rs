@@ -24,7 +24,7 @@ impl PackagesService {
         Self { installer }
     }
 
-    /// Who asks, and the installer, for one request.
+    /// Requester and installer of one request.
     fn admit<T>(
         &self,
         request: &Request<T>,

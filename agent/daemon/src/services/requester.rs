@@ -1,4 +1,4 @@
-//! Who asks for a change of services, and the trace of the request.
+//! Requester of a change of services, with the trace of the request.
 
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@ use holdfast_config::services::Surroundings;
 
 use super::*;
 
-/// What a handler does with the oldest transaction that it has.
+/// Reaction of a handler to the oldest transaction that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reaction {
     Done,
