@@ -12,7 +12,7 @@ use holdfast_tests::eventually::eventually_async;
 use holdfast_tests::gnmi::{Credentials, GnmiClient, parse_path};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::rotation::{CutPoint, Rotation};
-use holdfast_tests::services::port_package;
+use holdfast_tests::services::{port_package, sized_port_path};
 use holdfast_tests::subscription::subscribe_to;
 use serde_json::json;
 use tempfile::TempDir;
@@ -221,11 +221,6 @@ create = { type = "port", name = "params.port" }
 
 const STATE: &str = "holdfast_native:/service-state";
 
-/// Path of an instance.
-fn instance(name: &str) -> String {
-    format!("holdfast_native:/services/sized-port[name={name}]")
-}
-
 /// Path of the entries of `/service-state` that have the name of this instance, and these keys.
 fn entries(list: &str, name: &str, keys: &str) -> String {
     format!("{STATE}/{list}[service=sized-port[name='{name}'\\]]{keys}")
@@ -239,9 +234,9 @@ async fn with_zombie(net: &Netns, packages: &TempDir) -> (AgentProcess, GnmiClie
     let admin = agent.gnmi().await;
     for (name, port) in [("acme", "eth0"), ("bolt", "eth1")] {
         let parameters = json!({"bridge": "br0", "port": port});
-        admin.update(&instance(name), parameters).await.unwrap();
+        admin.update(&sized_port_path(name), parameters).await.unwrap();
     }
-    admin.delete(&instance("bolt")).await.unwrap();
+    admin.delete(&sized_port_path("bolt")).await.unwrap();
     let has_both = async || {
         let shown = admin.read(STATE).await.unwrap();
         let lists = ["plan", "queue", "wait"];
@@ -313,15 +308,15 @@ async fn the_right_to_write_an_instance_gives_none_to_what_it_makes() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     let packages = port_package(GUARDED);
     let (agent, admin) = with_zombie(&net, &packages).await;
-    permit(&agent, "acme", &[(&instance("acme"), pathz::Mode::Write)]).await;
+    permit(&agent, "acme", &[(&sized_port_path("acme"), pathz::Mode::Write)]).await;
     let guest = watcher(&agent).await;
-    guest.update(&instance("acme"), json!({"bridge": "br7"})).await.unwrap();
+    guest.update(&sized_port_path("acme"), json!({"bridge": "br7"})).await.unwrap();
     assert_eq!(net.link("eth0").master.as_deref(), Some("br7"));
     let port = "holdfast_native:/interfaces/interface[name=eth0]".to_owned();
     let parameters = json!({"bridge": "br0", "port": "eth1"});
     for (path, value) in [
-        (instance("coop"), parameters.clone()),
-        (instance("bolt"), parameters),
+        (sized_port_path("coop"), parameters.clone()),
+        (sized_port_path("bolt"), parameters),
         (port, json!({"mtu": 1300})),
     ] {
         let refused = guest.update(&path, value).await.unwrap_err();

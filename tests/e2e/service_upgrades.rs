@@ -11,7 +11,7 @@ use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::gnmi::GnmiClient;
 use holdfast_tests::monitor::Monitor;
 use holdfast_tests::netns::Netns;
-use holdfast_tests::services::{SIZED_PORT, operate, port_package_with};
+use holdfast_tests::services::{SIZED_PORT, operate, port_package_with, sized_port_path};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Code;
@@ -78,7 +78,7 @@ impl Upgraded {
         let on = Self { client: agent.gnmi().await, net, agent };
         for (name, port) in [("acme", "eth1"), ("bolt", "eth2")] {
             let parameters = json!({"bridge": "br0", "port": port});
-            on.client.update(&instance(name), parameters).await.unwrap();
+            on.client.update(&sized_port_path(name), parameters).await.unwrap();
         }
         on.are_ready().await;
         on
@@ -91,7 +91,7 @@ impl Upgraded {
     /// Waits until no walk is left to be made, so that none comes between a dry run and the change.
     async fn are_ready(&self) {
         for name in ["acme", "bolt"] {
-            let status = format!("{}/state/status", instance(name));
+            let status = format!("{}/state/status", sized_port_path(name));
             let is_ready = async || self.client.read(&status).await.is_ok_and(|it| it == "reached");
             eventually_async(&format!("{name} is ready"), is_ready).await;
         }
@@ -119,7 +119,7 @@ impl Upgraded {
     }
 
     async fn move_bolt(&self, bridge: &str) {
-        self.client.update(&instance("bolt"), json!({"bridge": bridge})).await.unwrap();
+        self.client.update(&sized_port_path("bolt"), json!({"bridge": bridge})).await.unwrap();
         self.are_ready().await;
     }
 
@@ -128,10 +128,6 @@ impl Upgraded {
         self.agent.restart().await;
         self.client = self.agent.gnmi().await;
     }
-}
-
-fn instance(name: &str) -> String {
-    format!("holdfast_native:/services/sized-port[name={name}]")
 }
 
 // proves sv.B103
@@ -209,7 +205,7 @@ async fn an_instance_that_fails_alone_is_left_behind_until_it_is_deployed_again(
         assert!(listed.contains("sized-port  1.1.0") && listed.contains("also 1.0.0"), "{listed}");
     }
     operate(&on.agent, &["redeploy", TAG_OF_BOLT]).unwrap_err();
-    on.client.update(&instance("bolt"), json!({"bridge": "br0"})).await.unwrap();
+    on.client.update(&sized_port_path("bolt"), json!({"bridge": "br0"})).await.unwrap();
     assert_eq!(on.mtus(), [1200, 1400], "by its own version");
     on.shows_versions(&apart).await;
     operate(&on.agent, &["redeploy", TAG_OF_BOLT]).unwrap();
@@ -241,7 +237,7 @@ async fn a_version_without_a_component_type_that_is_in_use_is_forced_alone() {
         assert!(owners.contains(orphan), "{owners}");
     }
     for name in ["acme", "bolt"] {
-        on.client.delete(&instance(name)).await.unwrap();
+        on.client.delete(&sized_port_path(name)).await.unwrap();
     }
     assert_eq!(on.mtus(), [1400; 2], "it stays without the instances");
     for orphan in &orphans {

@@ -107,6 +107,11 @@ const MODULE: &str = r#"module sized-port { yang-version 1.1; namespace "urn:siz
     leaf bridge { type hf:interface-name; mandatory true; }
     leaf far-end { type string; config false; } } } }"#;
 
+/// Path of an instance of `sized-port`.
+pub fn sized_port_path(name: &str) -> String {
+    format!("holdfast_native:/services/sized-port[name={name}]")
+}
+
 /// Runs `holdfast service ARGUMENTS`.
 ///
 /// # Errors
