@@ -78,6 +78,10 @@ pub(crate) struct OverlayNode {
     pub(crate) cause: Cause,
     /// Last operation on the value.
     pub(crate) op: Option<u32>,
+    /// True for an unsupported value on which nothing of the plan bears: see [`Planner::spare_bystanders`].
+    ///
+    /// [`Planner::spare_bystanders`]: crate::planner::PlannerOf::spare_bystanders
+    pub(crate) is_bystander: bool,
     /// Spec of a value that goes by cascade, until its cascade root goes.
     pub(crate) in_cascade: Option<Arc<ValueSpec>>,
     pub(crate) cascade_root: Option<OverlayIdx>,
@@ -119,9 +123,23 @@ impl OverlayNode {
         self.goal.spec().is_some() && self.present.is_none() && self.unmet == 0
     }
 
+    /// True for a value that the plan has neither changed nor is about to change.
+    pub(crate) fn is_untouched(&self) -> bool {
+        matches!(self.pending_action, PendingAction::Nothing)
+            && self.op.is_none()
+            && self.in_cascade.is_none()
+            && !self.changed
+            && !self.sources_changed
+    }
+
+    /// Targets of this provider that are marked as going.
+    pub(crate) fn going(&self) -> &[OverlayTargetId] {
+        self.removal.as_ref().map_or(&[], |removal| &removal.going)
+    }
+
     /// True when targets of this provider are marked as going.
     pub(crate) fn is_going(&self) -> bool {
-        self.removal.as_ref().is_some_and(|removal| !removal.going.is_empty())
+        !self.going().is_empty()
     }
 }
 
@@ -161,6 +179,12 @@ pub(crate) struct TargetRemoval {
 }
 
 impl OverlayTarget {
+    /// True when a value of the plan needs the target, or waits for a provider of it.
+    pub(crate) fn is_watched(&self) -> bool {
+        let waits = |removal: &TargetRemoval| !removal.waiting.is_empty();
+        !self.new_watchers.is_empty() || self.removal.as_deref().is_some_and(waits)
+    }
+
     /// True when the target has a provider that stays.
     pub(crate) fn stays(&self) -> bool {
         self.providers > self.going
@@ -520,6 +544,7 @@ impl OverlayNode {
             pending_action: PendingAction::Nothing,
             cause: Cause::Requested,
             op: None,
+            is_bystander: false,
             in_cascade: None,
             cascade_root: None,
             removal: None,

@@ -7,9 +7,7 @@ use holdfast_platform::transport::SimulatedKernel;
 use holdfast_store::faults::Fault;
 use holdfast_telemetry::BoundaryReceiver;
 
-use super::caller;
 use super::services::{LINK_UP, commit, instance, plan, removal, shown, start, until};
-use crate::services::Operations;
 
 const READY: &str =
     "attached reached, init reached, ready reached, sized reached, init reached, ready reached";
@@ -77,12 +75,7 @@ async fn a_walk_that_the_kernel_does_not_answer_holds_up_no_other_walk() {
     until(&agent, "acme", ServicePlan::is_ready).await;
     assert!(!plan(&agent, "addressed").unwrap().is_ready() && kernel.hanging() > 0);
     kernel.resume();
-    // A walk without an answer is given up after 10 s, and what is carried out late is in the way of the one that follows.
-    let operations = Operations(agent.handle.clone());
-    while !plan(&agent, "addressed").unwrap().is_ready() {
-        let _refused =
-            operations.redeploy(&caller().into(), &["access[name='addressed']".into()]).await;
-    }
+    until(&agent, "addressed", ServicePlan::is_ready).await;
     agent.stop().await;
 }
 

@@ -228,7 +228,8 @@ impl<G> PlannerOf<G> {
 }
 
 impl Planner<'_> {
-    fn into_plan(self, delta: Delta) -> Plan {
+    fn into_plan(mut self, delta: Delta) -> Plan {
+        self.spare_bystanders();
         let cost = self.cost();
         let overlay = self.overlay;
         let order = DispatchOrder::of(&self.operations);

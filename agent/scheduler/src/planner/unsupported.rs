@@ -19,6 +19,19 @@ impl Planner<'_> {
         }
     }
 
+    /// Keeps unsupported values out of a complete plan that were only marked, and whose offers no value of the plan looks
+    /// for. Another transaction may have reserved them, and need not end first.
+    pub(super) fn spare_bystanders(&mut self) {
+        let graph = self.overlay.graph;
+        for &idx in graph.unsupported.all() {
+            let (oidx, _) = self.overlay.touch_idx(idx);
+            let node = self.overlay.node(oidx);
+            let is_bystander = node.is_untouched()
+                && !node.going().iter().any(|&it| self.overlay.target(it).is_watched());
+            self.overlay.node_mut(oidx).is_bystander = is_bystander;
+        }
+    }
+
     /// Clears the mark of a value whose dependencies are met again and that stays.
     pub(super) fn clear_going_if_supported(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node(oidx);

@@ -35,7 +35,7 @@ impl ConflictSet {
     /// Conflict set of a plan that has not begun.
     pub(crate) fn of_plan(graph: &Graph, plan: &Plan) -> Self {
         let mut conflict_set = Self::with_removed_keys(plan.operations.iter());
-        for node in &plan.nodes {
+        for node in plan.nodes.iter().filter(|node| !node.is_bystander) {
             let present = node.idx.and_then(|idx| graph.node(idx).present.as_deref());
             let goal = node.goal.spec().map(|spec| &**spec);
             conflict_set.add(&node.key, present, goal);

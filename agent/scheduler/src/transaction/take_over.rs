@@ -233,7 +233,7 @@ impl Engine {
         step: &mut EngineOutput,
     ) {
         let at = oidx as usize;
-        if take_over.indexes[at].is_some() {
+        if take_over.indexes[at].is_some() || take_over.nodes[at].is_bystander {
             return;
         }
         let idx = self.node_of(&take_over.nodes[at]);

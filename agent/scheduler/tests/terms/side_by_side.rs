@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::{Lab, delta, error};
 use crate::{answer, begin};
-use holdfast_scheduler::{Completion, OperationError, TransactionOutcome, TxnId};
+use holdfast_scheduler::{Action, Completion, OperationError, TransactionOutcome, TxnId};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -103,6 +103,27 @@ fn convergence_does_not_wait_for_a_hanging_change() {
     lab.run_until_idle(SECOND);
     assert_eq!(lab.state("w"), "CONFIGURED", "drift is repaired meanwhile");
     answer(&mut lab, &held_back);
+}
+
+/// A value in a hanging change loses a dependency. It is unsupported, which every later plan takes into account.
+#[test]
+fn a_change_does_not_wait_for_an_unsupported_value_of_another_one() {
+    for (other, waits) in [("c", false), ("c <b", true), ("c <?f", true)] {
+        let mut lab = Lab { strict: false, ..Lab::having("a", "b +f <a") };
+        let (first, mut held_back) = begin(&mut lab, delta("b =1 +f <a; x"));
+        let carried_out = held_back.remove(0);
+        assert_eq!(carried_out.action, Action::Update);
+        answer(&mut lab, &[carried_out]);
+        lab.outside("-a");
+        let (second, at_once) = begin(&mut lab, delta(other).best_effort());
+        assert_eq!(at_once.is_empty(), waits, "{other}");
+        answer(&mut lab, &at_once);
+        assert_eq!(ended(&lab, second), !waits, "{other}");
+        answer(&mut lab, &held_back);
+        lab.run_until_idle(SECOND);
+        assert!(ended(&lab, first) && ended(&lab, second));
+        lab.engine.audit().unwrap();
+    }
 }
 
 #[test]
