@@ -45,6 +45,16 @@ impl CoreTask {
         };
     }
 
+    /// Has the store forget what was taken back at the start, once the box is as configured. If the disk refuses, the next
+    /// start takes it into account once more, which does no harm.
+    pub(super) fn forget_taken_back(&mut self) {
+        let is_started = matches!(self.first_showing, FirstShowing::Done);
+        if self.has_taken_back && is_started && self.engine.read().is_idle() {
+            self.has_taken_back = false;
+            drop(self.store.forget_taken_back());
+        }
+    }
+
     fn complete_showing(&self, ready: oneshot::Sender<()>) -> FirstShowing {
         if self.publisher.has_work() {
             return FirstShowing::Showing(ready);

@@ -124,9 +124,10 @@ impl Core {
         let rows = layer_rows_diff(&models, &stored, configuration.layers());
         let before = taken_back.or_else(|| (!rows.is_empty()).then(|| stored.clone()));
         if !rows.is_empty() {
-            // Recorded before it is carried out, so that the next start knows of it.
-            store.write(rows.into_iter().map(holdfast_store::Change::from).collect()).await?;
+            // Recorded before it is carried out, so that the next start knows of it, should this one not get so far.
+            store.write_over(rows.into_iter().map(holdfast_store::Change::from).collect()).await?;
         }
+        let has_taken_back = before.is_some();
         let credentials = credential_source.as_ref().map(|it| it.last()).unwrap_or_default();
         let credential_values = credential_source.as_ref();
         let credential_values: Vec<_> =
@@ -208,6 +209,7 @@ impl Core {
             boundary_tx: boundary_tx.clone(),
             stop_rx,
             first_showing: FirstShowing::Reading(ready_tx),
+            has_taken_back,
             resyncs: Vec::new(),
             idle_waiters: Vec::new(),
             event_tx,

@@ -125,6 +125,8 @@ pub(super) struct CoreTask {
     pub(super) boundary_tx: BoundarySender,
     pub(super) stop_rx: oneshot::Receiver<()>,
     pub(super) first_showing: FirstShowing,
+    /// True while the store keeps what was taken back at the start.
+    pub(super) has_taken_back: bool,
     pub(super) resyncs: Vec<Resync>,
     /// Requests that wait until nothing is under way.
     pub(super) idle_waiters: Vec<oneshot::Sender<()>>,
@@ -176,6 +178,7 @@ impl CoreTask {
             self.admit_alone();
             self.publish_state();
             self.complete_start();
+            self.forget_taken_back();
             self.answer_when_idle();
         }
     }

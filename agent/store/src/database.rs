@@ -1,6 +1,5 @@
 //! The database file. Every method blocks until its changes are on disk.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +8,7 @@ use smol_str::SmolStr;
 use tracing::{info, warn};
 
 use super::{
-    ArtefactChange, Change, FinalContent, StoreError, StoredState, Table, Unconfirmed, User,
+    ArtefactChange, Change, FinalContent, StoreError, StoredState, Unconfirmed, User,
     accounts::ACCOUNTS_NAME,
     artefacts,
     folder::{
@@ -22,7 +21,8 @@ use super::{
     layer_table::BlockWork,
     notes::{self, NOTES},
     prepared::{self, PreparedSet, RowDigests, Ticket},
-    tables::{LAYER, RESTORE, SECRETS, apply, apply_recording, put_back, rows},
+    tables::{LAYER, RESTORE, SECRETS, apply, apply_recording, rows},
+    taken_back::{self, NotedRows, TakenBackRows},
     unconfirmed::{self, JoinedRows},
 };
 
@@ -49,13 +49,13 @@ pub struct Database {
     redb: Option<redb::Database>,
     /// A write was refused, so `redb` does not answer until it is reopened.
     failed: bool,
-    prepared: PreparedSet,
+    pub(super) prepared: PreparedSet,
     /// Rows that commits have added to the record of the one that waits to be confirmed.
     joined: JoinedRows,
-    rolled_back: usize,
-    /// Rows of the layers that opening the file rolled back, with their content before that.
-    taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    block_work: BlockWork,
+    pub(super) rolled_back: usize,
+    /// Rows of the layers that were taken back since the file was opened.
+    pub(super) taken_back: NotedRows,
+    pub(super) block_work: BlockWork,
     /// Fault for the next commit.
     #[cfg(any(test, feature = "faults"))]
     pub(super) fault: Option<super::faults::Fault>,
@@ -92,7 +92,7 @@ impl Database {
             prepared: PreparedSet::default(),
             joined: JoinedRows::default(),
             rolled_back: 0,
-            taken_back: BTreeMap::new(),
+            taken_back: NotedRows::default(),
             block_work: BlockWork::default(),
             #[cfg(any(test, feature = "faults"))]
             fault: None,
@@ -118,7 +118,7 @@ impl Database {
         self.reopen()?;
         let unwanted = self.prepared.keep_recorded(&prepared::recorded(self.redb()?)?);
         if !unwanted.is_empty() {
-            self.undo(&unwanted, |_| true)?;
+            self.undo(&unwanted)?;
             info!(transactions = unwanted.len(), "rolled back what could not be made final");
         }
         self.failed = false;
@@ -139,6 +139,7 @@ impl Database {
     pub fn load(&mut self) -> Result<StoredState, StoreError> {
         let failed = StoreError::accessing("read the stored configuration");
         let redb = self.redb()?;
+        let taken_back = taken_back::read(redb)?;
         let read = || -> Result<StoredState, redb::Error> {
             let transaction = redb.begin_read()?;
             let last = transaction.open_table(META)?.get(META_LAST_TRANSACTION)?;
@@ -150,12 +151,12 @@ impl Database {
                 artefacts: artefacts::read(&transaction)?,
                 notes: rows(&transaction.open_table(NOTES)?)?,
                 rolled_back: self.rolled_back,
-                taken_back: self.taken_back.clone(),
+                taken_back: TakenBackRows::new(),
                 last_transaction: last.map_or(0, |number| number.value()),
                 last_recorded: 0,
             })
         };
-        Ok(StoredState { users: self.users()?, ..read().map_err(failed)? })
+        Ok(StoredState { users: self.users()?, taken_back, ..read().map_err(failed)? })
     }
 
     /// Blocks of rows that were read, written and removed since the file was opened.
@@ -320,7 +321,7 @@ impl Database {
     pub fn abort(&mut self, ticket: Ticket) -> Result<(), StoreError> {
         self.expect_prepared("abort", ticket)?;
         self.prepared.mark_aborted(ticket);
-        self.undo(&[ticket], |_| true)?;
+        self.undo(&[ticket])?;
         self.prepared.remove(ticket);
         Ok(())
     }
@@ -440,69 +441,6 @@ impl Database {
         Ok(())
     }
 
-    /// Rolls back the transactions whose end was never recorded.
-    ///
-    /// Restore rows of adopted objects stay: the kernel may have been changed already, and the original values
-    /// exist nowhere else. The core gives up objects that no layer configures.
-    fn roll_back_unfinished(&mut self) -> Result<(), StoreError> {
-        let unfinished = prepared::recorded(self.redb()?)?;
-        if unfinished.is_empty() {
-            return Ok(());
-        }
-        let transactions = unfinished.len();
-        warn!(transactions, "rolling back what was interrupted before it was answered");
-        let taken_back = self.undo(&unfinished, keeps_restores)?;
-        self.note_taken_back(taken_back);
-        self.rolled_back = transactions;
-        info!(transactions, "rolled back");
-        Ok(())
-    }
-
-    /// Rolls back the commit that was not confirmed before the agent ended.
-    fn roll_back_unconfirmed(&mut self) -> Result<(), StoreError> {
-        const ATTEMPT: &str = "roll back an unconfirmed commit";
-        let Some((transaction, chunks)) = unconfirmed::find(self.redb()?)? else { return Ok(()) };
-        let write = self.begin(ATTEMPT)?;
-        let taken_back = put_back(&write, &chunks, &mut self.block_work, keeps_restores)?;
-        unconfirmed::forget(&write)?;
-        finish(write, ATTEMPT)?;
-        self.note_taken_back(taken_back);
-        warn!(transaction, "a commit that was not confirmed before the restart is rolled back");
-        Ok(())
-    }
-
-    /// Records the content of layer rows before the roll-backs. The first roll-back undoes the last change, so its
-    /// rows were in force.
-    fn note_taken_back(&mut self, changes: Vec<Change>) {
-        for change in changes.into_iter().filter(|change| change.table == Table::Layer) {
-            self.taken_back.entry(change.key).or_insert(change.value);
-        }
-    }
-
-    /// Restores rows from the records of transactions, in one durable write. Returns their content before that.
-    fn undo(
-        &mut self,
-        tickets: &[Ticket],
-        matches: impl Fn(&Change) -> bool,
-    ) -> Result<Vec<Change>, StoreError> {
-        const ATTEMPT: &str = "roll back a transaction";
-        let write = self.begin(ATTEMPT)?;
-        let mut taken_back = Vec::new();
-        for ticket in tickets {
-            let pieces = prepared::pieces(&write, *ticket);
-            let pieces = pieces.map_err(StoreError::accessing(ATTEMPT))?;
-            taken_back.extend(put_back(&write, &pieces, &mut self.block_work, &matches)?);
-            prepared::forget(&write, *ticket)?;
-        }
-        #[cfg(any(test, feature = "faults"))]
-        if let Some(fault) = self.fault.take_if(|it| it.is_of_roll_back()) {
-            fault.strike(write)?;
-            return Ok(taken_back);
-        }
-        finish(write, ATTEMPT)?;
-        Ok(taken_back)
-    }
-
     fn expect_prepared(&self, attempt: &'static str, ticket: Ticket) -> Result<(), StoreError> {
         if self.prepared.contains(ticket) {
             Ok(())
@@ -511,12 +449,12 @@ impl Database {
         }
     }
 
-    fn redb(&self) -> Result<&redb::Database, StoreError> {
+    pub(super) fn redb(&self) -> Result<&redb::Database, StoreError> {
         self.redb.as_ref().ok_or(StoreError::Stopped)
     }
 
     /// Begins a write. Any layout is given up first, or redb would wait for its end.
-    fn begin(&mut self, attempt: &'static str) -> Result<WriteTransaction, StoreError> {
+    pub(super) fn begin(&mut self, attempt: &'static str) -> Result<WriteTransaction, StoreError> {
         self.layout = None;
         self.redb()?.begin_write().map_err(|error| StoreError::accessing(attempt)(error.into()))
     }
@@ -550,7 +488,7 @@ fn open_file(path: &Path) -> Result<redb::Database, StoreError> {
     opened.map_err(|error| StoreError::opening(path, error))
 }
 
-fn finish(write: WriteTransaction, attempt: &'static str) -> Result<(), StoreError> {
+pub(super) fn finish(write: WriteTransaction, attempt: &'static str) -> Result<(), StoreError> {
     write.commit().map_err(|error| StoreError::accessing(attempt)(error.into()))
 }
 
@@ -567,9 +505,4 @@ fn give_number(write: &WriteTransaction, ticket: Ticket, number: u64) -> Result<
     }
     let state = format!("its number {number} is not above {last}, the last one");
     Err(StoreError::out_of_order("commit", ticket, state))
-}
-
-/// Selects the rows that a roll-back at start restores: see [`Database::roll_back_unfinished`].
-fn keeps_restores(change: &Change) -> bool {
-    change.table != Table::Restore || change.value.is_some()
 }

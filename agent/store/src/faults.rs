@@ -138,6 +138,8 @@ impl DiskStop {
             | Command::Confirm { answer }
             | Command::Abort { answer, .. }
             | Command::Write { answer, .. }
+            | Command::WriteOver { answer, .. }
+            | Command::ForgetTakenBack { answer }
             | Command::WriteArtefacts { answer, .. }
             | Command::SetUser { answer, .. } => self.withhold(answer),
             Command::DeleteUser { answer, .. } => self.withhold(answer),
@@ -175,6 +177,8 @@ fn kind_of_write(command: &Command) -> Option<WriteKind> {
         Command::Confirm { .. } => Some(WriteKind::Confirm),
         Command::Abort { .. } => Some(WriteKind::Abort),
         Command::Write { .. }
+        | Command::WriteOver { .. }
+        | Command::ForgetTakenBack { .. }
         | Command::WriteArtefacts { .. }
         | Command::SetUser { .. }
         | Command::DeleteUser { .. } => Some(WriteKind::Rows),

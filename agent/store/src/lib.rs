@@ -25,7 +25,9 @@ mod layer_rows;
 mod layer_table;
 mod notes;
 mod prepared;
+mod roll_back;
 mod tables;
+mod taken_back;
 mod thread;
 mod unconfirmed;
 mod undo;
@@ -173,8 +175,8 @@ pub struct StoredState {
     pub notes: Vec<Row>,
     /// Number of transactions that were prepared when the agent ended, and are rolled back.
     pub rolled_back: usize,
-    /// Rows of [`Table::Layer`] that were rolled back, with their content before that, which the system may still
-    /// have.
+    /// Rows of [`Table::Layer`] that this start or earlier ones took back, with their content before that, which the system
+    /// may still have: see [`Store::forget_taken_back`].
     pub taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// Number of the transaction that was made final last; the next one must be higher.
     pub last_transaction: u64,
@@ -316,6 +318,14 @@ enum Command {
         changes: Vec<Change>,
         answer: Reply<()>,
     },
+    /// Writes rows, and notes their content before.
+    WriteOver {
+        changes: Vec<Change>,
+        answer: Reply<()>,
+    },
+    ForgetTakenBack {
+        answer: Reply<()>,
+    },
     WriteArtefacts {
         changes: Vec<ArtefactChange>,
         answer: Reply<()>,
@@ -428,6 +438,17 @@ impl Store {
     /// Writes rows outside of a transaction, as for the adoption of a port that appears. Durable once answered.
     pub fn write(&self, changes: Vec<Change>) -> Answer<()> {
         self.send(|answer| Command::Write { changes, answer })
+    }
+
+    /// Writes rows outside of a transaction, and notes their content before in [`StoredState::taken_back`]: at a start that
+    /// changes the configuration by itself. Durable once answered.
+    pub fn write_over(&self, changes: Vec<Change>) -> Answer<()> {
+        self.send(|answer| Command::WriteOver { changes, answer })
+    }
+
+    /// Forgets what was taken back, because the system is as configured.
+    pub fn forget_taken_back(&self) -> Answer<()> {
+        self.send(|answer| Command::ForgetTakenBack { answer })
     }
 
     /// Writes gNSI artefacts, all of them or none. Durable once answered.

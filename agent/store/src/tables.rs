@@ -43,8 +43,18 @@ pub(super) fn apply(
     changes: &[Change],
     work: &mut BlockWork,
 ) -> Result<(), StoreError> {
+    put(write, changes, work, &mut |_, _, _| Ok(()))
+}
+
+/// Applies `changes`, and calls `earlier` with the previous content of each row.
+pub(super) fn put(
+    write: &WriteTransaction,
+    changes: &[Change],
+    work: &mut BlockWork,
+    earlier: &mut PreImages<'_>,
+) -> Result<(), StoreError> {
     let mut tables = Tables::open(write).map_err(StoreError::accessing("write rows"))?;
-    tables.put(changes, work, &mut |_, _, _| Ok(()))
+    tables.put(changes, work, earlier)
 }
 
 /// Applies `changes` and stores the previous content of their rows as a record.
@@ -95,7 +105,8 @@ fn row(change: &Change) -> (Table, &[u8]) {
 }
 
 /// Receives table, key and previous content of a row.
-type PreImages<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) -> Result<(), StoreError> + 'a;
+pub(super) type PreImages<'a> =
+    dyn FnMut(Table, &[u8], Option<&[u8]>) -> Result<(), StoreError> + 'a;
 
 /// Tables that a transaction writes, opened once.
 struct Tables<'t> {

@@ -131,6 +131,12 @@ impl DatabaseThread {
             Command::Write { changes, answer } => {
                 answer_with(database, answer, |database| database.write(&changes));
             }
+            Command::WriteOver { changes, answer } => {
+                answer_with(database, answer, |database| database.write_over(&changes));
+            }
+            Command::ForgetTakenBack { answer } => {
+                answer_with(database, answer, Database::forget_taken_back);
+            }
             Command::WriteArtefacts { changes, answer } => {
                 answer_with(database, answer, |database| database.write_artefacts(&changes));
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_core::{CommitError, CommitOptions, Datastore};
-use holdfast_platform::descriptors::link;
+use holdfast_platform::descriptors::{kinds, link};
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_scheduler::ValueState;
 use holdfast_store::faults::WriteKind;
@@ -122,7 +122,16 @@ async fn a_port_of_others_is_as_before_a_change_that_a_kill_takes_back() {
     }
     assert!(mtu(&kernel).contains("mtu: Some(1400)"));
     let folder = agent.killed(folder.path());
+    // The start that takes it back is killed before the kernel answers.
+    kernel.hang_at(kinds::LINK);
     let agent = Agent::start(&kernel, folder.path()).await;
+    while kernel.hanging() == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(agent.store().stop_at(1, false).await.unwrap());
+    let folder = agent.killed(folder.path());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    kernel.resume();
     agent.turns().await;
     assert!(!agent.published_text().contains("\"mtu\":1414,\"name\""), "the change is taken back");
     assert_eq!(mtu(&kernel), before);

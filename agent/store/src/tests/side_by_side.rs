@@ -1,7 +1,7 @@
 //! Transactions that are prepared at the same time, against a naive model: every end, in every order, with refusals of
 //! the disk, kills and openings between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -29,6 +29,8 @@ struct Model {
     waiting: Option<PreImages>,
     last_transaction: u64,
     taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Rows that were taken back since the file was opened.
+    noted: BTreeSet<Vec<u8>>,
 }
 
 impl Model {
@@ -59,14 +61,19 @@ impl Model {
         }
     }
 
+    fn note(&mut self, (table, key): &RowKey, before: Option<Vec<u8>>) {
+        if *table == Table::Layer && self.noted.insert(key.clone()) {
+            self.taken_back.insert(key.clone(), before);
+        }
+    }
+
     fn reopen(&mut self) {
-        self.taken_back.clear();
+        self.noted.clear();
         let prepared = std::mem::take(&mut self.prepared).into_values();
         for mut before in prepared.chain(self.waiting.take()) {
             before.retain(|(table, _), value| *table != Table::Restore || value.is_some());
-            for (table, key) in before.keys().filter(|(table, _)| *table == Table::Layer) {
-                let now = self.rows.get(&(*table, key.clone())).cloned();
-                self.taken_back.entry(key.clone()).or_insert(now);
+            for key in before.keys() {
+                self.note(key, self.rows.get(key).cloned());
             }
             self.restore(before);
         }
@@ -135,6 +142,8 @@ enum Step {
     Commit(usize, Unconfirmed, Option<usize>, Option<Fault>),
     Abort(usize, Option<Fault>),
     Write(Vec<RowOp>, Option<Fault>),
+    WriteOver(Vec<RowOp>),
+    ForgetTakenBack,
     /// A layout that some other write gives up, unless its transaction is prepared next.
     LayOut(usize, Vec<RowOp>),
     Confirm,
@@ -230,6 +239,22 @@ impl Bench {
                 if written.is_ok() {
                     self.model.apply(&changes);
                 }
+            }
+            Step::WriteOver(ops) => {
+                let changes = changes(ops);
+                let is_refused = self.model.touches_prepared(&changes);
+                let written = attempt(database, |database| database.write_over(&changes));
+                assert_eq!(written.is_ok(), !is_refused, "{written:?}");
+                if written.is_ok() {
+                    for (key, before) in self.model.apply(&changes) {
+                        self.model.note(&key, before);
+                    }
+                }
+            }
+            Step::ForgetTakenBack => {
+                attempt(database, Database::forget_taken_back).unwrap();
+                self.model.taken_back.clear();
+                self.model.noted.clear();
             }
             Step::LayOut(slot, ops) => {
                 let (changes, ticket) = (changes(ops), Ticket(self.last_ticket + 1));
@@ -333,6 +358,8 @@ fn some_step() -> impl Strategy<Value = Step> {
             .prop_map(|(slot, it, octets, fault)| Step::Commit(slot, it, octets, fault)),
         4 => (slot(), of_abort).prop_map(|(slot, fault)| Step::Abort(slot, fault)),
         2 => (some_ops(SLOTS), of_write).prop_map(|(ops, fault)| Step::Write(ops, fault)),
+        1 => some_ops(SLOTS).prop_map(Step::WriteOver),
+        1 => Just(Step::ForgetTakenBack),
         2 => own_ops().prop_map(|(slot, ops)| Step::LayOut(slot, ops)),
         1 => Just(Step::Confirm),
         1 => Just(Step::Reopen),

@@ -105,10 +105,14 @@ impl SimulatedKernel {
         kernel
     }
 
-    /// Returns the transport, and the receiver of its events.
+    /// Returns the transport, and the receiver of its events. Requests that hang end with the agent that made them.
     pub fn connect(&self) -> (SimulatedTransport, Events) {
         let (mailbox, events) = mailbox();
-        self.lock().mailbox = Some(mailbox);
+        let mut state = self.lock();
+        state.mailbox = Some(mailbox);
+        state.waiting.clear();
+        state.waiting_operations.clear();
+        drop(state);
         (SimulatedTransport(self.clone()), events)
     }
 
