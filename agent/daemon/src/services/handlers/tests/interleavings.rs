@@ -172,7 +172,6 @@ struct World<'t> {
     handlers: [SteppedHandler; 2],
     sets: Vec<Pending>,
     unplugged: BTreeSet<&'static str>,
-    was_killed: bool,
     tally: &'t RefCell<Tally>,
 }
 
@@ -192,9 +191,8 @@ impl<'t> World<'t> {
         let (kernel, folder) = (SimulatedKernel::new(&PORTS), memory_folder());
         let agent = Agent::start_with(&kernel, folder.path(), types.clone()).await;
         let (types, agent, handlers) = (types.clone(), Some(agent), [0, 1].map(handler));
-        let (sets, unplugged, was_killed) = Default::default();
-        let mut world =
-            Self { kernel, folder, types, agent, handlers, sets, unplugged, was_killed, tally };
+        let (sets, unplugged) = Default::default();
+        let mut world = Self { kernel, folder, types, agent, handlers, sets, unplugged, tally };
         world.attach_all().await;
         world
     }
@@ -352,7 +350,6 @@ impl<'t> World<'t> {
         }
         self.folder = self.agent.take().unwrap().killed(self.folder.path());
         self.start().await;
-        self.was_killed = true;
         self.count("kill at a write", stopped.is_some());
         let is_committed = stopped.is_some_and(|it| it.kind == WriteKind::Commit && it.is_made);
         assert!(is_committed || self.layers() == shown, "{stopped:?}");
@@ -477,11 +474,8 @@ async fn run(types: &ServiceTypes, schedule: &[Event], tally: &RefCell<Tally>) {
     assert_eq!(plans(&ours), plans(&other), "{document:?}");
     assert_eq!(ours.layers().claims(), other.layers().claims());
     assert_eq!(ours.effective(), other.effective());
-    // A port of others has been found to keep what an instance had set before a kill (see STATUS.md).
-    if !world.was_killed {
-        let kernels = [&world, &fresh].map(|it| contents(&it.kernel));
-        assert_eq!(kernels[0], kernels[1]);
-    }
+    let kernels = [&world, &fresh].map(|it| contents(&it.kernel));
+    assert_eq!(kernels[0], kernels[1]);
     for it in [&world, &fresh] {
         let waiting = it.agent().handle.statuses(true).await.unwrap();
         assert!(waiting.is_empty(), "{waiting:?}");
