@@ -339,7 +339,8 @@ impl Engine {
         if goes_on_waiting && !self.graph.is_reduction_stale(idx) {
             return;
         }
-        if self.graph.is_out_of_place(idx) {
+        // One that is to go may be able to stay: that is decided when its operation has ended.
+        if is_operated || self.graph.is_out_of_place(idx) {
             self.graph.mark_dirty(idx);
         }
     }

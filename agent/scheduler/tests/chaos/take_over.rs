@@ -115,3 +115,14 @@ proptest! {
         world.check();
     }
 }
+
+/// The plan deletes a value that has another provider by the time it is taken over: it has to return.
+#[test]
+fn a_value_that_is_taken_over_late_returns_after_its_removal() {
+    let mut world = resting("e <m/; m/1", 1);
+    world.apply(WorldEvent::Intend { change: "-m/1".to_owned(), atomic: false });
+    assert!(world.is_taking_over());
+    world.apply(WorldEvent::Foreign(0, 1));
+    world.apply(WorldEvent::Notice);
+    world.check();
+}
