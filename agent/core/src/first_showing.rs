@@ -12,8 +12,8 @@ use super::task::CoreTask;
 pub(super) enum FirstShowing {
     /// The first complete reading of the box is not taken in yet.
     Reading(oneshot::Sender<()>),
-    /// The plan that follows from it is being taken over.
-    TakingOver(oneshot::Sender<()>),
+    /// The plan that follows from it is being made and taken over.
+    Planning(oneshot::Sender<()>),
     /// State is being shown.
     Showing(oneshot::Sender<()>),
     Done,
@@ -23,7 +23,7 @@ impl FirstShowing {
     /// Notes that a complete reading of the box was taken in.
     pub(super) fn note_complete_reading(&mut self) {
         *self = match std::mem::replace(self, Self::Done) {
-            Self::Reading(ready) => Self::TakingOver(ready),
+            Self::Reading(ready) => Self::Planning(ready),
             other => other,
         };
     }
@@ -33,7 +33,7 @@ impl CoreTask {
     /// Completes the start once revisions show the state of the box.
     pub(super) fn complete_start(&mut self) {
         self.first_showing = match std::mem::replace(&mut self.first_showing, FirstShowing::Done) {
-            FirstShowing::TakingOver(ready) if !self.engine.read().is_between_portions() => {
+            FirstShowing::Planning(ready) if !self.is_in_portions() => {
                 // Values that were pending before the restart too are no change for the engine, but no revision shows
                 // them yet.
                 let waiting = self.engine.read().pending_keys().cloned().collect();
@@ -53,6 +53,12 @@ impl CoreTask {
             self.has_taken_back = false;
             drop(self.store.forget_taken_back());
         }
+    }
+
+    /// True while the engine plans for what it has read, or takes something over or in.
+    fn is_in_portions(&self) -> bool {
+        let engine = self.engine.read();
+        engine.is_between_portions() || engine.is_converging()
     }
 
     fn complete_showing(&self, ready: oneshot::Sender<()>) -> FirstShowing {

@@ -102,9 +102,9 @@ impl CoreTask {
     /// Has the engine take back a change that the kernel has and that the store could not make final. No revision shows
     /// it meanwhile.
     pub(super) fn undo(&mut self, change: &PlannedChange, commit: &CommitInFlight) {
-        match self.plan_undo(change, commit) {
-            Ok(plan) => {
-                let (txn, step) = self.engine.write().start(plan, self.now());
+        match self.change_back(change, commit) {
+            Ok(delta) => {
+                let (txn, step) = self.engine.write().start_unplanned(delta, self.now());
                 self.push_input(commit.ticket, Input::UndoStarted(Some(txn)));
                 self.follow(step);
             }
@@ -115,11 +115,12 @@ impl CoreTask {
         }
     }
 
-    fn plan_undo(
+    /// Change to what was intended before, which the engine plans between events.
+    fn change_back(
         &self,
         change: &PlannedChange,
         commit: &CommitInFlight,
-    ) -> Result<Plan, CommitError> {
+    ) -> Result<Delta, CommitError> {
         let PlannedChange { configuration, credentials, .. } = change;
         // Beside its own entries, the configuration in force may differ from that which the change was made of.
         let before = commit.base.as_ref().map_or(&self.configuration, |base| &base.configuration);
@@ -129,8 +130,7 @@ impl CoreTask {
         let before = |(key, _): &(Key, _)| (key.clone(), self.credential_values.get(key).cloned());
         let credential_intent = credentials.values.iter().map(before).map(IntentChange::from);
         let delta = Delta::new(engine_intent(&changes).chain(credential_intent).collect());
-        let delta = delta.best_effort().described("not recorded");
-        self.engine.read().plan(delta).map_err(|error| CommitError::planning(&error))
+        Ok(delta.best_effort().described("not recorded"))
     }
 }
 

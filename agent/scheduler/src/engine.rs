@@ -11,17 +11,19 @@
 //!                                              (both wait for conflicting transactions)
 //! ```
 //!
-//! No call takes longer than some ten milliseconds because a change or a reading is large: a plan is taken over, the nodes of its
-//! transaction are released, and a reading is taken in, in portions, of which [`Engine::due`] is told when the next one is due.
+//! No call takes longer than some ten milliseconds because a change or a reading is large: a plan that the engine makes by itself
+//! is made, each plan is taken over, the nodes of its transaction are released, and a reading is taken in, in portions, of which
+//! [`Engine::due`] is told when the next one is due.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::convergence::Convergence;
 use crate::descriptor::Registry;
 use crate::graph::{Goal, Graph, Node, NodeIdx};
-use crate::history::{History, Trigger};
+use crate::history::History;
 use crate::key::{Key, KindId, sort_keys};
 use crate::operation::{
     Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
@@ -130,13 +132,11 @@ impl Scope {
 }
 
 /// Transactions in flight at a time. Further ones wait: this many are a sign that a transport hangs.
-const IN_FLIGHT_MOST: usize = 16;
+pub(crate) const IN_FLIGHT_MOST: usize = 16;
 /// Operations submitted before the transports get them: they begin with the first ones of a large change while the
 /// engine prepares the next. Also items of a large plan that are taken over, those of a large reading that are taken in, and
 /// nodes of a large change that are released, before facts get their turn: some ten milliseconds of work.
 const PORTION: usize = 4096;
-/// Number of conflicting dirty values up to which each is planned for by itself.
-const DIRTY_SINGLY: usize = 64;
 
 /// Planes of every key, and the transactions in flight.
 #[derive(Debug)]
@@ -154,6 +154,8 @@ pub struct Engine {
     pub(crate) timers: BTreeSet<(Duration, NodeIdx)>,
     pub(crate) next_txn: u64,
     pub(crate) next_op: u64,
+    /// Dirty values that are being planned for.
+    pub(crate) convergence: Option<Box<Convergence>>,
     /// True after a transaction of a client: dirty values are planned for before the next change.
     convergence_first: bool,
     pub(crate) history: History,
@@ -180,6 +182,7 @@ impl Engine {
             timers: BTreeSet::new(),
             next_txn: 1,
             next_op: 1,
+            convergence: None,
             convergence_first: false,
             history: History::default(),
             jitter_rng: JitterRng::default(),
@@ -279,6 +282,14 @@ impl Engine {
         self.queue_change(plan, false, now)
     }
 
+    /// Starts a change that the engine plans by itself, in portions, by calls of [`Engine::due`]. Where it is refused as a whole, that is
+    /// its outcome.
+    pub fn start_unplanned(&mut self, delta: Delta, now: Now) -> (TxnId, EngineOutput) {
+        let txn = self.next_number();
+        self.queue.push_unplanned(txn, delta);
+        (txn, self.advance(EngineOutput::default(), now))
+    }
+
     /// Starts a plan without submitting anything until [`Engine::start_prepared`], for a caller that has to make the
     /// change durable first. The intent changes at once, that of a large plan in portions: the first now, the others by
     /// [`Engine::due`]. Cancelled instead, the change leaves everything as it was.
@@ -334,7 +345,7 @@ impl Engine {
         let mut step = EngineOutput::default();
         self.continue_take_over(now, &mut step);
         self.continue_reading(now, &mut step);
-        self.plan_queued_again(&mut step);
+        self.continue_plans(now, &mut step);
         for txn in self.running.numbers() {
             self.dispatch(txn, now, &mut step);
         }
@@ -370,10 +381,17 @@ impl Engine {
         self.advance(step, now)
     }
 
-    /// True when no transaction is in flight or queued, all that have ended are released, and no reading is being taken in.
+    /// True when no transaction is in flight, queued or being planned, all that have ended are released, and no reading is being
+    /// taken in.
     pub fn is_idle(&self) -> bool {
         let has_transactions = !self.running.is_empty() || !self.queue.is_empty();
-        !has_transactions && self.releases.is_empty() && self.reading.is_none()
+        let has_work = has_transactions || self.is_converging();
+        !has_work && self.releases.is_empty() && self.reading.is_none()
+    }
+
+    /// True while values that are not as intended are being planned for.
+    pub fn is_converging(&self) -> bool {
+        self.convergence.is_some()
     }
 
     /// True while half of a plan is taken over, or half of a reading is taken in: nothing is planned from that.
@@ -439,6 +457,23 @@ impl Engine {
         step
     }
 
+    /// Goes on with one of the plans in the making, unless the graph is about to change by a plan that is being taken over, or by
+    /// a reading that is being taken in.
+    fn continue_plans(&mut self, now: Now, step: &mut EngineOutput) {
+        if !self.is_between_portions() && !self.continue_rollback(now, step) {
+            let _ = self.continue_convergence(now, step) || self.plan_queued(step);
+        }
+    }
+
+    /// Makes a portion of a plan.
+    pub(crate) fn plan_portion(
+        &mut self,
+        planning: &mut Planning,
+    ) -> Option<Result<Plan, PlanError>> {
+        self.graph.counters.plan_portions += 1;
+        planning.advance_portion(&self.graph, self.portion)
+    }
+
     /// Starts the next transaction that may start. Changes and convergence take turns.
     fn start_next(&mut self, now: Now, step: &mut EngineOutput) -> bool {
         if self.running.len() >= IN_FLIGHT_MOST || self.is_between_portions() {
@@ -454,83 +489,6 @@ impl Engine {
         begun || !convergence_first && self.start_convergence(now, step)
     }
 
-    /// Plans for the dirty values that no transaction owns. Starts a transaction only when there are operations.
-    fn start_convergence(&mut self, now: Now, step: &mut EngineOutput) -> bool {
-        self.graph.mark_held_back_dirty();
-        if self.graph.dirty.is_empty() {
-            return false;
-        }
-        let (taken, dirty): (Vec<NodeIdx>, Vec<NodeIdx>) = self
-            .graph
-            .take_dirty()
-            .into_iter()
-            .partition(|&idx| self.owner_in_flight(idx).is_some());
-        for &idx in &dirty {
-            self.clear_recovered(idx, step);
-        }
-        for idx in taken {
-            if let Some(owner) = self.owner_in_flight(idx) {
-                self.running.mark_dirty_after(owner, idx);
-            }
-        }
-        let dirty: Vec<NodeIdx> =
-            dirty.into_iter().filter(|&idx| !self.graph.is_drift_tolerated(idx)).collect();
-        if dirty.is_empty() {
-            return true;
-        }
-        let Some(behind) = self.converge_nodes(dirty.clone(), now, step) else { return true };
-        if dirty.len() == 1 || dirty.len() > DIRTY_SINGLY {
-            dirty.into_iter().for_each(|idx| self.running.mark_dirty_after(behind, idx));
-            return true;
-        }
-        for idx in dirty {
-            let may_begin =
-                self.running.len() < IN_FLIGHT_MOST && self.running.in_take_over().is_none();
-            let behind =
-                if may_begin { self.converge_nodes(vec![idx], now, step) } else { Some(behind) };
-            if let Some(behind) = behind {
-                self.running.mark_dirty_after(behind, idx);
-            }
-        }
-        true
-    }
-
-    /// Clears the error of a value that failed and is in place now, so that it is not tried again.
-    fn clear_recovered(&mut self, idx: NodeIdx, step: &mut EngineOutput) {
-        let node = self.graph.node(idx);
-        if node.retry.as_ref().is_some_and(|it| it.error.is_some())
-            && !self.graph.is_out_of_place(idx)
-        {
-            step.changed.push(node.key.clone());
-            self.clear_error(idx);
-            self.graph.update_unsettled(idx);
-        }
-    }
-
-    /// Plans for dirty values together. Returns the conflicting transaction they have to wait for, if there is one.
-    fn converge_nodes(
-        &mut self,
-        dirty: Vec<NodeIdx>,
-        now: Now,
-        step: &mut EngineOutput,
-    ) -> Option<TxnId> {
-        let plan =
-            planner::plan(&self.graph, Delta::default().best_effort(), dirty.clone()).ok()?;
-        if let Some(behind) = self.conflicting_transaction(&plan, None) {
-            return Some(behind);
-        }
-        if plan.operations.is_empty() {
-            self.install_goals(plan, step);
-        } else {
-            let txn = self.next_number();
-            self.begin_transaction(txn, Trigger::Convergence, (plan, false), now, step);
-        }
-        if self.running.in_take_over().is_none() {
-            dirty.into_iter().for_each(|idx| self.graph.forget_if_empty(idx));
-        }
-        None
-    }
-
     /// Reports the end of a transaction.
     pub(crate) fn report_outcome(&mut self, outcome: TransactionOutcome, step: &mut EngineOutput) {
         self.on_wait_ended(&outcome, step);
@@ -543,6 +501,7 @@ impl Engine {
         let transactions = self.running.iter().filter_map(Transaction::deadline).min();
         let engine = timer.into_iter().chain(transactions).chain(queue).chain(self.resync_due);
         let engine = engine.chain(self.releases.deadline()).chain(self.queue.deadline());
+        let engine = engine.chain(self.convergence_deadline());
         let reading = self.reading.as_ref().map(|_| Duration::ZERO);
         engine.chain(self.waits.deadline()).chain(reading).min()
     }

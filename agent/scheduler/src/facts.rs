@@ -43,6 +43,7 @@ impl Engine {
             }
         };
         self.on_observed(idx);
+        self.end_operation_ahead(idx, step);
         match self.graph.node(idx).running_op() {
             Some(op) => {
                 if !same(self.graph.node(idx).observed.as_ref(), fact.value.as_ref()) {

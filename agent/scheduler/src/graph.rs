@@ -88,7 +88,7 @@ pub(crate) struct Graph {
     /// Values that are intended and not in place, or reduced, or have an error.
     pub(crate) unsettled: NodeSet,
     pub(crate) unsupported: Unsupported,
-    /// Values to be planned for.
+    /// Values to be planned for. Those that are being planned for are marked as well, and not listed.
     pub(crate) dirty: Vec<NodeIdx>,
     /// Present values of ours that lost a dependency, to be checked.
     pub(crate) lost_dependency: Vec<NodeIdx>,
@@ -274,13 +274,9 @@ impl Graph {
         }
     }
 
-    /// Takes the values to be planned for. Each can be marked again from here on.
-    pub(crate) fn take_dirty(&mut self) -> Vec<NodeIdx> {
-        let dirty = std::mem::take(&mut self.dirty);
-        for &idx in &dirty {
-            self.nodes[idx as usize].is_dirty = false;
-        }
-        dirty
+    /// Lets a value be marked again that was taken out of the list of dirty ones.
+    pub(crate) fn unmark_dirty(&mut self, idx: NodeIdx) {
+        self.nodes[idx as usize].is_dirty = false;
     }
 
     pub(crate) fn target_state(&self, target: &Target) -> Option<&TargetState> {

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::graph::{Node, NodeIdx};
 use crate::key::{Key, KeySet};
 use crate::operation::TxnId;
-use crate::plan::{Delta, Plan, PlanError};
+use crate::plan::{Plan, PlanError};
 use crate::planner;
 use crate::status::ValueState;
 use crate::targets::provided_targets;
@@ -130,7 +130,7 @@ impl Engine {
                 all.filter(|&idx| self.graph.is_out_of_place(idx)).collect()
             }
         };
-        planner::plan(&self.graph, Delta::default().best_effort(), nodes)
+        planner::plan_for(&self.graph, nodes)
     }
 
     /// Numbers transactions from here on: earlier runs keep their numbers in records elsewhere.

@@ -22,6 +22,7 @@
 //! panicking descriptor invalidates its own value only.
 
 mod audit;
+mod convergence;
 mod dependency;
 mod descriptor;
 mod drift_policy;

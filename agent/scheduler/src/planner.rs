@@ -40,7 +40,7 @@ mod unsupported;
 mod validation;
 
 pub use planning::Planning;
-pub(crate) use planning::{goals, plan, plan_keeping};
+pub(crate) use planning::{goals, plan_for};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

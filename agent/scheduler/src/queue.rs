@@ -1,24 +1,21 @@
 //! Queue of changes that wait for transactions in flight.
 //!
-//! At its turn, a change is planned again if something that its plan has read has changed since. A large one is planned
-//! in portions by [`Engine::due`], between events, while those behind it wait.
+//! At its turn, a change is planned again if something that its plan has read has changed since: the first portion at once, the
+//! others by [`Engine::due`], between events, while the changes behind it wait.
 
 use std::collections::VecDeque;
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::engine::{Engine, EngineOutput, TransactionOutcome};
 use crate::graph::Graph;
 use crate::history::Trigger;
 use crate::operation::{Now, TxnId};
-use crate::plan::{Plan, PlanError};
-use crate::planner::{self, Planning};
+use crate::plan::{Delta, Plan, PlanError};
+use crate::planner::Planning;
 use crate::transaction::ConflictSet;
 
 /// Changes at the head of the queue that later ones may overtake.
 const OVERTAKEN_MOST: usize = 16;
-/// Questions of [`Planning`] whether to pause, in one portion. Between two of them, it works for a millisecond at most.
-const QUESTIONS: usize = 8;
 
 /// Changes in the order in which they came.
 #[derive(Debug, Default)]
@@ -39,7 +36,7 @@ struct QueuedTransaction {
 #[derive(Debug)]
 enum QueuedPlan {
     Made(Box<Plan>),
-    /// Plan that is made again, at the turn of its change.
+    /// Plan that is made by the engine itself, mostly again, at the turn of its change.
     InTheMaking(Box<Planning>),
 }
 
@@ -56,9 +53,17 @@ impl ChangeQueue {
         self.0.is_empty()
     }
 
-    /// Appends a change.
+    /// Appends a change with its plan.
     pub(crate) fn push(&mut self, txn: TxnId, plan: Plan, prepared: bool) {
-        let plan = QueuedPlan::Made(Box::new(plan));
+        self.append(txn, QueuedPlan::Made(Box::new(plan)), prepared);
+    }
+
+    /// Appends a change that is to be planned.
+    pub(crate) fn push_unplanned(&mut self, txn: TxnId, delta: Delta) {
+        self.append(txn, QueuedPlan::InTheMaking(Box::new(Planning::new(delta))), false);
+    }
+
+    fn append(&mut self, txn: TxnId, plan: QueuedPlan, prepared: bool) {
         self.0.push_back(QueuedTransaction {
             txn,
             plan,
@@ -83,7 +88,7 @@ impl ChangeQueue {
         at.is_some_and(|at| self.0.remove(at).is_some())
     }
 
-    /// Time of the next portion of a plan that is made again.
+    /// Time of the next portion of a plan that is made.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         self.in_the_making().map(|_| Duration::ZERO)
     }
@@ -106,7 +111,7 @@ impl ChangeQueue {
 
 impl Engine {
     /// Starts the first queued change that conflicts neither with a transaction in flight nor with a change before it.
-    /// None overtakes a change that is planned again.
+    /// None overtakes a change that is being planned.
     pub(crate) fn start_next_change(&mut self, now: Now, step: &mut EngineOutput) -> bool {
         let mut waiting: Vec<ConflictSet> = Vec::new();
         for at in 0..self.queue.0.len().min(OVERTAKEN_MOST) {
@@ -160,31 +165,20 @@ impl Engine {
             return Turn::Planned(Box::new(plan));
         }
         self.graph.counters.replanned += 1;
-        if plan.delta.changes.len() > self.portion {
-            let portion = NonZeroUsize::new(self.portion).unwrap_or(NonZeroUsize::MIN);
-            return Turn::Again(Box::new(Planning::from(plan).in_smaller_portions(portion)));
-        }
-        match planner::plan(&self.graph, plan.delta, Vec::new()) {
-            Ok(plan) => Turn::Planned(Box::new(plan)),
-            Err(reason) => Turn::Refused(reason),
+        let mut planning = Planning::from(plan);
+        match self.plan_portion(&mut planning) {
+            None => Turn::Again(Box::new(planning)),
+            Some(Ok(plan)) => Turn::Planned(Box::new(plan)),
+            Some(Err(reason)) => Turn::Refused(reason),
         }
     }
 
-    /// Goes on with a plan that is made again, unless the graph is about to change by a plan that is being taken over, or by a
-    /// reading that is being taken in.
-    pub(crate) fn plan_queued_again(&mut self, step: &mut EngineOutput) {
-        if self.is_between_portions() {
-            return;
-        }
-        let Some(at) = self.queue.in_the_making() else { return };
-        let Some(mut queued) = self.queue.0.remove(at) else { return };
-        let QueuedPlan::InTheMaking(planning) = &mut queued.plan else { return };
-        let mut questions = 0;
-        let mut pause = || {
-            questions += 1;
-            questions >= QUESTIONS
-        };
-        match planning.advance(self, &mut pause) {
+    /// Goes on with the plan of a queued change. False if none is in the making.
+    pub(crate) fn plan_queued(&mut self, step: &mut EngineOutput) -> bool {
+        let Some(at) = self.queue.in_the_making() else { return false };
+        let Some(mut queued) = self.queue.0.remove(at) else { return false };
+        let QueuedPlan::InTheMaking(planning) = &mut queued.plan else { return false };
+        match self.plan_portion(planning) {
             None => self.queue.0.insert(at, queued),
             Some(Ok(plan)) => {
                 queued.plan = QueuedPlan::Made(Box::new(plan));
@@ -195,5 +189,6 @@ impl Engine {
                 self.report_outcome(outcome, step);
             }
         }
+        true
     }
 }

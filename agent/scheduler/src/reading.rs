@@ -154,6 +154,7 @@ impl Engine {
         if self.running.in_take_over().is_some() {
             self.take_over_key(&self.graph.node(idx).key.clone(), step);
         }
+        self.end_operation_ahead(idx, step);
         let node = self.graph.node(idx);
         let descriptor = self.graph.registry.descriptor(node.key.kind());
         if !descriptor.is_some_and(|descriptor| descriptor.observable()) {

@@ -137,6 +137,11 @@ pub struct Counters {
     pub operations_planned: u64,
     pub operations_failed: u64,
     pub transactions: u64,
+    /// Portions of plans that the engine made by itself, between events. One call makes one of each plan at most.
+    pub plan_portions: u64,
+    /// Operations of failed transactions that were ended, and values of before that were listed, for the way back. One call
+    /// does a portion of them.
+    pub rolled_back: u64,
     /// Items of plans that were taken over: values, operations, pre-images. One call does a portion of them.
     pub taken_over: u64,
     /// Items of complete readings that were taken in. One call does a portion of them.

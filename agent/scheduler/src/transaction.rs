@@ -7,7 +7,7 @@
 //!     | an operation fails (atomic), or the change is cancelled
 //!     v
 //! Settling: nothing more is submitted; failed keys are read, until the answers come or the time is over,
-//!     |     then wait for conflicting transactions
+//!     |     then wait for conflicting transactions; the way back is planned, in portions
 //!     v
 //! Undoing: the intent before is planned from the present state, and executed ----> Failed or Cancelled
 //! ```
@@ -22,6 +22,7 @@ mod dispatch_order;
 mod failure;
 mod in_flight;
 mod release;
+mod rollback;
 mod take_over;
 mod transport_queue;
 mod verify;
@@ -46,6 +47,7 @@ pub(crate) use conflict_set::ConflictSet;
 pub(crate) use dispatch_order::DispatchOrder;
 pub(crate) use in_flight::InFlight;
 pub(crate) use release::Releases;
+use rollback::Rollback;
 use take_over::TakeOver;
 pub(crate) use transport_queue::TransportQueue;
 
@@ -109,6 +111,8 @@ pub(crate) struct Transaction {
     before: Vec<Option<SharedValue>>,
     /// Identities held by the touched values before the change.
     claims_before: FixedMap<Claim, Key>,
+    /// Way back, while the transaction settles.
+    rollback: Option<Box<Rollback>>,
     /// Keys read after a failure without an answer yet.
     awaited: BTreeSet<NodeIdx>,
     /// Operations of the change, once the rollback has begun.
@@ -149,7 +153,7 @@ enum OpState {
 impl Transaction {
     pub(crate) fn deadline(&self) -> Option<Duration> {
         match self.phase {
-            _ if self.take_over.is_some() => Some(Duration::ZERO),
+            _ if self.take_over.is_some() || self.has_rollback_due() => Some(Duration::ZERO),
             Phase::Settling { behind: Some(_), .. } => None,
             Phase::Settling { until, .. } => Some(until),
             Phase::Executing | Phase::Undoing if self.may_submit() && self.order.has_ready() => {
@@ -306,6 +310,7 @@ impl Engine {
             changes: std::mem::take(&mut plan.delta.changes),
             before: std::mem::take(&mut plan.before),
             claims_before: FixedMap::default(),
+            rollback: None,
             awaited: BTreeSet::new(),
             past: Vec::new(),
             omitted: OmittedItems::default(),
@@ -378,8 +383,10 @@ impl Engine {
             }
             Phase::Settling { until, behind } => {
                 let hears = !transaction.awaited.is_empty() && now.monotonic < until;
-                let waits = behind.is_some_and(|other| self.running.get(other).is_some());
-                !hears && !waits && !is_between_portions && self.undo(txn, now, step)
+                let is_under_way = transaction.has_rollback_due();
+                let waits = behind.is_some_and(|other| self.running.contains(other));
+                let may_go_on = !hears && !waits && !is_under_way && !is_between_portions;
+                may_go_on && self.begin_undo(txn, now, step)
             }
             Phase::Executing | Phase::Undoing => {
                 if transaction.open > 0 {
@@ -395,9 +402,15 @@ impl Engine {
 
     fn end(&mut self, mut transaction: Transaction, now: Now, step: &mut EngineOutput) {
         let undo = transaction.phase == Phase::Undoing;
+        // The engine has found many values in place.
+        let is_unnoticed =
+            transaction.trigger == Trigger::Convergence && transaction.operations.is_empty();
         transaction.record(undo);
         let txn = transaction.txn;
         self.release_values(&mut transaction, now);
+        if is_unnoticed {
+            return;
+        }
         self.mark_parked_dirty(&transaction.failed);
         let outcome = match transaction.failure.take() {
             Some(_) if transaction.cancelled => {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use allocation_counter::measure;
 
 use common::{Lab, delta, key};
-use holdfast_scheduler::{Counters, Delta, TransactionOutcome};
+use holdfast_scheduler::{Completion, Counters, Delta, Operation, TransactionOutcome};
 
 /// Number large enough for a cost that grows with it to show.
 const MANY: usize = 5_000;
@@ -167,19 +167,24 @@ fn a_resync_in_sync_plans_nothing() {
 }
 
 /// Calls of [`Engine::due`](holdfast_scheduler::Engine::due) as long as one is due at once, with facts about another value
-/// in between. Returns their number, and the most items of a plan or a reading that one of them took over or in.
+/// in between. Returns their number, and the most items of a plan, a reading or a rollback that one of them took over, in
+/// or back.
 fn work_off(lab: &mut Lab) -> (usize, u64) {
     let (mut calls, mut most) = (0, 0);
-    let items = |lab: &Lab| lab.engine.counters().taken_over + lab.engine.counters().read_in;
+    let items = |counters: Counters| counters.taken_over + counters.read_in + counters.rolled_back;
     while lab.deadline == Some(Duration::ZERO) {
         calls += 1;
-        let before = items(lab);
+        let before = lab.engine.counters();
         let step = lab.engine.due(lab.now());
-        most = most.max(items(lab) - before);
+        let after = lab.engine.counters();
+        most = most.max(items(after) - items(before));
+        assert!(after.plan_portions - before.plan_portions <= 1, "one portion of one plan");
         lab.follow(step);
-        let before = items(lab);
+        let before = lab.engine.counters();
         lab.outside(&format!("other ={} +x", calls % 7));
-        assert_eq!(items(lab), before, "a fact waits for no portion");
+        let after = lab.engine.counters();
+        assert_eq!(items(after), items(before), "a fact waits for no portion");
+        assert_eq!(after.plan_portions, before.plan_portions, "and for no plan");
     }
     (calls, most)
 }
@@ -225,6 +230,115 @@ fn a_large_plan_is_taken_over_in_portions_of_bounded_size() {
     lab.follow(step);
     lab.run_until_idle(Duration::from_secs(10));
     assert_eq!(lab.system.len(), MANY + 2);
+    lab.engine.audit().unwrap();
+}
+
+#[test]
+fn many_repairs_are_planned_in_portions_of_bounded_size() {
+    const PORTION: usize = 100;
+    let mut lab = quick();
+    lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
+    lab.commit(&format!("l; {}", many(MANY, |n| format!("v{n} <l")))).unwrap();
+    work_off(&mut lab);
+    lab.change_outside_silently(&many(MANY, |n| format!("-v{n}")));
+    let before = lab.engine.counters();
+    let step = lab.engine.resync(lab.facts(), lab.now());
+    lab.deadline = step.deadline;
+    let (_, most) = work_off(&mut lab);
+    lab.run_until_idle(Duration::from_secs(10));
+    let after = lab.engine.counters();
+    assert_eq!(most, PORTION as u64);
+    let portions = after.plan_portions - before.plan_portions;
+    assert!(portions > MANY as u64 / 100, "{portions} portions");
+    assert_eq!(after.plans - before.plans, 1, "one plan for all of them");
+    assert_eq!(after.operations_planned - before.operations_planned, MANY as u64);
+    assert_eq!(lab.system.len(), MANY + 2);
+    lab.engine.audit().unwrap();
+}
+
+/// A single value may have as many that wait for it.
+#[test]
+fn what_many_values_wait_for_is_planned_in_portions_of_bounded_size() {
+    const PORTION: usize = 100;
+    let mut lab = quick();
+    lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
+    lab.commit(&many(MANY, |n| format!("v{n} <l"))).unwrap();
+    work_off(&mut lab);
+    let before = lab.engine.counters();
+    lab.outside("l");
+    let (_, most) = work_off(&mut lab);
+    lab.run_until_idle(Duration::from_secs(10));
+    let after = lab.engine.counters();
+    assert_eq!(most, PORTION as u64);
+    assert!(after.plan_portions - before.plan_portions > MANY as u64 / 100);
+    assert_eq!(lab.system.len(), MANY + 2);
+    lab.engine.audit().unwrap();
+}
+
+#[test]
+fn values_found_in_place_at_a_start_are_recorded_in_portions_of_bounded_size() {
+    const PORTION: usize = 100;
+    let mut lab = quick();
+    lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
+    let text = many(MANY, |n| format!("v{n}"));
+    let values = common::changes(&text).into_iter().map(|(key, value)| (key, value.unwrap()));
+    lab.engine.load(values.collect(), Vec::new());
+    let things = common::things(&text).into_iter();
+    lab.system = things.map(|thing| (thing.key(), thing)).collect();
+    let before = lab.engine.counters();
+    let step = lab.engine.resync(lab.facts(), lab.now());
+    lab.deadline = step.deadline;
+    let (_, most) = work_off(&mut lab);
+    let after = lab.engine.counters();
+    assert_eq!(most, PORTION as u64);
+    assert!(after.plan_portions - before.plan_portions > MANY as u64 / 100);
+    assert_eq!(after.taken_over - before.taken_over, 2 * MANY as u64, "values, found in place");
+    assert_eq!(after.operations_planned, 0);
+    lab.run_until_idle(Duration::from_secs(10));
+    assert!(lab.engine.is_idle());
+    assert!(lab.finished.is_empty(), "nothing was done: {:?}", lab.finished);
+    assert_eq!(lab.engine.history().records().count(), 0);
+    assert_eq!(lab.state("v7"), "CONFIGURED");
+    lab.engine.audit().unwrap();
+}
+
+#[test]
+fn a_large_transaction_is_run_back_in_portions_of_bounded_size() {
+    const PORTION: usize = 100;
+    let mut lab = quick();
+    lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
+    lab.commit("l; u").unwrap();
+    let plan = lab.plan(&many(MANY, |n| format!("v{n} <l"))).unwrap();
+    let (txn, step) = lab.engine.prepare(plan, lab.now());
+    lab.deadline = step.deadline;
+    work_off(&mut lab);
+    let step = lab.engine.start_prepared(txn, lab.now());
+    let done = step.submit.len();
+    assert_eq!(done, PORTION);
+    for op in &step.submit[..done - 1] {
+        lab.execute(op);
+    }
+    let success = |op: &Operation| Completion { op: op.id, result: Ok(()), observed: None };
+    let mut completions: Vec<_> = step.submit.iter().map(success).collect();
+    completions[done - 1].result = Err(common::error(22, "no", false));
+    let before = lab.engine.counters();
+    let step = lab.engine.completed(completions, lab.now());
+    assert_eq!(lab.engine.counters().rolled_back - before.rolled_back, PORTION as u64);
+    lab.follow(step);
+    let (calls, most) = work_off(&mut lab);
+    let after = lab.engine.counters();
+    assert_eq!(most, PORTION as u64);
+    let items = after.rolled_back - before.rolled_back;
+    assert_eq!(items, 3 * MANY as u64, "operations, values of before, and operations once more");
+    assert!(after.plan_portions - before.plan_portions > 10, "its plan is made in portions");
+    assert!(calls > 3 * MANY / PORTION, "{calls} calls");
+    lab.run_until_idle(Duration::from_secs(10));
+    let outcome = lab.finished.iter().find(|outcome| outcome.txn() == txn);
+    assert!(
+        matches!(outcome, Some(TransactionOutcome::Failed { undone: true, .. })),
+        "{outcome:?}"
+    );
+    assert_eq!(lab.system_text(), format!("l; {}; u", lab.system[&key("other")]));
     lab.engine.audit().unwrap();
 }
 

@@ -35,10 +35,18 @@ const UNITS: usize = 32;
 /// 100 000 values half a second at most.
 const BEGINNINGS_MOST: u32 = 8;
 
+/// Questions whether to pause in one portion of a plan that the engine makes by itself, between events. Between two of them
+/// it works for a millisecond at most.
+const QUESTIONS: usize = 8;
+
 /// Plan in the making. Holds nothing of the engine between calls of [`Planning::advance`].
 #[derive(Debug)]
 pub struct Planning {
     delta: Delta,
+    /// Values whose surroundings changed, to be planned for beside the change.
+    revisits: Vec<NodeIdx>,
+    /// Identities reserved for their holders before a change that is being undone.
+    reserved_claims: FixedMap<Claim, Key>,
     /// State of the planner, with the revision of the graph at which it paused.
     paused: Option<(PlannerOf<()>, u64)>,
     /// Number of times that the plan was begun.
@@ -55,6 +63,8 @@ impl Planning {
     pub fn new(delta: Delta) -> Self {
         Self {
             delta,
+            revisits: Vec::new(),
+            reserved_claims: FixedMap::default(),
             paused: None,
             beginnings: 0,
             validated: false,
@@ -64,18 +74,24 @@ impl Planning {
         }
     }
 
+    /// Plans for values whose surroundings changed as well.
+    #[must_use]
+    pub(crate) fn revisiting(self, revisits: Vec<NodeIdx>) -> Self {
+        Self { revisits, ..self }
+    }
+
+    /// Reserves identities for their holders before a change that is being undone.
+    #[must_use]
+    pub(crate) fn keeping(self, reserved_claims: FixedMap<Claim, Key>) -> Self {
+        Self { reserved_claims, ..self }
+    }
+
     /// Asks whether to pause more often than is good for speed: for tests.
     #[must_use]
     pub fn in_portions(mut self, values: NonZeroUsize) -> Self {
         self.units = values.get();
         self.portion = values.get();
         self
-    }
-
-    /// Asks whether to pause at least as often.
-    #[must_use]
-    pub(crate) fn in_smaller_portions(self, values: NonZeroUsize) -> Self {
-        if values.get() < self.units { self.in_portions(values) } else { self }
     }
 
     /// Plans on, until the plan is complete or refused, or `pause` says that the engine is needed. Pauses once of its
@@ -89,6 +105,34 @@ impl Planning {
         pause: &mut dyn FnMut() -> bool,
     ) -> Option<Result<Plan, PlanError>> {
         self.advance_on(&engine.graph, pause)
+    }
+
+    /// Plans on for as long as an event may wait. Asks whether to pause at least each time that so many values are done.
+    pub(crate) fn advance_portion(
+        &mut self,
+        graph: &Graph,
+        values: usize,
+    ) -> Option<Result<Plan, PlanError>> {
+        self.units = self.units.min(values);
+        self.portion = self.portion.min(values);
+        let mut asked = 0;
+        loop {
+            let advanced = self.advance_on(graph, &mut || {
+                asked += 1;
+                asked >= QUESTIONS
+            });
+            // It pauses of its own accord as well, once.
+            if advanced.is_some() || asked >= QUESTIONS {
+                return advanced;
+            }
+        }
+    }
+
+    /// Takes a plan back that cannot be started: it is made once more by the next call.
+    pub(crate) fn take_back(&mut self, mut plan: Plan) {
+        self.delta = std::mem::take(&mut plan.delta);
+        self.beginnings = 0;
+        rayon::spawn(|| drop(plan)); // a large drop need not delay events
     }
 
     /// True once all values of the change are validated, which takes all processors for a large change. Finding the order
@@ -177,7 +221,12 @@ impl Planning {
 
     fn begin<'g>(&mut self, graph: &'g Graph) -> Planner<'g> {
         self.beginnings += 1;
-        Planner { portion: self.portion, ..Planner::new(graph) }
+        Planner {
+            portion: self.portion,
+            revisits: self.revisits.clone(),
+            reserved_claims: self.reserved_claims.clone(),
+            ..Planner::new(graph)
+        }
     }
 }
 
@@ -188,27 +237,17 @@ impl From<Plan> for Planning {
     }
 }
 
-/// Plans a change of intent together with values whose surroundings changed.
+/// Plans for values whose surroundings changed.
 ///
 /// # Errors
-/// When an atomic change is refused as a whole.
-pub(crate) fn plan(graph: &Graph, delta: Delta, revisits: Vec<NodeIdx>) -> Result<Plan, PlanError> {
-    plan_keeping(graph, delta, revisits, FixedMap::default())
-}
-
-/// Plans a change, with identities reserved for their holders before a change that is being undone.
-///
-/// # Errors
-/// When an atomic change is refused as a whole.
-pub(crate) fn plan_keeping(
-    graph: &Graph,
-    delta: Delta,
-    revisits: Vec<NodeIdx>,
-    reserved_claims: FixedMap<Claim, Key>,
-) -> Result<Plan, PlanError> {
-    let mut planner = Planner { reserved_claims, revisits, ..Planner::new(graph) };
-    while planner.advance(&delta)?.is_some() {}
-    Ok(planner.into_plan(delta))
+/// Passes refusals on; what the engine holds already gives none.
+pub(crate) fn plan_for(graph: &Graph, revisits: Vec<NodeIdx>) -> Result<Plan, PlanError> {
+    let mut planning = Planning::new(Delta::default().best_effort()).revisiting(revisits);
+    loop {
+        if let Some(plan) = planning.advance_on(graph, &mut || false) {
+            return plan;
+        }
+    }
 }
 
 /// Goals of a change alone, without operations.

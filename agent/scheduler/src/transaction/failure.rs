@@ -1,19 +1,14 @@
-//! Failures: retries of single values, and the rollback of a transaction.
+//! Failures of operations: retries of single values, and the end of what was not verified in time.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{
-    ECHO_WITHIN, OpProgress, OpState, Phase, READ_AGAIN, READ_AT_ONCE, READS_MOST, SETTLED_WITHIN,
-    VERIFIED_WITHIN,
-};
+use super::{ECHO_WITHIN, OpProgress, OpState, Phase, READ_AGAIN, READS_MOST, VERIFIED_WITHIN};
 use crate::descriptor::catch_panic;
 use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Graph, NodeIdx};
 use crate::key::Key;
-use crate::operation::{Action, ErrorClass, Now, OpId, OperationError, TxnId};
-use crate::plan::{Delta, IntentChange, PlannedOperation};
-use crate::planner;
+use crate::operation::{ErrorClass, Now, OpId, OperationError, TxnId};
+use crate::plan::PlannedOperation;
 use crate::value::SharedValue;
 
 impl Engine {
@@ -203,83 +198,6 @@ impl Engine {
         for transaction in self.running.iter_mut() {
             transaction.awaited.remove(&idx);
         }
-    }
-
-    /// Begins a rollback: nothing more is submitted, and completed operations count as done.
-    pub(super) fn begin_rollback(&mut self, txn: TxnId, now: Now, step: &mut EngineOutput) {
-        let Some(transaction) = self.running.get(txn) else { return };
-        let until = now.monotonic + SETTLED_WITHIN;
-        transaction.phase = Phase::Settling { until, behind: None };
-        transaction.read_due = None;
-        let all = transaction.operations.iter().zip(&mut transaction.progress);
-        for (number, (op, op_progress)) in (transaction.first_op..).map(OpId).zip(all) {
-            if self.graph.node(op_progress.idx).running_op() != Some(number) {
-                continue;
-            }
-            match &op_progress.state {
-                OpState::Completed(_, None) => {
-                    let gone = op.action == Action::Delete;
-                    let left = op.new.clone().filter(|_| !gone);
-                    self.graph.set_observed(op_progress.idx, left);
-                    if step.read.len() < READ_AT_ONCE {
-                        step.read.push(op.key.clone());
-                    }
-                }
-                OpState::Waiting => op_progress.state = OpState::NotTried,
-                _ => {}
-            }
-        }
-        for (op, op_progress) in transaction.operations.iter().zip(&transaction.progress) {
-            self.graph.node_mut(op_progress.idx).end_op();
-            step.changed.push(op.key.clone());
-            for key in &op.cascaded {
-                step.changed.push(key.clone());
-                if let Some(idx) = self.graph.find(key) {
-                    self.graph.node_mut(idx).end_op();
-                }
-            }
-        }
-    }
-
-    /// Restores the intent and plans from the present state. False when that has to wait for another transaction.
-    pub(super) fn undo(&mut self, txn: TxnId, now: Now, step: &mut EngineOutput) -> bool {
-        let Some(mut transaction) = self.running.take(txn) else { return false };
-        let mut touched: BTreeSet<NodeIdx> = BTreeSet::new();
-        for op in &transaction.operations {
-            touched.extend(self.graph.find(&op.key));
-            touched.extend(op.cascaded.iter().filter_map(|key| self.graph.find(key)));
-        }
-        let not_done = |op_progress: &&OpProgress| {
-            matches!(op_progress.state, OpState::Failed(_) | OpState::NotTried)
-        };
-        for op_progress in transaction.progress.iter().filter(not_done) {
-            self.confirm_absence(op_progress.idx, now, step);
-        }
-        let before = transaction.changes.iter().zip(&transaction.before);
-        let before =
-            before.map(|(change, value)| IntentChange { value: value.clone(), ..change.clone() });
-        let delta = Delta::new(before.collect()).best_effort();
-        let touched = touched.into_iter().collect();
-        let planned =
-            planner::plan_keeping(&self.graph, delta, touched, transaction.claims_before.clone());
-        if let Ok(plan) = &planned
-            && let Some(other) = self.conflicting_transaction(plan, Some(txn))
-        {
-            transaction.phase = Phase::Settling { until: now.monotonic, behind: Some(other) };
-            self.running.put(transaction);
-            return false;
-        }
-        transaction.phase = Phase::Undoing;
-        transaction.last_progress = now.monotonic;
-        transaction.record(false);
-        match planned {
-            Ok(plan) => self.begin_take_over(&mut transaction, plan, now, step),
-            // The change would have been refused for a key named twice with different values.
-            Err(_) => transaction.undo_failed = true,
-        }
-        self.running.put(transaction);
-        self.dispatch(txn, now, step);
-        true
     }
 }
 

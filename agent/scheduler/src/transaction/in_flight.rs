@@ -39,6 +39,12 @@ impl InFlight {
         transaction.map(|transaction| transaction.txn)
     }
 
+    /// The oldest transaction of whose way back a portion is due.
+    pub(super) fn in_rollback(&self) -> Option<TxnId> {
+        let transaction = self.0.iter().find(|transaction| transaction.has_rollback_due());
+        transaction.map(|transaction| transaction.txn)
+    }
+
     /// Transaction of an operation.
     pub(super) fn of(&mut self, op: OpId) -> Option<&mut Transaction> {
         self.0.iter_mut().find(|transaction| transaction.has(op))

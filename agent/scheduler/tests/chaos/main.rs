@@ -5,11 +5,13 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod convergence;
 #[path = "../common/generate.rs"]
 mod generate;
 mod planning;
 mod reading;
 mod regressions;
+mod rollback;
 mod take_over;
 
 use proptest::prelude::*;

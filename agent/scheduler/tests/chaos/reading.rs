@@ -9,7 +9,7 @@ use crate::common::world::{World, WorldEvent};
 use crate::generate::{self, cases, change};
 
 /// Changes of the system that nobody announces.
-fn silent_events() -> impl Strategy<Value = Vec<WorldEvent>> {
+pub(crate) fn silent_events() -> impl Strategy<Value = Vec<WorldEvent>> {
     let names = proptest::sample::select(&generate::NAMES[..]);
     let event = prop_oneof![
         3 => names.prop_map(WorldEvent::RemoveValue),
@@ -19,7 +19,7 @@ fn silent_events() -> impl Strategy<Value = Vec<WorldEvent>> {
 }
 
 /// Events that come while a reading is taken in: facts, answers, and what others do.
-fn events_meanwhile() -> impl Strategy<Value = Vec<WorldEvent>> {
+pub(crate) fn events_meanwhile() -> impl Strategy<Value = Vec<WorldEvent>> {
     let names = proptest::sample::select(&generate::NAMES[..]);
     let event = prop_oneof![
         3 => (0..2u8).prop_map(WorldEvent::CarryOut),
@@ -33,7 +33,7 @@ fn events_meanwhile() -> impl Strategy<Value = Vec<WorldEvent>> {
 }
 
 /// State of each value. Whether one that waits was there in between is a matter of time.
-fn states(world: &World) -> BTreeMap<Key, String> {
+pub(crate) fn states(world: &World) -> BTreeMap<Key, String> {
     let states = world.states().into_iter();
     states.map(|(key, state)| (key, state.split(' ').next().unwrap_or_default().into())).collect()
 }

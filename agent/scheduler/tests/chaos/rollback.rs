@@ -1,0 +1,64 @@
+//! Transactions that are run back in portions, with events in between.
+
+use proptest::prelude::*;
+
+use crate::common::world::{World, WorldEvent};
+use crate::generate::{cases, change};
+use crate::reading::{events_meanwhile, states};
+
+/// Carries operations of a change out, each of which is answered before the next.
+fn carry_out(world: &mut World, operations: usize) {
+    for _ in 0..operations {
+        for event in [WorldEvent::CarryOut(0), WorldEvent::CarryOut(1)] {
+            world.apply(event);
+            world.apply(WorldEvent::Answer);
+            world.apply(WorldEvent::TakeOver);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    /// The invariant of the rollback: what comes between two portions is judged as if it came after the last one.
+    #[test]
+    fn a_rollback_in_portions_ends_like_one_in_one_piece(
+        ours in change(true),
+        failing in change(true),
+        beside in change(true),
+        done in 0usize..6,
+        meanwhile in events_meanwhile(),
+        portion in 1usize..4,
+    ) {
+        let mut ended = Vec::new();
+        for portion in [1000, portion] {
+            let mut world = World::default().in_portions(portion);
+            world.apply(WorldEvent::Intend { change: ours.clone(), atomic: false });
+            world.rest();
+            world.apply(WorldEvent::Intend { change: failing.clone(), atomic: true });
+            while world.is_taking_over() {
+                world.apply(WorldEvent::TakeOver);
+            }
+            carry_out(&mut world, done);
+            for transport in 0..2 {
+                world.apply(WorldEvent::Fail(transport));
+                world.apply(WorldEvent::Answer);
+            }
+            world.apply(WorldEvent::Intend { change: beside.clone(), atomic: false });
+            for event in meanwhile.clone() {
+                world.apply(event);
+                world.audit();
+                world.apply(WorldEvent::TakeOver);
+                world.audit();
+            }
+            world.check();
+            ended.push(world);
+        }
+        let [one_piece, in_portions] = &ended[..] else { unreachable!() };
+        let stories = || format!("{}\nand in portions\n{}", one_piece.story(), in_portions.story());
+        // Which operations were under way when one failed is a matter of their number at a time.
+        if one_piece.outcomes() == in_portions.outcomes() && !format!("{ours} {failing} {beside}").contains('#') {
+            prop_assert_eq!(states(one_piece), states(in_portions), "{}", stories());
+        }
+    }
+}
