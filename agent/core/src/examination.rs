@@ -10,7 +10,7 @@ use holdfast_config::changes::changed_objects;
 use holdfast_config::limits::excerpt;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
-use holdfast_config::services::{Book, ChangeAuthor, PackageChange, Surroundings};
+use holdfast_config::services::{Book, PackageChange, Surroundings};
 use holdfast_config::tree::Child;
 use holdfast_config::{
     Branch, CancelToken, Configuration, EditErrors, Footprint, InstancePath, Layers, Models,
@@ -20,14 +20,14 @@ use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::{
     ModelError, ObjectError, ObjectKeys, ObjectValues, Profiles, Registry, VethPairs,
 };
-use holdfast_scheduler::{Author, Engine, IntentChange, Key, Owner, PlanError, SharedValue};
+use holdfast_scheduler::{Engine, IntentChange, Key, Owner, PlanError, SharedValue};
 use holdfast_security::credentialz::Credentials;
 use tokio::task::{JoinError, spawn_blocking};
 
 use super::CommitError;
 use super::box_state::ObservedBox;
 use super::commit::{CommitInFlight, ExaminationBase, Input};
-use super::handler_calls::{HandlerRounds, UnansweredCalls, UnansweredChange};
+use super::handler_calls::{UnansweredCalls, UnansweredChange};
 use super::intent::{Intent, Values};
 use super::preview::{self, BoundedList, ConfigChange};
 use super::service_preview::{self, ServiceChange};
@@ -147,8 +147,7 @@ impl CoreTask {
             _ => Values::new(),
         };
         let (pairs, cancel) = (Arc::clone(&self.pairs), intent.cancel());
-        let author = commit.reply.author();
-        let (surrounded, state) = self.with_surroundings(&intent, (&commit.rounds, &author));
+        let (surrounded, state) = self.with_surroundings(&intent, commit);
         let examined = spawn_blocking(move || {
             let (intent, applied) = {
                 let applied = intent.apply(&surrounded);
@@ -187,7 +186,7 @@ impl CoreTask {
     fn with_surroundings(
         &self,
         intent: &Intent,
-        (rounds, author): (&HandlerRounds, &Author),
+        commit: &CommitInFlight,
     ) -> (Configuration, Option<Arc<ObservedBox>>) {
         let configuration = self.configuration.clone();
         if !configuration.has_services() {
@@ -199,11 +198,9 @@ impl CoreTask {
             engine: self.engine.clone(),
             registry: Arc::clone(&self.examiner.registry),
         });
-        let answers = self.answers(intent, rounds);
+        let answers = self.answers(intent, &commit.rounds);
         let observed = Arc::<ObservedBox>::clone(&state);
-        let Author { client, trace } = author;
-        let author = ChangeAuthor { user: client.as_str().into(), trace: trace.as_str().into() };
-        let surroundings = intent.surroundings((observed, answers), author, now_ns());
+        let surroundings = intent.surroundings((observed, answers), commit.origin(), now_ns());
         (configuration.with_surroundings(surroundings), Some(state))
     }
 }

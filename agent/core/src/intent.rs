@@ -7,7 +7,7 @@ use holdfast_config::edit::Edit;
 use holdfast_config::layer::Namespace;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    ActionEvent, ActionUpdate, Answers, BoxState, ChangeAuthor, ForcedBackTrack, Surroundings,
+    ActionEvent, ActionUpdate, Answers, BoxState, ChangeOrigin, ForcedBackTrack, Surroundings,
     TypeExchange, WalkCause,
 };
 use holdfast_config::{
@@ -219,7 +219,7 @@ impl Intent {
     pub(super) fn surroundings(
         &self,
         (state, answers): (Arc<dyn BoxState>, Answers),
-        author: ChangeAuthor,
+        origin: ChangeOrigin,
         now_ns: u64,
     ) -> Surroundings {
         let walks = match self {
@@ -227,7 +227,6 @@ impl Intent {
             _ => Walks::default(),
         };
         let Walks { due, refused, forced, actions, is_redeployment, is_lenient, .. } = walks;
-        let is_by_itself = matches!(self, Self::Walk(_)) && !is_redeployment;
         let resurrected = match self {
             Self::Resurrect { service, .. } => Some(service.clone()),
             _ => None,
@@ -250,7 +249,7 @@ impl Intent {
             forced,
             resurrected,
             actions,
-            author: (!is_by_itself).then_some(author),
+            origin,
             retries_actions: is_redeployment,
             upgrades: is_redeployment,
             drops_components: false,

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use holdfast_base::now_ns;
 use holdfast_config::rows::layer_rows_diff;
-use holdfast_config::services::Surroundings;
+use holdfast_config::services::{ChangeOrigin, Surroundings};
 use holdfast_config::{Configuration, ServiceTag};
-use holdfast_store::{Change, Ticket};
+use holdfast_store::Change;
 use tokio::task::spawn_blocking;
 use tracing::error;
 
 use super::box_state::ObservedBox;
-use super::commit::Input;
+use super::commit::{CommitInFlight, Input};
 use super::task::{CoreTask, JobResult};
 
 /// The configuration of a change with `ready` as its verified objects have it, and the rows by which it differs from the
@@ -31,7 +31,7 @@ impl CoreTask {
     /// Judges `ready` of these instances on another thread.
     pub(super) fn judge_ready(
         &mut self,
-        ticket: Ticket,
+        commit: &CommitInFlight,
         (configuration, due): (Configuration, BTreeSet<ServiceTag>),
     ) {
         let state = ObservedBox {
@@ -40,12 +40,16 @@ impl CoreTask {
             engine: self.engine.clone(),
             registry: Arc::clone(&self.examiner.registry),
         };
+        let (ticket, origin) = (commit.ticket, commit.origin());
+        // The transaction is known as one that was asked for by its walks; this look changes no record.
+        let origin = ChangeOrigin { is_requested: false, ..origin };
         let judged = spawn_blocking(move || {
             let surroundings = Surroundings {
                 state: Some(Arc::new(state)),
                 now_ns: now_ns(),
                 is_lenient: true,
                 due,
+                origin,
                 ..Surroundings::default()
             };
             judged(configuration, &surroundings)

@@ -10,8 +10,8 @@ use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::limits::excerpt;
 use holdfast_config::rows::{read_transaction, write_transaction};
 use holdfast_config::services::{
-    Book, ChangeAuthor, FailureOrigin, KEPT_TRANSACTIONS, NAMED_INSTANCES, ServiceTransaction,
-    TransactionFailure, WalkCause, WalkedInstance,
+    Book, ChangeAuthor, ChangeOrigin, FailureOrigin, KEPT_TRANSACTIONS, NAMED_INSTANCES,
+    ServiceTransaction, TransactionFailure, WalkCause, WalkedInstance,
 };
 use holdfast_config::{EditCause, ServiceTag};
 use holdfast_scheduler::Author;
@@ -93,6 +93,20 @@ impl ServiceRecord {
     }
 }
 
+impl CommitInFlight {
+    /// Origin of its walks.
+    pub(crate) fn origin(&self) -> ChangeOrigin {
+        let Author { client, trace } = self.reply.author();
+        let ServiceRecord { is_by_itself, causes, .. } = &self.service_record;
+        ChangeOrigin {
+            kind: self.reply.name().into(),
+            author: ChangeAuthor { user: client.into(), trace: trace.into() },
+            is_requested: !is_by_itself,
+            causes: causes.clone(),
+        }
+    }
+}
+
 impl ServiceHistory {
     /// The transactions that the database has. A row that cannot be read is logged, and left out.
     pub(super) fn load(rows: &BTreeMap<String, Artefact>) -> Self {
@@ -131,6 +145,7 @@ impl ServiceHistory {
         commit: &mut CommitInFlight,
         (book, failure): (&Book, Option<&CommitError>),
     ) -> Vec<ArtefactChange> {
+        let ChangeOrigin { author, .. } = commit.origin();
         let record = &mut commit.service_record;
         if let Some(CommitError::Edit(errors)) = failure {
             record.touched.extend(errors.walked.iter().cloned());
@@ -144,7 +159,6 @@ impl ServiceHistory {
         let id = record.ended.take().map(|ended| ended.id).unwrap_or(self.last_id + 1);
         self.last_id = self.last_id.max(id);
         let (instances, omitted) = record.instances(book);
-        let Author { client, trace } = commit.reply.author();
         let failure = failure.map(|error| TransactionFailure {
             origin: origin_of(error),
             // The text may repeat secrets of the client, as in an answer that is logged.
@@ -153,7 +167,7 @@ impl ServiceHistory {
         let transaction = ServiceTransaction {
             id,
             kind: commit.reply.name().into(),
-            author: ChangeAuthor { user: client.into(), trace: trace.into() },
+            author,
             started_ns: record.started_ns,
             ended_ns: now_ns(),
             failure,

@@ -8,24 +8,24 @@ use smol_str::SmolStr;
 use super::PLAN_CODE;
 use super::bytes::{self, RowReader};
 use super::fields::{FIELDS, list, optional, read_optional, text};
+use super::transaction::{read_walk_cause, walk_cause};
 use crate::claims::ServiceTag;
 use crate::services::{
-    ActionCall, ActionPhase, ActionPlan, ActionProgress, ActionTarget, AnswerInput, BackTrack,
-    CallPhase, ComponentPlan, InstanceRecord, LogLine, ModificationPlan, Plane, ReadInput,
-    ServicePlan, StatePlan,
+    ActionCall, ActionCause, ActionPhase, ActionPlan, ActionProgress, ActionTarget, AnswerInput,
+    BackTrack, CallPhase, ChangeAuthor, ComponentPlan, InstanceRecord, LogLine, ModificationPlan,
+    Plane, ReadInput, ServicePlan, StatePlan,
 };
 use crate::value::Value;
 
-/// Form of the rows, the first item of each.
-const FORM: u64 = 6;
-/// The form that lacks what came of modification calls.
-const WITHOUT_MODIFICATIONS: u64 = 5;
-/// The form whose states lack the paths that `gone` has seen.
-const WITHOUT_SEEN: u64 = 4;
-/// The form whose states lack what the answers of their handlers depended on.
-const WITHOUT_ANSWERS: u64 = 3;
-/// Forms of rows whose states have neither actions nor opaque values, and of those that lack opaque and saved values and the record.
-const EARLIER_FORMS: [u64; 2] = [1, 2];
+/// Form of the rows, the first item of each. Later forms have more fields at the end of a state (actions with 2, opaque values
+/// with 3, answers with 4, seen paths with 5), of an action (its cause with 7), and of the row.
+const FORM: u64 = 7;
+/// The first form.
+const FIRST_FORM: u64 = 1;
+/// The first form with saved values and the record.
+const WITH_RECORD: u64 = 3;
+/// The first form with what came of modification calls.
+const WITH_MODIFICATIONS: u64 = 6;
 
 /// Key of the row of an instance.
 pub(super) fn key(tag: &ServiceTag) -> Vec<u8> {
@@ -124,7 +124,8 @@ fn answer_input(AnswerInput { call, reads }: &AnswerInput) -> Value {
     Value::List([Value::Uint(*call)].into_iter().chain(reads.iter().flat_map(read)).collect())
 }
 
-fn action(ActionPlan { id, phase, progress, attempts, since_ns, call }: &ActionPlan) -> Value {
+fn action(action: &ActionPlan) -> Value {
+    let ActionPlan { id, phase, progress, attempts, since_ns, call, cause } = action;
     let ActionCall { target, params, serial, timeout_s } = call;
     let target = match target {
         ActionTarget::Builtin(name) => Value::Str(name.clone()),
@@ -148,7 +149,14 @@ fn action(ActionPlan { id, phase, progress, attempts, since_ns, call }: &ActionP
         Value::Uint(*timeout_s),
         Value::Uint(*attempts),
         Value::Uint(*since_ns),
+        cause.as_deref().map_or(Value::Empty, action_cause),
     ]))
+}
+
+fn action_cause(ActionCause { kind, author, walk }: &ActionCause) -> Value {
+    let ChangeAuthor { user, trace } = author;
+    let texts = [kind, user, trace].map(|it| Value::Str(it.clone()));
+    Value::List(texts.into_iter().chain([walk_cause(walk.as_ref())]).collect())
 }
 
 /// Reason of a call that is cancelled or in doubt.
@@ -165,13 +173,10 @@ pub(super) fn read(
     let mut part = || key.value().and_then(text);
     let tag = ServiceTag { service: part()?, key_name: part()?, key: part()? };
     let mut items = RowReader(value);
-    let form = items.value()?;
-    let is_newest = form == Value::Uint(FORM);
-    let is_whole = is_newest
-        || [WITHOUT_MODIFICATIONS, WITHOUT_SEEN, WITHOUT_ANSWERS].map(Value::Uint).contains(&form);
-    if !is_whole && !EARLIER_FORMS.map(Value::Uint).contains(&form) {
-        return Ok(None);
-    }
+    let form = match items.value()? {
+        Value::Uint(form @ FIRST_FORM..=FORM) => form,
+        _ => return Ok(None),
+    };
     let mut plan = ServicePlan {
         version: text(items.value()?)?,
         leaving: read_optional(&items.value()?)?,
@@ -179,11 +184,11 @@ pub(super) fn read(
         components: list(&items.value()?)?.iter().map(read_component).collect::<Result<_, _>>()?,
         ..ServicePlan::default()
     };
-    if is_whole {
+    if form >= WITH_RECORD {
         plan.saved = list(&items.value()?)?.chunks(2).map(read_saved).collect::<Result<_, _>>()?;
         plan.record = read_record(&items.value()?)?;
     }
-    if is_newest {
+    if form >= WITH_MODIFICATIONS {
         let modifications = items.value()?;
         plan.modifications =
             list(&modifications)?.chunks(2).map(read_modification).collect::<Result<_, _>>()?;
@@ -302,11 +307,14 @@ fn read_action(value: &Value) -> Result<Option<ActionPlan>, &'static str> {
     else {
         return Err(FIELDS);
     };
-    let (attempts, since_ns) = match later {
-        [] => (0, *id),
-        [Value::Uint(attempts), Value::Uint(since_ns)] => (*attempts, *since_ns),
+    let (attempts, since_ns, cause) = match later {
+        [] => (0, *id, None),
+        [Value::Uint(attempts), Value::Uint(since_ns), cause @ ..] => {
+            (*attempts, *since_ns, cause.first())
+        }
         _ => return Err(FIELDS),
     };
+    let cause = cause.map(read_action_cause).transpose()?.flatten();
     let progress = match progress {
         Value::Bool(false) => ActionProgress::Queued,
         Value::Bool(true) => ActionProgress::Dispatched,
@@ -336,7 +344,17 @@ fn read_action(value: &Value) -> Result<Option<ActionPlan>, &'static str> {
         timeout_s: *timeout_s,
     };
     let phase = if *is_delete { ActionPhase::Delete } else { ActionPhase::Create };
-    Ok(Some(ActionPlan { id: *id, phase, progress, attempts, since_ns, call }))
+    Ok(Some(ActionPlan { id: *id, phase, progress, attempts, since_ns, call, cause }))
+}
+
+fn read_action_cause(value: &Value) -> Result<Option<Arc<ActionCause>>, &'static str> {
+    if *value == Value::Empty {
+        return Ok(None);
+    }
+    let [kind, user, trace, walk] = list(value)? else { return Err(FIELDS) };
+    let author = ChangeAuthor { user: text(user.clone())?, trace: text(trace.clone())? };
+    let (kind, walk) = (text(kind.clone())?, read_walk_cause(walk)?);
+    Ok(Some(Arc::new(ActionCause { kind, author, walk })))
 }
 
 /// True of the key of a row that holds a service plan.

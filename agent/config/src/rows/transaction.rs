@@ -44,19 +44,16 @@ pub fn write_transaction(transaction: &ServiceTransaction) -> Vec<u8> {
 }
 
 fn instance(WalkedInstance { tag, trace, cause }: &WalkedInstance) -> Value {
-    let cause = cause.as_ref().map_or(NONE, |cause| {
-        let WalkCause { kind, subject, before, after, places } = cause;
-        let fields = [
-            name(kind.name()),
-            name(subject),
-            optional(before.as_deref()),
-            optional(after.as_deref()),
-        ];
-        Value::List(fields.into_iter().chain(places.iter().map(|it| name(it))).collect())
-    });
     let ServiceTag { service, key_name, key } = tag;
     let texts = [service, key_name, key, trace].map(|it| Value::Str(it.clone()));
-    Value::List(texts.into_iter().chain([cause]).collect())
+    Value::List(texts.into_iter().chain([walk_cause(cause.as_ref())]).collect())
+}
+
+pub(super) fn walk_cause(cause: Option<&WalkCause>) -> Value {
+    let Some(WalkCause { kind, subject, before, after, places }) = cause else { return NONE };
+    let fields =
+        [name(kind.name()), name(subject), optional(before.as_deref()), optional(after.as_deref())];
+    Value::List(fields.into_iter().chain(places.iter().map(|it| name(it))).collect())
 }
 
 fn name(text: &str) -> Value {
@@ -111,10 +108,11 @@ fn read_instance(value: &Value) -> Result<WalkedInstance, &'static str> {
     };
     let [service, key_name, key] = [service, key_name, key].map(SmolStr::clone);
     let tag = ServiceTag { service, key_name, key };
-    Ok(WalkedInstance { tag, trace: trace.clone(), cause: read_cause(cause)? })
+    Ok(WalkedInstance { tag, trace: trace.clone(), cause: read_walk_cause(cause)? })
 }
 
-fn read_cause(value: &Value) -> Result<Option<WalkCause>, &'static str> {
+/// Reads what [`walk_cause`] has written; `None` also for a kind that this version does not know.
+pub(super) fn read_walk_cause(value: &Value) -> Result<Option<WalkCause>, &'static str> {
     if *value == NONE {
         return Ok(None);
     }

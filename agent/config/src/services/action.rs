@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+use super::origin::ActionCause;
 use super::plan::{ComponentPlan, StatePlan};
 use crate::claims::{ClaimKey, ServiceTag};
 
@@ -31,6 +32,8 @@ pub struct ActionPlan {
     /// Time of the last change of its progress, in nanoseconds since 1970.
     pub since_ns: u64,
     pub call: ActionCall,
+    /// `None` for one that an earlier version of the agent has noted.
+    pub cause: Option<Arc<ActionCause>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ mod action;
 mod conditions;
 mod exchange;
 mod handlers;
+mod origin;
 mod plan;
 mod record;
 mod switch;
@@ -27,6 +28,7 @@ pub use self::handlers::{
     HandlerOutline, HandlerRefusal, HandlerWork, KeptAnswer, NeededCalls, ReadInput, ServedCall,
     Unanswered, digest_of,
 };
+pub use self::origin::{ActionCause, ChangeOrigin};
 pub use self::plan::{
     BackTrack, Book, ComponentPlan, ModificationPlan, PlanChange, PlanTotals, READY, SELF,
     ServicePlan, StatePlan, StateStatus,
@@ -122,8 +124,7 @@ pub struct Surroundings {
     pub drops_components: bool,
     /// Instances that keep another version of their package, with the reason.
     pub left_behind: BTreeMap<ServiceTag, Arc<str>>,
-    /// Who asked for the change; `None` for walks that nobody asked for.
-    pub author: Option<ChangeAuthor>,
+    pub origin: ChangeOrigin,
     /// Failed actions of the instances that are due are asked for again.
     pub retries_actions: bool,
     /// Answers of handlers at hand.

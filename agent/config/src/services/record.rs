@@ -11,7 +11,7 @@ use crate::limits::excerpt;
 pub const LOG_LINES: usize = 200;
 
 /// Who asked for a change, and the name of that change in logs and histories.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangeAuthor {
     pub user: SmolStr,
     pub trace: SmolStr,

@@ -91,7 +91,7 @@ impl CoreTask {
                 self.follow(step);
             }
             Effect::Judge(configuration, due) => {
-                self.judge_ready(commit.ticket, (*configuration, due));
+                self.judge_ready(commit, (*configuration, due));
             }
             Effect::Finalize(rows) => {
                 commit.rows = rows;

@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_config::schema::Schema;
 use holdfast_config::services::{
-    Book, CallRef, ComponentPlan, InstanceRecord, LogLine, READY, SELF, ServicePlan, StateStatus,
+    ActionCause, Book, CallRef, ChangeAuthor, ComponentPlan, InstanceRecord, LogLine, READY, SELF,
+    ServicePlan, StateStatus,
 };
 use holdfast_config::{
     Claims, Configuration, Elem, InstancePath, Layers, Models, Name, Path, ServiceTag, Value,
 };
 use holdfast_telemetry::{ConfigOrState, DraftTree, Mutation};
+
+use super::service_transactions;
 
 /// Component and state whose status is that of the instance.
 const WHOLE: [&str; 3] = [SELF, SELF, READY];
@@ -207,16 +210,28 @@ fn queue_items(
             ("since", Value::Uint(action.since_ns)),
         ];
         let failure = action.failure().map(|failure| ("text", text(failure)));
+        let cause = action.cause.iter().flat_map(|it| action_cause_leaves(it));
         let leaf = |(name, value): (&str, Value)| {
             let elems = path.elems.iter().cloned().chain([Elem::new(name)]).collect();
             (Path { elems }, Some(value))
         };
-        let leaves: Vec<_> = leaves.into_iter().chain(failure).map(leaf).collect();
+        let leaves: Vec<_> = leaves.into_iter().chain(failure).chain(cause).map(leaf).collect();
         std::iter::once((path, None)).chain(leaves)
     };
     let items = plan.queued_calls().flat_map(entry);
     let resolved = |(path, value)| Some((models.native.resolve_write(&path).ok()?, value));
     items.filter_map(resolved).collect()
+}
+
+/// Leaves of the change in which an action was asked for.
+fn action_cause_leaves(
+    ActionCause { kind, author, walk }: &ActionCause,
+) -> impl Iterator<Item = (&'static str, Value)> {
+    let ChangeAuthor { user, trace } = author;
+    let own = [("kind", kind), ("user", user), ("trace-id", trace)];
+    let own = own.into_iter().map(|(leaf, name)| (leaf, service_transactions::text(name)));
+    let walk = walk.iter().flat_map(service_transactions::cause_leaves);
+    own.chain(walk).filter_map(|(leaf, value)| Some((leaf, value?)))
 }
 
 fn status(status: StateStatus) -> Value {

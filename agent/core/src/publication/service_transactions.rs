@@ -28,7 +28,7 @@ fn entry(id: u64) -> [Elem; 2] {
     [Elem::new("service-state"), Elem::new("transaction").key("id", id.to_string())]
 }
 
-fn text(text: &str) -> Option<Value> {
+pub(super) fn text(text: &str) -> Option<Value> {
     (!text.is_empty()).then(|| Value::Str(text.into()))
 }
 
@@ -64,7 +64,8 @@ fn leaves(schema: &Schema, transaction: &ServiceTransaction) -> Vec<(InstancePat
     found
 }
 
-fn cause_leaves(cause: &WalkCause) -> [(&'static str, Option<Value>); 5] {
+/// Leaves of a cause, of which some may be absent.
+pub(super) fn cause_leaves(cause: &WalkCause) -> [(&'static str, Option<Value>); 5] {
     let WalkCause { kind, subject, before, after, places } = cause;
     let places: Vec<Value> = places.iter().map(|place| Value::Str((&**place).into())).collect();
     [

@@ -165,6 +165,7 @@ access[name='bolt']  1.0.0  zombie
             attempts: 0,
             since_ns: 1,
             call: ActionCall { target, params, serial, timeout_s },
+            cause: None,
         });
         let own = component(SELF, SELF, &[("init", true, None), ("ready", false, None)]);
         let plan = ServicePlan { components: vec![own, port], ..ServicePlan::default() };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt, stream};
 use holdfast_base::Caller;
 use holdfast_config::services::{
-    ActionPhase, CallPhase, HandlerCall, Plane, ServedCall, WalkCause,
+    ActionCause, ActionPhase, CallPhase, HandlerCall, Plane, ServedCall, WalkCause,
 };
 use holdfast_proto::holdfast::services as wire;
 use holdfast_proto::holdfast::services::handler_server::{Handler as HandlerRpc, HandlerServer};
@@ -280,7 +280,8 @@ fn agent_message(message: AgentMessage) -> wire::ToHandler {
 }
 
 fn action(request: ActionRequest) -> wire::Action {
-    let ActionRequest { id, state, phase, action, params, vars, trace, timeout_s } = request;
+    let ActionRequest { id, state, phase, action, params, vars, .. } = request;
+    let ActionRequest { trace, cause, timeout_s, .. } = request;
     let [component_type, component] = state.component;
     let phase = match phase {
         ActionPhase::Create => wire::Phase::Create,
@@ -299,6 +300,16 @@ fn action(request: ActionRequest) -> wire::Action {
         params: params.to_string(),
         vars: vars.to_string(),
         seconds: u32::try_from(timeout_s).unwrap_or(u32::MAX),
+        cause: cause.as_deref().map(action_cause),
+    }
+}
+
+fn action_cause(ActionCause { kind, author, walk }: &ActionCause) -> wire::ActionCause {
+    wire::ActionCause {
+        kind: kind.to_string(),
+        requester: author.user.to_string(),
+        trace: author.trace.to_string(),
+        walk: walk.as_ref().map(walk_cause),
     }
 }
 
@@ -342,9 +353,10 @@ fn call(number: usize, call: HandlerCall, cause: Option<wire::WalkCause>) -> wir
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use holdfast_config::ClaimKey;
-    use holdfast_config::services::{CallPlace, CauseKind};
+    use holdfast_config::services::{CallPlace, CauseKind, ChangeAuthor};
     use prost::Message as _;
 
     use super::*;
@@ -367,6 +379,14 @@ mod tests {
                 opaque: text(octets).into(),
                 own_opaque: text(octets).into(),
             };
+            let value = || Some(text(octets).into());
+            let cause = WalkCause {
+                kind: CauseKind::Condition,
+                subject: text(octets).into(),
+                before: value(),
+                after: value(),
+                places: vec![text(octets).into(); 4],
+            };
             let request = ActionRequest {
                 id: u64::MAX,
                 state: state(octets),
@@ -375,15 +395,12 @@ mod tests {
                 params: text(octets).into(),
                 vars: text(octets).into(),
                 trace: text(octets).into(),
+                cause: Some(Arc::new(ActionCause {
+                    kind: text(octets).into(),
+                    author: ChangeAuthor { user: text(octets).into(), trace: text(octets).into() },
+                    walk: Some(cause.clone()),
+                })),
                 timeout_s: u64::MAX,
-            };
-            let value = || Some(text(octets).into());
-            let cause = WalkCause {
-                kind: CauseKind::Condition,
-                subject: text(octets).into(),
-                before: value(),
-                after: value(),
-                places: vec![text(octets).into(); 4],
             };
             let commit = AgentMessage::ServicesCommit {
                 tid: u64::MAX,

@@ -211,6 +211,7 @@ impl ActionQueue {
             params: Arc::clone(&action.call.params),
             vars: component.map(|it| Arc::clone(&it.vars)).unwrap_or_default(),
             trace: plan.map(|plan| plan.record.trace.clone()).unwrap_or_default(),
+            cause: action.cause.clone(),
             timeout_s: action.call.timeout_s,
         }
     }
@@ -365,7 +366,8 @@ async fn carry_out_one(
         return (call, Outcome::Done);
     }
     let ((key, id), name) = (&call, action.call.target.name());
-    info!(service = %key.tag, state = %key.state, action = %name, id, "an action begins");
+    let cause = action.cause.as_deref().map(tracing::field::display);
+    info!(service = %key.tag, state = %key.state, action = %name, id, cause, "an action begins");
     let event = match &action.call.target {
         ActionTarget::Handler(_) => match handlers.begin_action(request) {
             Ok(wait) => handlers.end_of(wait).await,
@@ -453,7 +455,7 @@ mod tests {
         let (params, serial, timeout_s) = ("{}".into(), "".into(), 1);
         let call = ActionCall { target, params, serial, timeout_s };
         let (id, phase, attempts, since_ns) = (1, ActionPhase::Create, 0, 1);
-        ActionPlan { id, phase, progress, attempts, since_ns, call }
+        ActionPlan { id, phase, progress, attempts, since_ns, call, cause: None }
     }
 
     // proves sv.B70

@@ -1,11 +1,11 @@
 //! Actions of states: when they are asked for, and what waits for them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_config::services::{
     ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionTarget, ActionUpdate, Applied,
-    CallRef, Services, StatePlan, Surroundings,
+    Book, CallRef, ChangeAuthor, ChangeOrigin, Services, StatePlan, Surroundings, WalkCause,
 };
 use holdfast_config::{ClaimKey, Configuration, Layers, layer_rows_diff};
 
@@ -53,6 +53,15 @@ fn after(before: &Configuration, event: ActionEvent, now_ns: u64) -> Configurati
 fn ended(before: &Configuration, received: u8) -> Configuration {
     let result = format!(r#"{{"sent":5,"received":{received}}}"#);
     after(before, ActionEvent::Ended(result.into()), 3)
+}
+
+/// Service plans as they are read from the rows of a configuration.
+fn stored(configuration: &Configuration) -> Book {
+    let rows = layer_rows_diff(configuration.models(), &Layers::new(), configuration.layers());
+    let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
+    let (layers, unknown) = Layers::from_rows(configuration.models(), rows).unwrap();
+    assert_eq!(unknown, 0);
+    layers.book
 }
 
 fn redeployed(before: &Configuration) -> Configuration {
@@ -158,11 +167,29 @@ fn an_action_whose_parameters_are_missing_refuses_the_request() {
 fn actions_are_stored() {
     let begun = after(&set(&create_action(true), ACME), ActionEvent::Dispatched, 3);
     for configuration in [ended(&begun, 0), ended(&begun, 1), begun] {
-        let rows = layer_rows_diff(configuration.models(), &Layers::new(), configuration.layers());
-        let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
-        let (layers, unknown) = Layers::from_rows(configuration.models(), rows).unwrap();
-        assert_eq!((&layers.book, unknown), (&configuration.layers().book, 0));
+        assert_eq!(&stored(&configuration), &configuration.layers().book);
     }
+}
+
+// proves sv.B114
+#[test]
+fn an_action_keeps_the_change_and_the_walk_that_asked_for_it() {
+    let author = ChangeAuthor { user: "service".into(), trace: "t".into() };
+    let cause = WalkCause::object("link eth1", "CONFIGURED");
+    let causes = BTreeMap::from([(acme(), cause.clone())]);
+    let origin = ChangeOrigin { kind: "walk".into(), author, causes, is_requested: false };
+    let queued = acting_when_walked(origin);
+    let asked = action(&queued).cause.unwrap();
+    assert_eq!(asked.to_string(), "walk by service (t): link eth1 is CONFIGURED");
+    let begun = after(&queued, ActionEvent::Dispatched, 3);
+    assert_eq!(action(&begun).cause, Some(Arc::clone(&asked)), "news does not change it");
+    assert_eq!(&stored(&begun), &begun.layers().book);
+}
+
+/// A box whose action is asked for in a walk of this origin.
+fn acting_when_walked(origin: ChangeOrigin) -> Configuration {
+    let surroundings = Surroundings { origin, ..due(UP, 2) };
+    set(&create_action(true).with_surroundings(surroundings), ACME)
 }
 
 /// A box whose state `attached` saves what its probe received, and whose state `sized` puts it out. The tree has a variable of
@@ -186,10 +213,7 @@ fn saved(configuration: &Configuration) -> String {
 fn values_that_an_action_saves_are_names_in_later_states() {
     let done = ended(&set(&saving(), ACME), 4);
     assert_eq!((made(&done), saved(&done)), (SIZED.to_owned(), r#"{"share": "4"}"#.to_owned()));
-    let rows = layer_rows_diff(done.models(), &Layers::new(), done.layers());
-    let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
-    let (layers, _) = Layers::from_rows(done.models(), rows).unwrap();
-    assert_eq!(&layers.book, &done.layers().book);
+    assert_eq!(&stored(&done), &done.layers().book);
     let still = redeployed(&done);
     assert_eq!((made(&still), saved(&still)), (SIZED.to_owned(), saved(&done)));
 
@@ -322,10 +346,7 @@ fn an_action_of_a_handler_is_asked_for_with_its_name_and_is_stored() {
     let call = action(&queued).call;
     assert_eq!(call.target, ActionTarget::Handler("prepare".into()));
     assert_eq!(call.params, Arc::from(r#"{"port":"eth1"}"#));
-    let rows = layer_rows_diff(queued.models(), &Layers::new(), queued.layers());
-    let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
-    let (layers, unknown) = Layers::from_rows(queued.models(), rows).unwrap();
-    assert_eq!((&layers.book, unknown), (&queued.layers().book, 0));
+    assert_eq!(&stored(&queued), &queued.layers().book);
 }
 
 #[test]

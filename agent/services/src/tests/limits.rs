@@ -56,6 +56,7 @@ fn filling(states: usize, actions: usize) -> ServicePlan {
             attempts: 0,
             since_ns: 0,
             call: call.clone(),
+            cause: None,
         };
         let action = (number < actions).then(queued);
         StatePlan { action, ..StatePlan::new(format!("s{number}").into(), 0) }

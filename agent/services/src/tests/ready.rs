@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_config::services::{Applied, ChangeAuthor, Surroundings};
+use holdfast_config::services::{Applied, ChangeAuthor, ChangeOrigin, Surroundings};
 use holdfast_config::{Configuration, layer_rows_diff};
 
 use super::plans::{
@@ -123,7 +123,8 @@ fn an_instance_that_backs_out_is_not_judged() {
     let outline = PORT.replace("GATE", "delete = { when = \"params.bridge == 'br9'\" }");
     let made = set(&see(&box_with(&outline, SIZE), UP), ACME);
     let author = ChangeAuthor { user: "ops".into(), trace: "t".into() };
-    let seen = made.with_surroundings(Surroundings { author: Some(author), ..due(UP, 3) });
+    let origin = ChangeOrigin { author, is_requested: true, ..ChangeOrigin::default() };
+    let seen = made.with_surroundings(Surroundings { origin, ..due(UP, 3) });
     let zombie = set(&seen, "delete acme");
     has(&zombie, &["backs out"]);
     assert!(judged(&zombie, &UP).is_same(&zombie));

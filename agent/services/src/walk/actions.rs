@@ -246,7 +246,9 @@ impl Walk<'_> {
         };
         let (id, since_ns) = (self.instance.calls.next(), self.request.surroundings.now_ns);
         let (progress, attempts) = (Progress::Queued, 0);
-        Ok(Some(ActionPlan { id, phase, progress, attempts, since_ns, call }))
+        let origin = &self.request.surroundings.origin;
+        let cause = Some(Arc::new(origin.action_cause(self.instance.tag)));
+        Ok(Some(ActionPlan { id, phase, progress, attempts, since_ns, call, cause }))
     }
 
     /// Refuses one more action in the queue than the box may have. The state has one at a time.

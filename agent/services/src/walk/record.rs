@@ -15,7 +15,7 @@ pub(crate) fn note(
     let is_changed =
         walked.plan.as_ref() != before || !walked.claims.is_empty() || !walked.persisted.is_empty();
     let Some(plan) = walked.plan.as_mut() else { return };
-    let author = surroundings.author.as_ref();
+    let author = surroundings.origin.requester();
     if !is_changed && author.is_none() {
         return;
     }

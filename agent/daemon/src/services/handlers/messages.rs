@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use holdfast_config::services::{
-    ActionPhase, HandlerCall, HandlerRefusal, Plane, ServedCall, WalkCause, WorkFailureKind,
+    ActionCause, ActionPhase, ChangeAuthor, HandlerCall, HandlerRefusal, Plane, ServedCall,
+    WalkCause, WorkFailureKind,
 };
 use holdfast_config::{ClaimKey, Limit, LimitExceeded, ServiceTag};
 use smol_str::SmolStr;
@@ -50,6 +51,8 @@ pub struct ActionRequest {
     pub vars: Arc<str>,
     /// Trace of the request that changed the instance last.
     pub trace: SmolStr,
+    /// Change in which it was asked for; `None` where an earlier version of the agent has noted it.
+    pub cause: Option<Arc<ActionCause>>,
     /// Longest time that it may take, in seconds.
     pub timeout_s: u64,
 }
@@ -228,9 +231,10 @@ impl AgentMessage {
                 };
                 trace.len() + cause.len() + calls.iter().map(of_call).sum::<usize>()
             }
-            Self::Action(ActionRequest { state, action, params, vars, trace, .. }) => {
+            Self::Action(ActionRequest { state, action, params, vars, trace, cause, .. }) => {
                 let own = action.len() + params.len() + vars.len() + trace.len();
-                own + state.tag.service.len() + name_octets(state)
+                let cause = cause.as_deref().map_or(0, most_octets_of_action_cause);
+                own + cause + state.tag.service.len() + name_octets(state)
             }
             Self::Abort { reason, .. } => reason.len(),
             Self::Closed { result, .. } => result.as_ref().err().map_or(0, String::len),
@@ -246,6 +250,12 @@ impl AgentMessage {
         };
         content + FIELD_OCTETS
     }
+}
+
+fn most_octets_of_action_cause(ActionCause { kind, author, walk }: &ActionCause) -> usize {
+    let ChangeAuthor { user, trace } = author;
+    let texts = kind.len() + user.len() + trace.len();
+    texts + walk.as_ref().map_or(0, most_octets_of_cause) + FIELD_OCTETS
 }
 
 fn most_octets_of_cause(cause: &WalkCause) -> usize {
@@ -355,6 +365,11 @@ mod tests {
             params: "x".repeat(octets).into(),
             vars: "".into(),
             trace: "trace".into(),
+            cause: Some(Arc::new(ActionCause {
+                kind: "walk".into(),
+                author: ChangeAuthor { user: "ops".into(), trace: "trace".into() },
+                walk: Some(WalkCause::object("link eth9", "PENDING")),
+            })),
             timeout_s: 1,
         })
     }

@@ -23,6 +23,7 @@ fn request() -> ActionRequest {
         params: "{}".into(),
         vars: "".into(),
         trace: "t".into(),
+        cause: None,
         timeout_s: TIMEOUT,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use holdfast_config::services::CauseKind;
 use holdfast_core::{Preview, Walks};
 
 use super::*;
@@ -15,6 +16,17 @@ delete = {{ action = {{ handler = "remove" }} }}"#
     );
     let size = "interface {{ params.port }}\n  mtu 1400\n";
     TestType::new().handler("").component("port").state("sized", &lines).template("size.cli", size)
+}
+
+/// A type with a port that is enabled, and asks for an action once it is up.
+fn gated_type() -> TestType {
+    let action = r#"action = { handler = "prepare", params = { shelf = "params.shelf" } }"#;
+    TestType::new()
+        .handler("")
+        .component("port")
+        .state("enabled", r#"work = "enable.cli""#)
+        .state("prepared", &format!("{LINK_UP}\n{action}"))
+        .template("enable.cli", "interface {{ params.port }}\n  enabled true\n")
 }
 
 /// Actions on one shelf are carried out one after the other.
@@ -240,4 +252,52 @@ async fn the_end_of_an_action_is_recorded_while_its_instance_cannot_be_evaluated
         agent.stop().await;
         drop(folder);
     }
+}
+
+/// Leaves of the only entry of the queue, by their names.
+async fn queue_entry(agent: &Agent) -> BTreeMap<String, String> {
+    let revision = agent.handle.current_revision().await;
+    let schema = revision.schema(Origin::Native);
+    let patterns = schema.resolve_read(&"/service-state/queue/*".parse().unwrap()).unwrap();
+    let leaves = patterns.iter().flat_map(|it| revision.native.leaves(it));
+    let name = |path: &InstancePath| schema.node(path.last().unwrap().node).name.to_string();
+    leaves.map(|(path, value)| (name(&path), value.to_string())).collect()
+}
+
+// proves sv.B114
+#[tokio::test]
+async fn an_action_says_who_asked_for_it_or_what_woke_its_instance() {
+    let (agent, _folder, mut handler) = acting(&acting_type("")).await;
+    set(&agent, ACME, PARAMS).await.unwrap().unwrap();
+    let asked = handler.action().await;
+    let cause = asked.cause.unwrap();
+    assert_eq!((&*cause.kind, &*cause.author.user), ("set", "ada"));
+    assert_eq!((&cause.author.trace, &cause.walk), (&asked.trace, &None));
+    let entry = queue_entry(&agent).await;
+    assert_eq!([&entry["kind"], &entry["user"], &entry["trace-id"]], ["set", "ada", &*asked.trace]);
+    assert!(!entry.contains_key("cause"), "{entry:?}");
+    handler.result(asked.id, Err("no power")).await;
+    until(&agent, || action_status(&agent) == "failed").await;
+
+    agent.handle.change(&user("bob"), redeployment()).await.unwrap();
+    let cause = handler.action().await.cause.unwrap();
+    assert_eq!((&*cause.kind, &*cause.author.user), ("redeploy", "bob"));
+    agent.stop().await;
+
+    let (agent, _folder) = agent_of(gated_type().types()).await;
+    let actions = for_actions().actions.into_iter().filter(|it| it.action == "prepare").collect();
+    let registration = Registration { actions, ..for_actions() };
+    let mut handler = TestHandler::attach_with(&agent, registration).await;
+    set(&agent, ACME, PARAMS).await.unwrap().unwrap();
+    let woken = handler.action().await;
+    let cause = woken.cause.unwrap();
+    assert_eq!((&*cause.kind, &*cause.author.user), ("walk", "service access[name='acme']"));
+    let walk = cause.walk.clone().unwrap();
+    let oper_status = "state /interfaces/interface[name=eth1]/state/oper-status";
+    assert_eq!((walk.kind, &*walk.subject), (CauseKind::Condition, oper_status));
+    assert_eq!((walk.before.as_deref(), walk.after.as_deref()), (Some("DOWN"), Some("UP")));
+    let entry = queue_entry(&agent).await;
+    let shown = ["kind", "cause", "subject", "before", "after"].map(|it| entry[it].clone());
+    assert_eq!(shown, ["walk", "condition", oper_status, "DOWN", "UP"]);
+    agent.stop().await;
 }
