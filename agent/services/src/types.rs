@@ -15,7 +15,7 @@ use holdfast_config::edit::SecretKeeperHandle;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
     Book, EditContent, Ground, HandlerOutline, HandlerRefusal, LeafRead, PackageArchive, Plane,
-    Reads, Services, WalkOutcome, WalkRequest, WorkFailureKind,
+    Reads, Services, TypeVersion, WalkOutcome, WalkRequest, WorkFailureKind,
 };
 use holdfast_config::tree::ListEntry as _;
 use holdfast_config::{
@@ -184,6 +184,19 @@ impl Services for ServiceTypes {
         for (of, instance) in instances {
             of.walk(&change, instance, &mut outcome);
         }
+
+    /// The package of one version of a type.
+    fn package_of(&self, by: TypeVersion<'_>) -> Result<&Package, HandlerRefusal> {
+        let is_wanted = |it: &&PackageVersion| {
+            by.version.is_none_or(|version| it.package.version().to_string() == version)
+        };
+        let found = self.versions(by.service).find(is_wanted).map(|it| &it.package);
+        found.ok_or_else(|| {
+            let version = by.version.map(|it| format!(" in version {it}")).unwrap_or_default();
+            let text = format!("there is no type of services `{}`{version}", by.service);
+            HandlerRefusal { kind: WorkFailureKind::Parameters, text }
+        })
+    }
         outcome
     }
 
@@ -239,11 +252,11 @@ impl Services for ServiceTypes {
 
     fn add_edit(
         &self,
-        service: &str,
+        by: TypeVersion<'_>,
         claim: &mut Claim,
         edit: EditContent<'_>,
     ) -> Result<(), HandlerRefusal> {
-        let package = self.package(service).ok_or_else(|| unknown_type(service))?;
+        let package = self.package_of(by)?;
         package.add_edit(claim, edit).map_err(|error| {
             let kind = match failure_kind(error.kind) {
                 // The edit is wrong, and not the request that it is for.
@@ -256,19 +269,14 @@ impl Services for ServiceTypes {
 
     fn readable(
         &self,
-        service: &str,
+        by: TypeVersion<'_>,
         plane: Plane,
         path: &str,
     ) -> Result<LeafRead, HandlerRefusal> {
-        let package = self.package(service).ok_or_else(|| unknown_type(service))?;
+        let package = self.package_of(by)?;
         let refused = |text| HandlerRefusal { kind: WorkFailureKind::Denied, text };
         package.readable(plane, path).map_err(refused)
     }
-}
-
-fn unknown_type(service: &str) -> HandlerRefusal {
-    let text = format!("there is no type of services `{service}`");
-    HandlerRefusal { kind: WorkFailureKind::Parameters, text }
 }
 
 pub(crate) fn failure_kind(kind: WorkErrorKind) -> WorkFailureKind {

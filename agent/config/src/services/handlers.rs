@@ -93,6 +93,11 @@ pub struct HandlerCall {
 }
 
 impl HandlerCall {
+    /// The version of its type that the instance is walked with.
+    pub fn type_version(&self) -> TypeVersion<'_> {
+        TypeVersion { service: &self.place.state.tag.service, version: Some(&self.version) }
+    }
+
     /// True when an answer to the one is an answer to the other.
     pub fn has_same_input(&self, other: &Self) -> bool {
         let input = |it: &Self| {
@@ -278,6 +283,21 @@ impl Answers {
     /// True when an attached handler takes a call.
     pub fn is_served(&self, call: &HandlerCall) -> bool {
         self.served.iter().any(|it| it.includes(&call.place))
+    }
+}
+
+/// Version of a type whose grants count for a handler.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeVersion<'a> {
+    pub service: &'a str,
+    /// `None` for the newest one.
+    pub version: Option<&'a str>,
+}
+
+impl<'a> TypeVersion<'a> {
+    /// The version that new instances are made with.
+    pub fn newest(service: &'a str) -> Self {
+        Self { service, version: None }
     }
 }
 

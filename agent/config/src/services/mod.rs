@@ -26,7 +26,7 @@ pub use self::exchange::{ExchangeMode, PackageArchive, PackageChange, TypeExchan
 pub use self::handlers::{
     AnswerInput, Answers, CallPhase, CallPlace, EditContent, HandlerAnswer, HandlerCall,
     HandlerOutline, HandlerRefusal, HandlerWork, KeptAnswer, NeededCalls, ReadInput, ServedCall,
-    Unanswered, digest_of,
+    TypeVersion, Unanswered, digest_of,
 };
 pub use self::origin::{ActionCause, ChangeOrigin};
 pub use self::plan::{
@@ -302,13 +302,13 @@ pub trait Services: Debug + Send + Sync {
     /// What the outline of a type says of its handlers; `None` for a type that has none.
     fn handler(&self, service: &str) -> Option<HandlerOutline>;
 
-    /// Adds an edit of a handler to the claim of a state of this type.
+    /// Adds an edit of a handler to the claim of a state.
     ///
     /// # Errors
-    /// When it cannot be read, or is not in the grants of the type.
+    /// When it cannot be read, or is not in the grants of this version.
     fn add_edit(
         &self,
-        service: &str,
+        by: TypeVersion<'_>,
         claim: &mut Claim,
         edit: EditContent<'_>,
     ) -> Result<(), HandlerRefusal>;
@@ -316,7 +316,11 @@ pub trait Services: Debug + Send + Sync {
     /// The leaves at a path, which begins with `openconfig:` unless it is native.
     ///
     /// # Errors
-    /// When it does not lead to leaves that the grants of the type let be read.
-    fn readable(&self, service: &str, plane: Plane, path: &str)
-    -> Result<LeafRead, HandlerRefusal>;
+    /// When it does not lead to leaves that the grants of this version let be read.
+    fn readable(
+        &self,
+        by: TypeVersion<'_>,
+        plane: Plane,
+        path: &str,
+    ) -> Result<LeafRead, HandlerRefusal>;
 }

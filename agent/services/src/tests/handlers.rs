@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use holdfast_config::services::{
     Answers, CallPhase, EditContent, HandlerAnswer, HandlerCall, HandlerWork, LeafRead, Plane,
-    ServedCall, Services, Surroundings, WorkFailureKind,
+    ServedCall, Services, Surroundings, TypeVersion, WorkFailureKind,
 };
 use holdfast_config::{Claim, Configuration, EditCause, EditErrors, Value};
 
@@ -94,7 +94,7 @@ fn work(types: &ServiceTypes, mtu: u16) -> HandlerWork {
         ("/interfaces/interface[name=eth1]/master", "\"br0\""),
     ] {
         let edit = EditContent::Document { path, value: value.as_bytes() };
-        types.add_edit("access", &mut claim, edit).unwrap();
+        types.add_edit(TypeVersion::newest("access"), &mut claim, edit).unwrap();
     }
     let opaque = Some(format!("{{\"mtu\":{mtu}}}").into());
     HandlerWork { claim, opaque, ..HandlerWork::default() }
@@ -150,7 +150,7 @@ fn after_a_start_a_handler_is_asked_where_something_differs_that_its_answer_depe
     let call = needed(&before, served(), ACME);
     let mut read_by_handler = work(&types, 1450);
     let path = "/interfaces/interface[name=eth1]/state/oper-status";
-    let read = types.readable("access", Plane::State, path).unwrap();
+    let read = types.readable(TypeVersion::newest("access"), Plane::State, path).unwrap();
     read_by_handler.reads = vec![(read, vec![Value::Str("UP".into())])];
     let own = served().with_own([(call, HandlerAnswer::Done(read_by_handler))]);
     let made_before = set_with(&before, own, ACME).unwrap();
@@ -179,7 +179,11 @@ fn an_answer_counts_while_what_it_depends_on_is_the_same() {
     let before = box_of(Arc::clone(&types));
     let call = needed(&before, served(), ACME);
     let read = types
-        .readable("access", Plane::State, "/interfaces/interface[name=eth1]/state/oper-status")
+        .readable(
+            TypeVersion::newest("access"),
+            Plane::State,
+            "/interfaces/interface[name=eth1]/state/oper-status",
+        )
         .unwrap();
     let answer = |seen: &str| {
         let values = vec![Value::Str(seen.into())];
@@ -315,7 +319,7 @@ fn edits_of_a_handler_are_read_as_the_output_of_a_template() {
     let types = types("fail", "");
     let refused = |path, value: &str| {
         let edit = EditContent::Document { path, value: value.as_bytes() };
-        types.add_edit("access", &mut Claim::default(), edit).unwrap_err()
+        types.add_edit(TypeVersion::newest("access"), &mut Claim::default(), edit).unwrap_err()
     };
     for (path, value, kind, part) in [
         ("/system/hostname", "\"a\"", WorkFailureKind::Denied, "not in the grants"),

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
     Answers, CallPhase, EditContent, HandlerAnswer, HandlerCall, HandlerWork, Services,
-    StateStatus, Surroundings, WorkFailureKind,
+    StateStatus, Surroundings, TypeVersion, WorkFailureKind,
 };
 use holdfast_config::{
     Claim, ClaimKey, Configuration, EditCause, EditErrors, EditScope, Footprint, ServiceTag,
@@ -67,7 +67,7 @@ fn describes(link: &str, text: &str) -> HandlerWork {
     let path = format!("/interfaces/interface[name={link}]/description");
     let value = format!("\"{text}\"");
     let edit = EditContent::Document { path: &path, value: value.as_bytes() };
-    TYPES.add_edit("access", &mut claim, edit).unwrap();
+    TYPES.add_edit(TypeVersion::newest("access"), &mut claim, edit).unwrap();
     HandlerWork { claim, ..HandlerWork::default() }
 }
 
@@ -88,7 +88,7 @@ fn handle(call: &HandlerCall) -> HandlerAnswer {
             let mut work = HandlerWork::default();
             let path = format!("/interfaces/interface[name={}]/enabled", text("port"));
             let edit = EditContent::Document { path: &path, value: b"true" };
-            TYPES.add_edit("access", &mut work.claim, edit).unwrap();
+            TYPES.add_edit(TypeVersion::newest("access"), &mut work.claim, edit).unwrap();
             work
         }
         CallPhase::Delete => describes(&text("port"), "left"),

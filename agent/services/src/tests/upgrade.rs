@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    Answers, CallPhase, ExchangeMode, PackageArchive, ServedCall, Services, Surroundings,
-    TypeExchange,
+    Answers, CallPhase, EditContent, ExchangeMode, PackageArchive, Plane, ServedCall, Services,
+    Surroundings, TypeExchange, TypeVersion, WorkFailureKind,
 };
 use holdfast_config::{
-    ClaimKey, Configuration, EditCause, EditErrors, Layers, ServiceTag, layer_rows_diff,
+    Claim, ClaimKey, Configuration, EditCause, EditErrors, Layers, ServiceTag, layer_rows_diff,
 };
 use smol_str::SmolStr;
 
@@ -474,6 +474,31 @@ fn instances_left_behind_keep_their_version_until_they_are_deployed_again() {
 }
 
 #[test]
+#[test]
+fn a_handler_has_the_grants_of_the_version_that_the_instance_is_walked_with() {
+    let outline = first().outline;
+    let outline = outline.replace("\"/interfaces/interface\"", "\"/system/hostname\"");
+    let outline = outline.replace("/interfaces/interface/state/oper-status", "/system/hostname");
+    let types = types_of(&[&first(), &Version { outline, ..second() }]);
+    let (mtu, name) = ("/interfaces/interface[name=eth1]/mtu", "/system/hostname");
+    let status = "/interfaces/interface[name=eth1]/state/oper-status";
+    let of = |version| TypeVersion { service: "access", version };
+    for (by, is_first) in [(of(Some("1.0.0")), true), (of(Some("2.0.0")), false), (of(None), false)]
+    {
+        for (path, value, is_granted) in [(mtu, "1400", is_first), (name, "\"a\"", !is_first)] {
+            let edit = EditContent::Document { path, value: value.as_bytes() };
+            let added = types.add_edit(by, &mut Claim::default(), edit);
+            let denied = added.map_err(|refusal| refusal.kind);
+            let want = if is_granted { Ok(()) } else { Err(WorkFailureKind::Denied) };
+            assert_eq!(denied, want, "{by:?} {path}");
+        }
+        assert_eq!(types.readable(by, Plane::State, status).is_ok(), is_first, "{by:?}");
+        assert_eq!(types.readable(by, Plane::Ground, name).is_ok(), !is_first, "{by:?}");
+    }
+    let gone = types.readable(of(Some("3.0.0")), Plane::Ground, name).unwrap_err();
+    assert_eq!(gone.text, "there is no type of services `access` in version 3.0.0");
+}
+
 fn offered_packages_are_kept_while_instances_use_them() {
     let mut box_ = Box_::new(&first());
     assert_eq!(box_.rows(), "");

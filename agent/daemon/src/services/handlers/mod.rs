@@ -33,7 +33,7 @@ use holdfast_config::json::{self, Flavour};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
     Answers, CallPlace, EditContent, HandlerAnswer, HandlerCall, HandlerOutline, LeafRead, Plane,
-    WorkFailureKind,
+    TypeVersion, WorkFailureKind,
 };
 use holdfast_config::{Configuration, InstancePath, Models, ServiceTag, Value};
 use holdfast_core::{
@@ -143,20 +143,24 @@ impl Handlers {
     ) -> Result<Vec<(String, String)>, HandlerError> {
         let configuration = self.configuration()?;
         let ReadQuestion { source, plane, path } = question;
-        let (of_call, service, ground, state) = match source {
-            ReadSource::Call(tid, call) => {
-                let (id, snapshot) = self.registry().snapshot(&caller.name, *tid, *call)?;
-                let CallSnapshot { service, ground, state } = snapshot;
-                (Some((*tid, id, *call)), service, ground, state)
+        let services = configuration.services();
+        let readable = |by: TypeVersion<'_>| {
+            let services = services.ok_or_else(|| no_type(by.service))?;
+            services.readable(by, *plane, path).map_err(HandlerError::from)
+        };
+        let (of_call, read, ground, state) = match source {
+            ReadSource::Call(tid, number) => {
+                let (id, snapshot) = self.registry().snapshot(&caller.name, *tid, *number)?;
+                let CallSnapshot { call, ground, state } = snapshot;
+                (Some((*tid, id, *number)), readable(call.type_version())?, ground, state)
             }
             ReadSource::Newest(service) => {
                 check_caller(&configuration, caller, service)?;
+                let read = readable(TypeVersion::newest(service))?;
                 let state = Arc::new(self.core()?.observed_box());
-                (None, service.clone(), configuration.ground(), state)
+                (None, read, configuration.ground(), state)
             }
         };
-        let services = configuration.services().ok_or_else(|| no_type(&service))?;
-        let read = services.readable(&service, *plane, path)?;
         let leaves = leaves(&read, |pattern| match (plane, read.origin) {
             (Plane::State, origin) => state.state(origin, pattern),
             (Plane::Ground, Origin::Native) => ground.effective().leaves(pattern),
@@ -399,8 +403,9 @@ impl AttachedSession {
         content: &OwnedEdit,
         creator: &str,
     ) -> Result<(), HandlerError> {
-        let (tag, mut claim) = self.handlers.registry().claim(at, call)?;
-        let added = check_creator(&tag, creator).and_then(|()| {
+        let (of, mut claim) = self.handlers.registry().claim(at, call)?;
+        let tag = &of.place.state.tag;
+        let added = check_creator(tag, creator).and_then(|()| {
             let configuration = self.handlers.configuration()?;
             let services = configuration.services().ok_or_else(|| no_type(&tag.service))?;
             let edit = match content {
@@ -409,7 +414,7 @@ impl AttachedSession {
                     EditContent::Document { path, value: value.as_bytes() }
                 }
             };
-            Ok(services.add_edit(&tag.service, &mut claim, edit)?)
+            Ok(services.add_edit(of.type_version(), &mut claim, edit)?)
         });
         self.handlers.registry().set_claim(at, call, added.map(|()| claim))
     }

@@ -110,9 +110,9 @@ pub(super) struct BegunTransaction {
     pub(super) answers: Vec<(HandlerCall, HandlerAnswer)>,
 }
 
-/// The box as a call sees it, and the call.
+/// The call, and the box as it sees it.
 pub(super) struct CallSnapshot {
-    pub(super) service: SmolStr,
+    pub(super) call: HandlerCall,
     pub(super) ground: Ground,
     pub(super) state: Arc<ObservedBox>,
 }
@@ -353,14 +353,14 @@ impl Registry {
         })
     }
 
-    /// The output of an open call so far, and its instance.
+    /// An open call, and its output so far.
     pub(super) fn claim(
         &mut self,
         (tid, id): (u64, SessionId),
         call: usize,
-    ) -> Result<(ServiceTag, Claim), HandlerError> {
+    ) -> Result<(HandlerCall, Claim), HandlerError> {
         let open = self.call(tid, id, call)?;
-        Ok((open.call.place.state.tag.clone(), open.claim.clone()))
+        Ok((open.call.clone(), open.claim.clone()))
     }
 
     /// Replaces the claim of an open call, or has it fail.
@@ -395,13 +395,13 @@ impl Registry {
             part.is_some_and(|part| part.numbers.contains(&call))
         };
         let id = sessions.into_iter().find(has_call).unwrap_or_default();
-        let service = self.call(tid, id, call)?.call.place.state.tag.service.clone();
+        let call = self.call(tid, id, call)?.call.clone();
         let transaction = self.transactions.get(&tid);
         let (ground, state) =
             transaction.map(|it| (it.ground.clone(), Arc::clone(&it.state))).ok_or_else(|| {
                 HandlerError::new(HandlerErrorKind::Unknown, "the transaction is gone")
             })?;
-        Ok((id, CallSnapshot { service, ground, state }))
+        Ok((id, CallSnapshot { call, ground, state }))
     }
 
     /// Notes what a call has read.
