@@ -282,6 +282,21 @@ fn a_closed_delete_gate_keeps_what_was_made_and_the_name() {
     assert_eq!(plan(&settle(&set(&see(&gone, UP), ACME), &UP)), ALL_READY);
 }
 
+// proves sv.B81
+#[test]
+fn what_backs_out_waits_for_nothing_but_its_way_out() {
+    let held = "name = \"attached\"\n  delete = { when = \"params.bridge == 'br9'\" }";
+    let outline = PORT.replace("GATE", LINK_UP).replace("name = \"attached\"", held);
+    let made = settle(&set(&see(&box_with(&outline, SIZE), DOWN), ACME), &DOWN);
+    has(&made, &["attached reached, sized not-reached (gate `state("]);
+    let zombie = set(&see(&made, DOWN), "delete acme");
+    has(&zombie, &["attached reached (delete gate `params.bridge == 'br9'`), sized not-reached,"]);
+    let shown = plan(&zombie);
+    assert_eq!(shown.matches('(').count(), 1, "nothing else waits: {shown}");
+    let parts = ["zombie of access[name='acme']: port eth1, attached waits for delete gate"];
+    refused(&see(&zombie, DOWN), ACME, &parts);
+}
+
 // proves sv.B22, sv.B60
 #[test]
 fn a_deleted_service_asks_its_gates_with_the_parameters_it_had() {

@@ -43,6 +43,7 @@ impl Walk<'_> {
         for component in flagged {
             let part = self.parts.iter().find(|it| it.is(&component)).cloned();
             let Some(part) = part else { continue };
+            self.forget_waits(&part);
             // All other components go before `self` does.
             let alone = part.component_type != SELF || self.own.plan().components.len() == 1;
             while alone && self.step_back(&part)? {
@@ -50,6 +51,13 @@ impl Walk<'_> {
             }
         }
         Ok(moved)
+    }
+
+    /// Forgets what the states of a component waited for that are not reached: as long as it backs out, none is entered.
+    fn forget_waits(&self, part: &Component) {
+        let mut plan = self.own.plan();
+        let states = component_mut(&mut plan, part).into_iter().flat_map(|it| &mut it.states);
+        states.filter(|it| !it.is_reached).for_each(|it| it.waits_for = None);
     }
 
     /// Leaves the last reached state of a component, or ends its way out. False when it goes no further.
