@@ -1,10 +1,12 @@
 //! The request `explain` for the name of a service instance: its states and what each waits for, the objects that it made
-//! down to the one that is missing, who else asks for them, what it has read, and its last transactions.
+//! down to the one that is missing, who else asks for them, what it has read, the gates that are not asked yet, and its last
+//! transactions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use holdfast_config::schema::Origin;
+use holdfast_config::services::{ServicePlan, StateStatus, TypeVersion};
 use holdfast_config::{Elem, InstancePath, Path, ServiceTag};
 use holdfast_core::{CoreView, Datastore as _, ObservedBox};
 use holdfast_scheduler::Key;
@@ -56,6 +58,7 @@ impl Introspect {
             self.core.inspect(question).await?;
         let mut document = instances.document(self, &states, (&tag, plan));
         explain_objects(&mut document, &reasons);
+        add_gates(&mut document, &state, (&tag, plan));
         add_action_waits(&mut document, &state, &tag);
         document["LastUser"] = json!(plan.record.last_user);
         document["Trace"] = json!(plan.record.trace);
@@ -67,9 +70,28 @@ impl Introspect {
 
 /// Adds to each object the reason for its state, where that is not what is asked for.
 fn explain_objects(document: &mut Value, reasons: &BTreeMap<String, Value>) {
-    for object in states_of(document).flat_map(|(_, state)| items_of(&mut state["Objects"])) {
+    let explain = |object: &mut Value| {
         let reason = object["Key"].as_str().and_then(|key| reasons.get(key));
         object["Obstacle"] = reason.cloned().unwrap_or_default();
+    };
+    states_of(document).flat_map(|(_, state)| items_of(&mut state["Objects"])).for_each(explain);
+    items_of(&mut document["Left"]).flat_map(|it| items_of(&mut it["Objects"])).for_each(explain);
+}
+
+/// Adds the gates of the states that are to be entered, and of those to be left. While something else is waited for, a gate is
+/// not asked, so it is not among what is read.
+fn add_gates(document: &mut Value, of: &ObservedBox, (tag, plan): (&ServiceTag, &ServicePlan)) {
+    let Some(services) = of.configuration().services() else { return };
+    let by = TypeVersion { service: &tag.service, version: Some(&plan.version) };
+    for component in items_of(&mut document["Components"]) {
+        let component_type = word(component, "Type").to_owned();
+        let backs_out = component["BackTracking"] == true;
+        for state in items_of(&mut component["States"]) {
+            let is_to_move = (state["Status"] == StateStatus::Reached.name()) == backs_out;
+            let name = word(state, "Name");
+            let gate = services.gate(by, [&component_type, name], backs_out);
+            state["Gate"] = json!(gate.filter(|_| is_to_move));
+        }
     }
 }
 
@@ -161,6 +183,10 @@ pub(super) fn as_text(document: &Value) -> String {
             list(&state, "Objects").iter().for_each(|object| text += &object_lines(object));
         }
     }
+    for left in list(document, "Left") {
+        text += &format!("{}\n", word(&left, "Claim"));
+        list(&left, "Objects").iter().for_each(|object| text += &object_lines(object));
+    }
     for (title, name, line) in [
         ("reads", "Reads", read_line as fn(&Value) -> String),
         ("transactions", "Transactions", transaction_line),
@@ -204,6 +230,10 @@ fn state_line(state: &Value) -> String {
         if let Some(reason) = state[name].as_str() {
             let _infallible = write!(text, "  ({what}{reason})");
         }
+    }
+    let waits_for = word(state, "WaitsFor").to_owned();
+    if let Some(gate) = state["Gate"].as_str().filter(|gate| !waits_for.contains(*gate)) {
+        let _infallible = write!(text, "  (then gate `{gate}`)");
     }
     if let Some(action) = state["Action"].as_str() {
         let wait = state["ActionWaitsFor"].as_str();

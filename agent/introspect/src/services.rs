@@ -62,13 +62,14 @@ impl Instances {
         let models = configuration.models();
         let claims = configuration.layers().claims();
         let mut found = BTreeMap::new();
-        for (key, _) in tags.flat_map(|tag| claims.of_instance(tag)) {
-            let objects = claims.shared_objects(models, key).into_iter();
+        let of_states = |tag| claims.of_instance(tag).map(|(key, _)| key.clone());
+        for key in tags.flat_map(|tag| of_states(tag).chain(claims.left_by(tag))) {
+            let objects = claims.shared_objects(models, &key).into_iter();
             let objects = objects.map(|(path, others)| {
                 let keys = state.keys_of_object(&path);
                 SharedObject { keys, others }
             });
-            found.insert(key.clone(), objects.collect());
+            found.insert(key, objects.collect());
         }
         Self(found)
     }
@@ -89,14 +90,7 @@ impl Instances {
             let state = |state: &StatePlan| {
                 let component = [component_type.clone(), name.clone()];
                 let claim = ClaimKey { tag: tag.clone(), component, state: state.name.clone() };
-                let objects = self.0.get(&claim).into_iter().flatten();
-                let values = objects.flat_map(|it| it.keys.iter().map(|key| (key, &it.others)));
-                let values = values.filter_map(|(key, others)| {
-                    let (label, state) = key_states.get(key)?;
-                    let key = introspect.render.key(key);
-                    Some(json!({ "Key": key, "Label": label, "State": state, "Others": others }))
-                });
-                state_document(state, values.collect())
+                state_document(state, self.objects(introspect, key_states, &claim))
             };
             json!({
                 "Type": component_type,
@@ -105,6 +99,10 @@ impl Instances {
                 "States": states.iter().map(state).collect::<Vec<_>>(),
             })
         };
+        let left = |claim: &ClaimKey| {
+            let objects = self.objects(introspect, key_states, claim);
+            json!({ "Claim": claim.to_string(), "Objects": objects })
+        };
         json!({
             "Service": tag.to_string(),
             "Version": version,
@@ -112,7 +110,25 @@ impl Instances {
             "Ready": plan.is_ready(),
             "Failure": failure.as_deref(),
             "Components": components.iter().map(component).collect::<Vec<_>>(),
+            "Left": self.0.keys().filter(|key| key.is_left() && key.tag == *tag).map(left).collect::<Vec<_>>(),
         })
+    }
+
+    /// The values of the objects of a claim, with their states.
+    fn objects(
+        &self,
+        introspect: &Introspect,
+        key_states: &BTreeMap<Key, Shown>,
+        claim: &ClaimKey,
+    ) -> Vec<Value> {
+        let objects = self.0.get(claim).into_iter().flatten();
+        let values = objects.flat_map(|it| it.keys.iter().map(|key| (key, &it.others)));
+        let value = |(key, others): (&Key, &BTreeSet<SmolStr>)| {
+            let (label, state) = key_states.get(key)?;
+            let key = introspect.render.key(key);
+            Some(json!({ "Key": key, "Label": label, "State": state, "Others": others }))
+        };
+        values.filter_map(value).collect()
     }
 }
 

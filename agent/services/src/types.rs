@@ -267,6 +267,18 @@ impl Services for ServiceTypes {
         })
     }
 
+    fn gate(
+        &self,
+        by: TypeVersion<'_>,
+        [component, state]: [&str; 2],
+        is_of_delete: bool,
+    ) -> Option<SmolStr> {
+        let mut components = self.package_of(by).ok()?.outline.components.iter();
+        let outline = components.find(|it| it.name == component)?.state(state)?;
+        let gate = if is_of_delete { &outline.delete.when } else { &outline.when };
+        gate.as_ref().map(|it| it.text.clone())
+    }
+
     fn readable(
         &self,
         by: TypeVersion<'_>,

@@ -80,6 +80,12 @@ impl ClaimKey {
 }
 
 impl Claims {
+    /// The claims that the states of an instance have left, and what its handlers have put out to last.
+    pub fn left_by(&self, tag: &ServiceTag) -> impl Iterator<Item = ClaimKey> {
+        let keys = [ClaimKey::persistent(tag.clone()), ClaimKey::orphan(tag.clone())];
+        keys.into_iter().filter(|key| self.get(key).is_some())
+    }
+
     /// The changes by which claims of an instance lose their owners: their content joins what such claims have left.
     pub fn orphaned<'c>(
         &self,

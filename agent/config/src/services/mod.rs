@@ -302,6 +302,9 @@ pub trait Services: Debug + Send + Sync {
     /// What the outline of a type says of its handlers; `None` for a type that has none.
     fn handler(&self, service: &str) -> Option<HandlerOutline>;
 
+    /// Text of the condition under which a state of a component type may be entered, or left.
+    fn gate(&self, by: TypeVersion<'_>, state: [&str; 2], is_of_delete: bool) -> Option<SmolStr>;
+
     /// Adds an edit of a handler to the claim of a state.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::*;
+use crate::agent_tests::service_transactions::why;
 use crate::agent_tests::{Agent, LIMIT, LINK_UP, TestType, memory_folder};
 
 /// A type with one state of a handler, which has these lines.
@@ -456,6 +457,17 @@ async fn a_delete_call_in_a_dry_run_shows_what_it_would_put_out() {
     handler.put_out(tid, OTHER_MTU, "1300").await;
     deleted.await.unwrap().unwrap();
     assert_eq!(left(&agent), ["persist:access", lasting]);
+
+    // Its instance is made anew, and `why` names what the one before has left.
+    let made = set(&agent, ACME, ETH1);
+    for _ in 0..3 {
+        let (tid, _) = handler.commit().await;
+        handler.done(tid).await;
+    }
+    made.await.unwrap().unwrap();
+    let (_, text) = why(&agent, "access[name='acme']", "text").await;
+    let objects = text.split_once(&format!("\n{lasting}\n    ")).map(|(_, objects)| objects);
+    assert!(objects.is_some_and(|it| it.contains("  link eth0")), "{text}");
 }
 
 // proves sv.B45
