@@ -195,6 +195,24 @@ async fn wildcards_give_one_update_for_each_instance() {
     }
 }
 
+// proves 1.56, 1.58
+#[tokio::test]
+async fn a_list_without_keys_may_find_nothing_and_an_entry_may_not() {
+    let (_core, mut client) = box_with_ports().await;
+    let list = "/interfaces/interface[name=eth0]/subinterfaces/subinterface";
+    for encoding in [gnmi::Encoding::JsonIetf, gnmi::Encoding::Proto] {
+        let request =
+            |path: &str| gnmi::GetRequest { encoding: encoding as i32, ..get_request(&[path]) };
+        for path in [list.to_owned(), format!("{list}[index=*]")] {
+            let answer = client.get(request(&path)).await.unwrap().into_inner();
+            let updates: Vec<_> = answer.notification.iter().map(|it| it.update.len()).collect();
+            assert_eq!(updates, [0], "{path} {encoding:?}");
+        }
+        let refusal = client.get(request(&format!("{list}[index=7]"))).await.unwrap_err();
+        assert_eq!(refusal.code(), tonic::Code::NotFound, "{encoding:?}");
+    }
+}
+
 // proves 1.21, 1.27, 1.50, 1.51
 #[tokio::test]
 async fn an_answer_has_a_notification_for_each_path_under_the_prefix_of_the_request() {
