@@ -167,6 +167,19 @@ impl ServiceTypes {
     fn package(&self, service: &str) -> Option<&Package> {
         self.packages().find(|it| it.outline.name.text == *service)
     }
+
+    /// The package of one version of a type.
+    fn package_of(&self, by: TypeVersion<'_>) -> Result<&Package, HandlerRefusal> {
+        let is_wanted = |it: &&PackageVersion| {
+            by.version.is_none_or(|version| it.package.version().to_string() == version)
+        };
+        let found = self.versions(by.service).find(is_wanted).map(|it| &it.package);
+        found.ok_or_else(|| {
+            let version = by.version.map(|it| format!(" in version {it}")).unwrap_or_default();
+            let text = format!("there is no type of services `{}`{version}", by.service);
+            HandlerRefusal { kind: WorkFailureKind::Parameters, text }
+        })
+    }
 }
 
 impl Services for ServiceTypes {
@@ -184,19 +197,6 @@ impl Services for ServiceTypes {
         for (of, instance) in instances {
             of.walk(&change, instance, &mut outcome);
         }
-
-    /// The package of one version of a type.
-    fn package_of(&self, by: TypeVersion<'_>) -> Result<&Package, HandlerRefusal> {
-        let is_wanted = |it: &&PackageVersion| {
-            by.version.is_none_or(|version| it.package.version().to_string() == version)
-        };
-        let found = self.versions(by.service).find(is_wanted).map(|it| &it.package);
-        found.ok_or_else(|| {
-            let version = by.version.map(|it| format!(" in version {it}")).unwrap_or_default();
-            let text = format!("there is no type of services `{}`{version}", by.service);
-            HandlerRefusal { kind: WorkFailureKind::Parameters, text }
-        })
-    }
         outcome
     }
 
@@ -250,6 +250,18 @@ impl Services for ServiceTypes {
         Some(HandlerOutline { actions: actions.into_iter().collect(), user, identities, calls })
     }
 
+    fn gate(
+        &self,
+        by: TypeVersion<'_>,
+        [component, state]: [&str; 2],
+        is_of_delete: bool,
+    ) -> Option<SmolStr> {
+        let mut components = self.package_of(by).ok()?.outline.components.iter();
+        let outline = components.find(|it| it.name == component)?.state(state)?;
+        let gate = if is_of_delete { &outline.delete.when } else { &outline.when };
+        gate.as_ref().map(|it| it.text.clone())
+    }
+
     fn add_edit(
         &self,
         by: TypeVersion<'_>,
@@ -265,18 +277,6 @@ impl Services for ServiceTypes {
             };
             HandlerRefusal { kind, text: error.reason }
         })
-    }
-
-    fn gate(
-        &self,
-        by: TypeVersion<'_>,
-        [component, state]: [&str; 2],
-        is_of_delete: bool,
-    ) -> Option<SmolStr> {
-        let mut components = self.package_of(by).ok()?.outline.components.iter();
-        let outline = components.find(|it| it.name == component)?.state(state)?;
-        let gate = if is_of_delete { &outline.delete.when } else { &outline.when };
-        gate.as_ref().map(|it| it.text.clone())
     }
 
     fn readable(

@@ -474,7 +474,6 @@ fn instances_left_behind_keep_their_version_until_they_are_deployed_again() {
 }
 
 #[test]
-#[test]
 fn a_handler_has_the_grants_of_the_version_that_the_instance_is_walked_with() {
     let outline = first().outline;
     let outline = outline.replace("\"/interfaces/interface\"", "\"/system/hostname\"");
@@ -499,6 +498,7 @@ fn a_handler_has_the_grants_of_the_version_that_the_instance_is_walked_with() {
     assert_eq!(gone.text, "there is no type of services `access` in version 3.0.0");
 }
 
+#[test]
 fn offered_packages_are_kept_while_instances_use_them() {
     let mut box_ = Box_::new(&first());
     assert_eq!(box_.rows(), "");
