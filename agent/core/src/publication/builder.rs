@@ -1,8 +1,8 @@
 //! The revision that shows a commit, built from the newest one.
 //!
 //! Its configuration goes into the trees, then the state that is configuration in force, and that of its objects. A large
-//! one is built by a thread beside the core, which reads the engine in pieces. What has changed meanwhile is shown by the
-//! core in the end.
+//! one is built by a thread beside the core, which reads the engine in pieces. What has changed meanwhile is shown by later
+//! revisions.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -61,7 +61,7 @@ pub(crate) struct BuiltRevision {
     /// Keys that the commit has changed, and the state that is shown of them.
     pub(crate) keys: Arc<Vec<Key>>,
     pub(crate) shown: HashMap<Key, StateEntry>,
-    /// Keys that the core shows in the end.
+    /// Keys that the core shows with the commit.
     pub(crate) left: Vec<Key>,
 }
 

@@ -18,6 +18,8 @@ mod prepared;
 mod service_plans;
 mod service_transactions;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -121,7 +123,7 @@ impl Publisher {
         self.dirty.extend(keys.into_iter().filter(|key| !deferrals.report(key)));
     }
 
-    /// Ends the deferral for a commit that is not made: its keys are like all others.
+    /// Ends the deferral for a commit: its keys are like all others.
     pub(super) fn release(&mut self, ticket: Ticket) {
         self.dirty.append(&mut self.deferrals.end(ticket));
     }
@@ -159,12 +161,13 @@ impl Publisher {
         self.chain.advance(&last, draft.publish());
     }
 
-    /// Publishes the revision of a commit, with what has changed while it was built.
+    /// Publishes the revision of a commit. State of its objects that has changed while the revision was built is shown from then on, as
+    /// that of all others: in portions.
     fn complete(&mut self, ticket: Ticket, engine: &Engine, built: BuiltRevision) -> Arc<Revision> {
-        let BuiltRevision { base, next, keys, shown, mut left } = built;
+        let BuiltRevision { base, next, keys, shown, left } = built;
         stored_kinds(&keys).for_each(|key| drop(self.shown.remove(key)));
         self.shown.extend(shown);
-        left.append(&mut self.deferrals.end(ticket));
+        self.release(ticket);
         let (newest, next) = self.chain.rebase(&base, next);
         let so_far = next.clone();
         let mut draft = newest.resume(next).after_removals();
