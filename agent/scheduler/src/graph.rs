@@ -33,10 +33,11 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
+use crate::arena::{Arena, Slots};
 use crate::dependency::{Claim, Target};
 use crate::descriptor::{Registry, catch_panic};
 use crate::drift_policy::DriftPolicy;
-use crate::key::{FixedMap, Key, KindId, Kinds, Slots, hash_of};
+use crate::key::{FixedMap, Key, KindId, Kinds, hash_of};
 use crate::operation::Action;
 use crate::plan::PlannedOperation;
 use crate::retry_triggers::RetryTriggers;
@@ -56,6 +57,9 @@ use unsupported::Unsupported;
 /// Slot in the arena of nodes.
 pub(crate) type NodeIdx = u32;
 
+/// Shards of an index of the graph: with a million values, one of them has some thousand entries, and grows within a millisecond.
+const SHARDS: usize = 256;
+
 /// Stale entries that a list of watchers may hold, besides half of its length, before it is cleaned.
 const STALE_WATCHERS: u32 = 16;
 
@@ -69,9 +73,9 @@ struct ClaimState {
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     pub(crate) registry: Arc<Registry>,
-    nodes: Vec<Node>,
+    nodes: Arena<Node>,
     free: Vec<NodeIdx>,
-    index: Slots,
+    index: Slots<SHARDS>,
     targets: TargetTable,
     /// Kinds of all keys that ever were a target. Keys of other kinds need not be looked up.
     pub(crate) target_kinds: Kinds,
@@ -112,29 +116,26 @@ impl Graph {
     }
 
     pub(crate) fn find_hashed(&self, key: &Key, hash: u64) -> Option<NodeIdx> {
-        self.index.find(hash, |idx| self.nodes[idx as usize].key == *key)
+        self.index.find(hash, |idx| self.nodes[idx].key == *key)
     }
 
     pub(crate) fn node(&self, idx: NodeIdx) -> &Node {
-        &self.nodes[idx as usize]
+        &self.nodes[idx]
     }
 
     /// Mutable access for changes that no index and no plan depends on; all others have a method here.
     pub(crate) fn node_mut(&mut self, idx: NodeIdx) -> &mut Node {
-        &mut self.nodes[idx as usize]
+        &mut self.nodes[idx]
     }
 
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (NodeIdx, &Node)> {
-        (0..).zip(&self.nodes).filter(|(_, node)| node.used)
+        (0..).zip(self.nodes.iter()).filter(|(_, node)| node.used)
     }
 
-    /// Reserves memory for this many more nodes and targets.
-    pub(crate) fn reserve(&mut self, nodes: usize, targets: usize) {
-        self.targets.reserve(targets);
-        self.nodes.reserve(nodes);
-        let existing = &self.nodes;
-        self.index.reserve(nodes, |idx| hash_of(&existing[idx as usize].key));
-        self.unsettled.reserve(nodes, existing.len() + nodes);
+    /// Expects this many more nodes and targets: their tables grow to that size, a piece at a time.
+    pub(crate) fn expect(&mut self, nodes: usize, targets: usize) {
+        self.targets.expect(targets);
+        self.index.expect(nodes);
     }
 
     pub(crate) fn intern(&mut self, key: &Key) -> NodeIdx {
@@ -145,16 +146,13 @@ impl Graph {
         let node = Node::new(key.clone());
         let idx = match self.free.pop() {
             Some(idx) => {
-                self.nodes[idx as usize] = node;
+                self.nodes[idx] = node;
                 idx
             }
-            None => {
-                self.nodes.push(node);
-                NodeIdx::try_from(self.nodes.len() - 1).expect("memory ends before 2^32 nodes")
-            }
+            None => self.nodes.push(node),
         };
         let nodes = &self.nodes;
-        self.index.insert(hash, idx, |idx| hash_of(&nodes[idx as usize].key));
+        self.index.insert(hash, idx, |idx| hash_of(&nodes[idx].key));
         self.log.push(GraphChange::Node(idx));
         idx
     }
@@ -162,13 +160,13 @@ impl Graph {
     /// Sets the value that our last successful operation set.
     pub(crate) fn set_applied(&mut self, idx: NodeIdx, applied: Option<SharedValue>) {
         self.log.push(GraphChange::Node(idx));
-        self.nodes[idx as usize].applied = applied;
+        self.nodes[idx].applied = applied;
     }
 
     /// Sets the value that the system showed last.
     pub(crate) fn set_observed(&mut self, idx: NodeIdx, observed: Option<SharedValue>) {
         self.log.push(GraphChange::Node(idx));
-        self.nodes[idx as usize].observed = observed;
+        self.nodes[idx].observed = observed;
     }
 
     /// Sets the pre-image of an adopted object. True when that is a change.
@@ -190,7 +188,7 @@ impl Graph {
 
     /// Drops a node that has nothing in any plane.
     pub(crate) fn forget_if_empty(&mut self, idx: NodeIdx) {
-        let node = &mut self.nodes[idx as usize];
+        let node = &mut self.nodes[idx];
         if !node.sources.is_empty() {
             return;
         }
@@ -200,11 +198,11 @@ impl Graph {
             return;
         }
         self.unregister_retry_triggers(idx);
-        let node = &mut self.nodes[idx as usize];
+        let node = &mut self.nodes[idx];
         node.used = false;
         node.retry = None;
         self.log.push(GraphChange::Dropped(idx, node.key.clone()));
-        let node = &self.nodes[idx as usize];
+        let node = &self.nodes[idx];
         self.index.remove(hash_of(&node.key), idx);
         self.unsettled.remove(idx);
         self.unsupported.remove(idx);
@@ -266,7 +264,7 @@ impl Graph {
 
     /// Marks a value to be planned for, unless an operation on it is in flight.
     pub(crate) fn mark_dirty(&mut self, idx: NodeIdx) {
-        let node = &mut self.nodes[idx as usize];
+        let node = &mut self.nodes[idx];
         node.dirty_in_flight = node.running_op().is_some();
         if node.used && !node.is_dirty && node.running_op().is_none() {
             node.is_dirty = true;
@@ -276,7 +274,7 @@ impl Graph {
 
     /// Lets a value be marked again that was taken out of the list of dirty ones.
     pub(crate) fn unmark_dirty(&mut self, idx: NodeIdx) {
-        self.nodes[idx as usize].is_dirty = false;
+        self.nodes[idx].is_dirty = false;
     }
 
     pub(crate) fn target_state(&self, target: &Target) -> Option<&TargetState> {
@@ -357,15 +355,15 @@ impl Graph {
     ) {
         self.log.push(GraphChange::Node(idx));
         let before = self.watched_specs(idx);
-        let node = &mut self.nodes[idx as usize];
+        let node = &mut self.nodes[idx];
         node.sources = sources;
         node.goal = goal;
         self.watch_goal(idx, &before, target_ids);
         self.unwatch(idx, &before);
-        let node = &self.nodes[idx as usize];
+        let node = &self.nodes[idx];
         let unmet =
             node.need_targets.iter().filter(|&&id| self.targets.of(id).providers == 0).count();
-        self.nodes[idx as usize].unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
+        self.nodes[idx].unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
         let spec = self.node(idx).goal.spec().cloned();
         for claim in spec.iter().flat_map(|spec| spec.claims()) {
             self.claims.entry(claim.clone()).or_default().claimants.push(idx);
@@ -403,7 +401,7 @@ impl Graph {
         let before = if listed { None } else { Some(self.watched_specs(idx)) };
         let parked = self.parked_by(idx);
         self.log.push(GraphChange::Node(idx));
-        let node = &mut self.nodes[idx as usize];
+        let node = &mut self.nodes[idx];
         let old = std::mem::replace(&mut node.present, present.clone());
         let was_ours = std::mem::replace(&mut node.ours, ours && present.is_some());
         if let Some(before) = before {

@@ -12,7 +12,6 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use hashbrown::HashTable;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
@@ -378,37 +377,7 @@ pub(crate) type FixedMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefa
 /// Set of keys with that hash.
 pub(crate) type KeySet = std::collections::HashSet<Key, BuildHasherDefault<FixedHasher>>;
 
-/// Index of an arena by the content of its slots, which is not stored a second time.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Slots(HashTable<u32>);
-
-impl Slots {
-    /// Returns the slot with this hash for which `is` is true.
-    pub(crate) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
-        self.0.find(hash, |&slot| is(slot)).copied()
-    }
-
-    /// Adds a slot that is not indexed yet. `of` returns the hash of the content of any slot.
-    pub(crate) fn insert(&mut self, hash: u64, slot: u32, of: impl Fn(u32) -> u64) {
-        self.0.insert_unique(hash, slot, |&slot| of(slot));
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(crate) fn remove(&mut self, hash: u64, slot: u32) {
-        if let Ok(entry) = self.0.find_entry(hash, |&other| other == slot) {
-            entry.remove();
-        }
-    }
-
-    pub(crate) fn reserve(&mut self, more: usize, of: impl Fn(u32) -> u64) {
-        self.0.reserve(more, |&slot| of(slot));
-    }
-}
-
-/// Hash by which [`Slots`] are indexed.
+/// Hash by which [`Slots`](crate::arena::Slots) are indexed.
 pub(crate) fn hash_of(thing: &impl Hash) -> u64 {
     BuildHasherDefault::<FixedHasher>::default().hash_one(thing)
 }

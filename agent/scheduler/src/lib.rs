@@ -21,6 +21,7 @@
 //! of an atomic transaction fails, the previous intent is restored and the way back is planned like any other change. A
 //! panicking descriptor invalidates its own value only.
 
+mod arena;
 mod audit;
 mod convergence;
 mod dependency;

@@ -307,10 +307,8 @@ impl Overlay<'_> {
         self.nodes.reserve(nodes);
         self.targets.reserve(need_targets);
         self.target_refs.reserve(need_targets);
-        self.reads.by_key.reserve(nodes, |oidx| hash_of(&self.nodes[oidx as usize].key));
-        self.reads.by_target.reserve(need_targets, |target_id| {
-            hash_of(&self.target_refs[target_id as usize].target)
-        });
+        self.reads.by_key.expect(nodes);
+        self.reads.by_target.expect(need_targets);
     }
 
     /// Reserves memory for the rest of a change, estimated from the part taken in so far: at least one node and one

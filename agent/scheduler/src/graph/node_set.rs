@@ -21,12 +21,6 @@ impl NodeSet {
         &self.all
     }
 
-    /// Reserves memory for `more` entries, in a graph of `slots` slots.
-    pub(super) fn reserve(&mut self, more: usize, slots: usize) {
-        self.all.reserve(more);
-        self.places.reserve(slots.saturating_sub(self.places.len()));
-    }
-
     pub(super) fn contains(&self, idx: NodeIdx) -> bool {
         self.places.get(idx as usize).is_some_and(|&place| place != NOWHERE)
     }

@@ -202,7 +202,7 @@ impl Graph {
 
     /// Counts the dependencies of a present value. The target ids of a goal are at hand, others are looked up.
     fn count_dependents(&mut self, idx: NodeIdx, spec: &Arc<ValueSpec>, sign: i32) {
-        let node = &self.nodes[idx as usize];
+        let node = &self.nodes[idx];
         let at_hand = node.goal.spec().is_some_and(|goal| Arc::ptr_eq(goal, spec));
         for (at, need) in spec.needs.iter().enumerate() {
             let id =
@@ -454,7 +454,7 @@ impl Graph {
 
     /// Updates a watcher of a target that was gained or lost. False when the entry is stale.
     fn update_watcher(&mut self, idx: NodeIdx, id: TargetId, offered: bool) -> bool {
-        let node = &mut self.nodes[idx as usize];
+        let node = &mut self.nodes[idx];
         if !node.used {
             return false;
         }

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::NodeIdx;
+use super::{NodeIdx, SHARDS};
+use crate::arena::{Arena, Slots};
 use crate::dependency::Target;
-use crate::key::{Slots, hash_of};
+use crate::key::hash_of;
 
 /// Slot in the arena of targets.
 pub(crate) type TargetId = u32;
@@ -45,8 +46,8 @@ impl TargetState {
 /// Arena of all targets. A slot is reused once its target is closed.
 #[derive(Debug, Default)]
 pub(crate) struct TargetTable {
-    all: Vec<Option<(Target, TargetState)>>,
-    index: Slots,
+    all: Arena<Option<(Target, TargetState)>>,
+    index: Slots<SHARDS>,
     free: Vec<TargetId>,
 }
 
@@ -75,7 +76,7 @@ impl TargetTable {
     }
 
     pub(super) fn of_mut(&mut self, id: TargetId) -> &mut TargetState {
-        let entry = self.all.get_mut(id as usize).and_then(Option::as_mut);
+        let entry = self.all.get_mut(id).and_then(Option::as_mut);
         &mut entry.expect("a watched target is not closed").1
     }
 
@@ -84,18 +85,16 @@ impl TargetTable {
     }
 
     pub(super) fn entry(&self, id: TargetId) -> Option<&(Target, TargetState)> {
-        self.all.get(id as usize).and_then(Option::as_ref)
+        self.all.get(id).and_then(Option::as_ref)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Target, &TargetState)> {
         self.all.iter().flatten().map(|(target, state)| (target, state))
     }
 
-    /// Reserves memory for this many more.
-    pub(super) fn reserve(&mut self, more: usize) {
-        self.all.reserve(more);
-        let all = &self.all;
-        self.index.reserve(more, |id| hash_at(all, id));
+    /// Expects this many more.
+    pub(super) fn expect(&mut self, more: usize) {
+        self.index.expect(more);
     }
 
     /// Adds a target that is not in the table.
@@ -103,13 +102,10 @@ impl TargetTable {
         let entry = Some((target.clone(), state));
         let id = match self.free.pop() {
             Some(id) => {
-                self.all[id as usize] = entry;
+                self.all[id] = entry;
                 id
             }
-            None => {
-                self.all.push(entry);
-                TargetId::try_from(self.all.len() - 1).expect("memory ends before 2^32 targets")
-            }
+            None => self.all.push(entry),
         };
         let all = &self.all;
         self.index.insert(hash_of(target), id, |id| hash_at(all, id));
@@ -117,13 +113,13 @@ impl TargetTable {
     }
 
     pub(super) fn close(&mut self, id: TargetId) -> Option<Target> {
-        let (target, _) = self.all.get_mut(id as usize)?.take()?;
+        let (target, _) = self.all.get_mut(id)?.take()?;
         self.index.remove(hash_of(&target), id);
         self.free.push(id);
         Some(target)
     }
 }
 
-fn hash_at(all: &[Option<(Target, TargetState)>], id: TargetId) -> u64 {
-    all[id as usize].as_ref().map_or(0, |(target, _)| hash_of(target))
+fn hash_at(all: &Arena<Option<(Target, TargetState)>>, id: TargetId) -> u64 {
+    all[id].as_ref().map_or(0, |(target, _)| hash_of(target))
 }

@@ -11,9 +11,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::{OverlayClaim, OverlayIdx, OverlayNode, OverlayTargetId, TargetRef};
+use crate::arena::Slots;
 use crate::dependency::{Claim, Target};
 use crate::graph::{Graph, GraphChange, NodeIdx, TargetId};
-use crate::key::{FixedHasher, FixedMap, Key, Kinds, Slots, hash_of};
+use crate::key::{FixedHasher, FixedMap, Key, Kinds, hash_of};
 use crate::targets::{Addresses, provided_targets};
 
 type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;

@@ -104,7 +104,7 @@ impl Engine {
         step: &mut EngineOutput,
     ) {
         self.count(&plan);
-        self.graph.reserve(plan.reads.added_nodes(), plan.reads.added_targets());
+        self.graph.expect(plan.reads.added_nodes(), plan.reads.added_targets());
         let operations = plan.operations.len();
         transaction.first_op = self.next_op;
         transaction.open = operations;
