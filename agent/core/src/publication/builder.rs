@@ -1,8 +1,8 @@
 //! The revision that shows a commit, built from the newest one.
 //!
 //! Its configuration goes into the trees, then the state that is configuration in force, and that of its objects. A large
-//! one is built by a thread beside the core, which reads the engine in pieces. What has changed meanwhile is shown by later
-//! revisions.
+//! one is built by a thread beside the core, which reads the engine in pieces. What has changed meanwhile is shown by the
+//! core: the latest with the commit, the rest by later revisions.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

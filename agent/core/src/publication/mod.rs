@@ -123,7 +123,7 @@ impl Publisher {
         self.dirty.extend(keys.into_iter().filter(|key| !deferrals.report(key)));
     }
 
-    /// Ends the deferral for a commit: its keys are like all others.
+    /// Ends the deferral for a commit that is not made: its keys are like all others.
     pub(super) fn release(&mut self, ticket: Ticket) {
         self.dirty.append(&mut self.deferrals.end(ticket));
     }
@@ -146,7 +146,7 @@ impl Publisher {
         if !self.has_work() {
             return;
         }
-        let keys = self.dirty.split_off(self.dirty.len().saturating_sub(TURN_KEYS));
+        let keys = latest(&mut self.dirty);
         let last = self.chain.newest();
         let mut draft = last.draft(&last.models, now_ns());
         self.show_keys(keys, &mut draft, engine, &last);
@@ -161,13 +161,15 @@ impl Publisher {
         self.chain.advance(&last, draft.publish());
     }
 
-    /// Publishes the revision of a commit. State of its objects that has changed while the revision was built is shown from then on, as
-    /// that of all others: in portions.
+    /// Publishes the revision of a commit, with the latest of what has changed while it was built: of so many keys that events need not
+    /// wait. The others are shown from then on, in portions, as all other state is.
     fn complete(&mut self, ticket: Ticket, engine: &Engine, built: BuiltRevision) -> Arc<Revision> {
-        let BuiltRevision { base, next, keys, shown, left } = built;
+        let BuiltRevision { base, next, keys, shown, mut left } = built;
         stored_kinds(&keys).for_each(|key| drop(self.shown.remove(key)));
         self.shown.extend(shown);
-        self.release(ticket);
+        let mut changed = self.deferrals.end(ticket);
+        left.append(&mut latest(&mut changed));
+        self.dirty.append(&mut changed);
         let (newest, next) = self.chain.rebase(&base, next);
         let so_far = next.clone();
         let mut draft = newest.resume(next).after_removals();
@@ -202,6 +204,11 @@ impl Publisher {
         let shown = stored_kinds(keys).filter_map(|key| self.shown.get_key_value(key));
         shown.map(|(key, entry)| (key.clone(), entry.clone())).collect()
     }
+}
+
+/// Takes out the last keys of a list: those whose state is shown in one turn.
+fn latest(keys: &mut Vec<Key>) -> Vec<Key> {
+    keys.split_off(keys.len().saturating_sub(TURN_KEYS))
 }
 
 /// Keys of objects that are not shown as applied: what is shown of these is noted.
