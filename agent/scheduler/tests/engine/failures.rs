@@ -1,9 +1,11 @@
 //! Rows for failures and rollback.
 
-use holdfast_scheduler::{OperationResult, TransactionOutcome, ValueState};
+use std::num::NonZeroUsize;
 
-use crate::common::{Lab, delta, error, key};
-use crate::{MINUTES, SECOND, failed, intent};
+use holdfast_scheduler::{Completion, OperationResult, TransactionOutcome, ValueState};
+
+use crate::common::{Lab, delta, error, fact, key};
+use crate::{MINUTES, SECOND, failed, handed_out, intent, success};
 
 /// Values of ours, a change of which the named operation fails, and the operations carried out.
 #[track_caller]
@@ -217,4 +219,41 @@ fn undo_returns_an_identity_to_its_former_holder() {
     assert!(matches!(outcome, TransactionOutcome::Failed { undone: true, .. }), "{outcome:?}");
     assert_eq!(lab.system_text(), "b; m #x");
     assert_eq!(lab.state("a"), "CONFLICT");
+}
+
+/// A completed operation counts as done when its transaction goes back, and of many not all are read. A fact that comes before its
+/// turn is newer than that.
+#[test]
+fn what_vanishes_while_operations_end_is_not_believed_to_be_there() {
+    const VALUES: usize = 300;
+    let mut lab = Lab { strict: false, ..Lab::default() };
+    lab.engine = lab.engine.in_portions(NonZeroUsize::new(100).unwrap());
+    let names: Vec<String> = (0..VALUES).map(|number| format!("v{number:03}")).collect();
+    let (txn, mut submitted) = handed_out(&mut lab, &names.join("; "));
+    let mut done = 0;
+    while done < VALUES {
+        let failing = error(22, "no", false);
+        let completions = submitted.iter().zip(done..).map(|(op, number)| match number + 1 {
+            VALUES => Completion { result: Err(failing.clone()), ..success(op) },
+            _ => lab.execute(op).unwrap(),
+        });
+        let completions: Vec<Completion> = completions.collect();
+        done += completions.len();
+        submitted = lab.engine.completed(completions, lab.now()).submit;
+        if submitted.is_empty() && done < VALUES {
+            submitted = lab.engine.due(lab.now()).submit; // a plan is taken over in portions
+        }
+    }
+    lab.log.clear();
+    lab.system.remove(&key("v280"));
+    let step = lab.engine.observed(vec![fact(&key("v280"), None)], lab.now());
+    lab.follow(step);
+    lab.run_until_idle(SECOND);
+    let outcome = lab.finished.iter().find(|outcome| outcome.txn() == txn).unwrap();
+    failed(outcome, "v299", true);
+    let deleted = (0..VALUES - 1).filter(|number| *number != 280);
+    let deleted: Vec<String> = deleted.map(|number| format!("delete v{number:03}")).collect();
+    assert_eq!(lab.log(), deleted.join("; "));
+    assert_eq!(lab.system_text(), "");
+    lab.engine.audit().unwrap();
 }
