@@ -22,7 +22,7 @@ fn events_and_changes() -> impl Strategy<Value = Vec<WorldEvent>> {
 proptest! {
     #![proptest_config(cases(400))]
 
-    /// What is found after a start, in place or not, is planned for alike in portions and in one piece.
+    /// Values that are found after a start, in place or not, are planned for alike in portions and in one piece.
     #[test]
     fn a_start_in_portions_ends_like_one_in_one_piece(
         ours in change(true),
