@@ -92,7 +92,7 @@ impl ServiceTypes {
         let children = &schema.node(package.list.list).children;
         let deploy = children.iter().copied().find(|node| schema.node(*node).name == "deploy");
         self.models = Arc::clone(&package.list.models);
-        let newest = Arc::new(PackageVersion::new(package, source));
+        let newest = Arc::new(PackageVersion::new(Arc::new(package), source));
         let name = &newest.package.outline.name.text;
         let known = self.types.iter_mut().find(|it| it.name() == name);
         let Some(known) = known else {
@@ -123,6 +123,23 @@ impl ServiceTypes {
         }
     }
 
+    /// Judges the signers of all versions anew. Returns those of which the verdict is another one.
+    pub fn judge_signers(
+        &mut self,
+        judge: impl Fn(&PackageSource) -> Option<SmolStr>,
+    ) -> Vec<Arc<PackageVersion>> {
+        let mut judged = Vec::new();
+        for known in &mut self.types {
+            for version in std::iter::once(&mut known.newest).chain(&mut known.others) {
+                if let Some(anew) = version.judged(&judge) {
+                    *version = Arc::new(anew);
+                    judged.push(Arc::clone(version));
+                }
+            }
+        }
+        judged
+    }
+
     /// Removes a type, and its list from the models.
     ///
     /// # Errors
@@ -140,7 +157,7 @@ impl ServiceTypes {
 
     /// The packages with which instances are made.
     pub fn packages(&self) -> impl Iterator<Item = &Package> {
-        self.types.iter().map(|it| &it.newest.package)
+        self.types.iter().map(|it| &*it.newest.package)
     }
 
     /// The versions of a type, with which instances are made or were walked: the newest first.
@@ -173,7 +190,7 @@ impl ServiceTypes {
         let is_wanted = |it: &&PackageVersion| {
             by.version.is_none_or(|version| it.package.version().to_string() == version)
         };
-        let found = self.versions(by.service).find(is_wanted).map(|it| &it.package);
+        let found = self.versions(by.service).find(is_wanted).map(|it| &*it.package);
         found.ok_or_else(|| {
             let version = by.version.map(|it| format!(" in version {it}")).unwrap_or_default();
             let text = format!("there is no type of services `{}`{version}", by.service);

@@ -19,7 +19,7 @@ use crate::work::WorkError;
 /// A version of a package that is loaded.
 #[derive(Debug)]
 pub struct PackageVersion {
-    pub package: Package,
+    pub package: Arc<Package>,
     /// The archive that it was read from; `None` in tests.
     pub source: Option<PackageSource>,
     /// Some state has a delete gate, a delete call or a delete action, or ends the transaction in which it is left.
@@ -34,7 +34,7 @@ pub struct PackageSource {
     pub is_installed: bool,
     /// The signature of a package that came over the network, kept beside it.
     pub signature: Option<Arc<PackageArchive>>,
-    /// Reason for which the signer is refused now, as the last start found.
+    /// Reason for which the signer is refused now.
     pub refusal: Option<SmolStr>,
 }
 
@@ -52,13 +52,26 @@ pub fn is_signature_row(row: &str) -> bool {
 }
 
 impl PackageVersion {
-    pub(crate) fn new(package: Package, source: Option<PackageSource>) -> Self {
+    pub(crate) fn new(package: Arc<Package>, source: Option<PackageSource>) -> Self {
         let is_staged = |it: &DeleteOutline| {
             it.when.is_some() || it.commit_after || it.handler || it.action.is_some()
         };
         let states = package.outline.components.iter().flat_map(|it| &it.states);
         let has_staged_deletes = states.into_iter().any(|state| is_staged(&state.delete));
         Self { package, source, has_staged_deletes }
+    }
+
+    /// The same version, whose signer is refused for this reason, or is not.
+    fn with_refusal(&self, refusal: Option<SmolStr>) -> Self {
+        let source = self.source.clone().map(|source| PackageSource { refusal, ..source });
+        Self::new(Arc::clone(&self.package), source)
+    }
+
+    /// Judges the signer anew. Returns the version with the verdict if that is another one.
+    pub(crate) fn judged(&self, judge: impl Fn(&PackageSource) -> Option<SmolStr>) -> Option<Self> {
+        let source = self.source.as_ref()?;
+        let refusal = judge(source);
+        (refusal != source.refusal).then(|| self.with_refusal(refusal))
     }
 
     /// True when some instance was last walked with it.

@@ -41,7 +41,7 @@ use super::requester::Requester;
 use super::signers::{PackageSigners, SignatureRefusal};
 use super::stored::{self, PackageOrigin};
 use super::upgrade::Upgrade;
-use super::{ServiceError, applied, conductor, digest_text, rendering, shown_types};
+use super::{ServiceError, applied, conductor, digest_text, rendering, revocation, shown_types};
 use crate::executable;
 
 /// Time for the check of a package by a process of its own. The largest package takes a second.
@@ -93,11 +93,13 @@ impl From<SignatureRefusal> for InstallError {
 #[derive(Clone)]
 pub struct PackageInstaller(Arc<Shared>);
 
-struct Shared {
+pub(super) struct Shared {
     core: CoreHandle,
     actions: ActionResources,
     handlers: Handlers,
-    signers: PackageSigners,
+    pub(super) signers: PackageSigners,
+    /// Follows the revocation lists of signers, where there are to be some.
+    _revocation: Option<AbortOnDropHandle<()>>,
     /// Folder for the archive that is checked.
     folder: PathBuf,
     state: Mutex<InstallerState>,
@@ -124,7 +126,7 @@ pub struct LoadedPackage {
     pub is_installed: bool,
     /// Signer of a package that came over the network.
     pub signer: Option<String>,
-    /// Reason for which that is refused now, as the last start found.
+    /// Reason for which that is refused now.
     pub refusal: Option<String>,
     /// Other versions, with which instances were walked last.
     pub others: Vec<Version>,
@@ -174,7 +176,10 @@ impl PackageInstaller {
         let tasks = (!types.is_empty()).then(|| begin(&actions, &handlers, &types_tx));
         let state = Mutex::new(InstallerState { types, types_tx, tasks });
         let folder = folder.to_path_buf();
-        Self(Arc::new(Shared { core, actions, handlers, signers, folder, state }))
+        Self(Arc::new_cyclic(|shared| {
+            let _revocation = signers.may_be_revoked().then(|| revocation::follow(shared.clone()));
+            Shared { core, actions, handlers, signers, _revocation, folder, state }
+        }))
     }
 
     /// Handlers of the types.
@@ -379,6 +384,16 @@ impl PackageInstaller {
                     false => text,
                 }))
             }
+        }
+    }
+}
+
+impl Shared {
+    /// Judges the signers of all packages by the revocation lists as they are now.
+    pub(super) async fn judge_signers(&self) {
+        let mut state = self.state.lock().await;
+        if let Some(types) = revocation::judged(self.signers.clone(), state.types.clone()).await {
+            state.put(types);
         }
     }
 }

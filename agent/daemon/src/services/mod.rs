@@ -20,6 +20,7 @@ mod over_limit;
 mod queue_operations;
 mod rendering;
 mod requester;
+mod revocation;
 mod shown;
 mod shown_types;
 mod signers;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use holdfast_base::ErrorChain;
@@ -16,9 +17,12 @@ use super::ServiceError;
 #[derive(Clone, Debug, Default)]
 pub struct PackageSigners {
     trusted: Vec<CertificateDer<'static>>,
-    /// The file is read whenever a signature is verified: a new list counts without a restart.
+    /// The file is read whenever signatures are verified: a new list counts without a restart.
     revocations: Option<PathBuf>,
 }
+
+/// Number, length and time of the last change of the file with revocation lists; `None` while it cannot be looked at.
+pub(super) type ListsStamp = Option<[u64; 4]>;
 
 /// The signers, with the revocation lists of one moment.
 #[derive(Debug)]
@@ -51,6 +55,22 @@ impl PackageSigners {
     /// True when nobody may sign packages.
     pub(super) fn is_empty(&self) -> bool {
         self.trusted.is_empty()
+    }
+
+    /// State of the file with the lists, which differs after a change of it.
+    pub(super) fn stamp(&self) -> ListsStamp {
+        let metadata = self.revocations.as_deref().map(fs::metadata)?.ok()?;
+        Some([
+            metadata.ino(),
+            metadata.len(),
+            metadata.mtime().cast_unsigned(),
+            metadata.mtime_nsec().cast_unsigned(),
+        ])
+    }
+
+    /// True when there are to be revocation lists.
+    pub(super) fn may_be_revoked(&self) -> bool {
+        self.revocations.is_some()
     }
 
     /// The signers, with the revocation lists as the file has them now.

@@ -117,8 +117,8 @@ fn package(
     OfferedPackage { name, version, path: None, files, source }
 }
 
-/// Reason for which the signer of a package is refused now. That its certificate has expired since the installation is none.
-fn refusal(source: &PackageSource, verifier: &SignatureVerifier<'_>) -> Option<SmolStr> {
+/// Reason for which the signer of a package is refused by these lists. That its certificate has expired since the installation is none.
+pub(super) fn refusal(source: &PackageSource, verifier: &SignatureVerifier<'_>) -> Option<SmolStr> {
     signer(source)?;
     let PackageArchive { loaded_on, octets, .. } = &*source.archive;
     let Some(signature) = &source.signature else {

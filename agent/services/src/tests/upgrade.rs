@@ -15,7 +15,7 @@ use smol_str::SmolStr;
 use super::plans::{ACME, FixedBox, PORT, SIZE, SIZED, UP, acme, due, has, plan, see, settle};
 use super::types::{TEMPLATE, YANG, made, set};
 use super::*;
-use crate::{PackageSource, ServiceTypes};
+use crate::{PackageSource, PackageVersion, ServiceTypes};
 
 const DOWN: FixedBox = FixedBox { status: "DOWN", unapplied: None };
 
@@ -496,6 +496,25 @@ fn a_handler_has_the_grants_of_the_version_that_the_instance_is_walked_with() {
     }
     let gone = types.readable(of(Some("3.0.0")), Plane::Ground, name).unwrap_err();
     assert_eq!(gone.text, "there is no type of services `access` in version 3.0.0");
+}
+
+#[test]
+fn the_signer_of_each_version_is_judged_by_itself_and_told_of_once() {
+    let mut types = types_of(&[&first(), &second()]);
+    let refusals = |types: &ServiceTypes| {
+        let refusal = |it: &PackageVersion| it.source.as_ref().unwrap().refusal.clone();
+        types.versions("access").map(refusal).collect::<Vec<_>>()
+    };
+    let revoked = |source: &PackageSource| {
+        (source.archive.label == "1.0.0").then(|| SmolStr::new_static("is revoked"))
+    };
+    let before = types.clone();
+    assert_eq!(types.judge_signers(revoked).len(), 1);
+    assert_eq!(refusals(&types), [None, Some("is revoked".into())]);
+    assert_eq!(refusals(&before), [None, None], "it is a value");
+    assert_eq!(types.judge_signers(revoked).len(), 0, "the verdict is the same");
+    assert_eq!(types.judge_signers(|_| None).len(), 1);
+    assert_eq!(refusals(&types), [None, None]);
 }
 
 #[test]
