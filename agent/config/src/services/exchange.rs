@@ -51,6 +51,9 @@ pub struct TypeExchange {
     pub is_forced: bool,
     /// Work that fails is a failed state: a dry run shows all of them, before each instance is walked alone.
     pub is_lenient: bool,
+    /// Parameters that the new version has no place for are left out, instead of refusing the exchange: a dry run of what is
+    /// refused shows the rest.
+    pub drops_unfit: bool,
 }
 
 /// Treatment of the instances of a type whose package is exchanged.
@@ -77,7 +80,8 @@ impl Configuration {
             ExchangeMode::Remove => self.without_instances(service, *is_forced).map_err(refused)?,
             ExchangeMode::Together | ExchangeMode::Each => self.clone(),
         };
-        let reading = Reading { old: &self.models().native, new: &models.native };
+        let drops_unfit = exchange.drops_unfit;
+        let reading = Reading { old: &self.models().native, new: &models.native, drops_unfit };
         let layers = reading.layers(service, old.layers().clone()).map_err(refused)?;
         let factory = reading.tree(service, old.factory()).map_err(refused)?;
         let read = old.with_read_instances(layers, factory);
@@ -195,6 +199,8 @@ fn list_in<'t>(tree: &'t Tree<LeafMark>, path: &[Step]) -> Option<&'t List<LeafM
 struct Reading<'a> {
     old: &'a Schema,
     new: &'a Schema,
+    /// What has no place is left out, and no problem.
+    drops_unfit: bool,
 }
 
 impl Reading<'_> {
@@ -224,9 +230,11 @@ impl Reading<'_> {
             let before = problems.len();
             let branch =
                 self.entry((path.last().map(|it| it.node), keys), entry, &path, &mut unfit);
-            problems.extend(
-                unfit.into_iter().map(|(node, reason)| self.problem(&path, &node, &reason)),
-            );
+            if !self.drops_unfit {
+                problems.extend(
+                    unfit.into_iter().map(|(node, reason)| self.problem(&path, &node, &reason)),
+                );
+            }
             if problems.len() == before && branch != **entry {
                 let child = Child::Container(Arc::new(branch));
                 read.put(self.new, &path, child, &LeafMark::Explicit);
@@ -273,13 +281,17 @@ impl Reading<'_> {
             let at = path.join(Step::node(*node));
             if self.new.node(*node).is_unlinked {
                 unfit.push((at, "the new version has no such node".to_owned()));
+                self.drop_unfit(&mut read, *node);
                 continue;
             }
             match child {
                 Child::Leaf(leaf) => match self.value(*node, &leaf.value) {
                     Ok(value) if value == leaf.value => {}
                     Ok(value) => drop(read.put_leaf(*node, value, leaf.meta)),
-                    Err(reason) => unfit.push((at, reason)),
+                    Err(reason) => {
+                        unfit.push((at, reason));
+                        self.drop_unfit(&mut read, *node);
+                    }
                 },
                 Child::Container(inner) => {
                     let inner = self.branch(inner, &at, unfit);
@@ -297,6 +309,13 @@ impl Reading<'_> {
             }
         }
         read
+    }
+
+    /// Leaves a node out that has no place, if it may be.
+    fn drop_unfit(&self, branch: &mut Branch<LeafMark>, node: NodeId) {
+        if self.drops_unfit {
+            branch.take(node);
+        }
     }
 
     /// A value as the type of its leaf has it in the new version.

@@ -137,7 +137,7 @@ fn answer(result: Result<String, InstallError>) -> Response {
 }
 
 /// The text that tells of a package, and what a dry run shows.
-fn installation(Installation { summary, preview }: &Installation) -> String {
+fn installation(Installation { summary, preview, unfit }: &Installation) -> String {
     let Some(preview) = preview else { return summary.clone() };
     let mut text = summary.clone();
     for change in &preview.services.first {
@@ -153,8 +153,14 @@ fn installation(Installation { summary, preview }: &Installation) -> String {
             let _infallible = writeln!(text, "and {} {what} more", total - MAX_LISTED);
         }
     }
+    for reason in unfit {
+        let _infallible = writeln!(text, "does not fit: {reason}");
+    }
     let Preview { hash, .. } = preview;
-    let _infallible = writeln!(text, "to install it: --expected {hash}");
+    let _infallible = match unfit.is_empty() {
+        true => writeln!(text, "to install it: --expected {hash}"),
+        false => writeln!(text, "it is refused while these parameters are there"),
+    };
     text
 }
 

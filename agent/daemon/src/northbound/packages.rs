@@ -49,9 +49,9 @@ impl Packages for PackagesService {
         let terms = terms(&request)?;
         let signed = (&*request.archive, &*request.signature);
         let installed = installer.install_signed(&by, signed, terms).await;
-        let Installation { summary, preview } = installed.map_err(Refusal::from)?;
+        let Installation { summary, preview, unfit } = installed.map_err(Refusal::from)?;
         let preview = preview.map(preview_message);
-        Ok(Response::new(wire::InstallResponse { summary, preview }))
+        Ok(Response::new(wire::InstallResponse { summary, preview, unfit }))
     }
 
     async fn remove(

@@ -40,7 +40,7 @@ use super::offered::read_archive;
 use super::requester::Requester;
 use super::signers::{PackageSigners, SignatureRefusal};
 use super::stored::{self, PackageOrigin};
-use super::upgrade::Upgrade;
+use super::upgrade::{Upgrade, UpgradePreview};
 use super::{ServiceError, applied, conductor, digest_text, rendering, revocation, shown_types};
 use crate::executable;
 
@@ -154,6 +154,15 @@ pub struct Installation {
     pub summary: String,
     /// Of a dry run.
     pub preview: Option<Preview>,
+    /// Of a dry run: parameters of instances that the version has no place for. They refuse it, and the preview is that without
+    /// them.
+    pub unfit: Vec<String>,
+}
+
+impl Installation {
+    fn done(summary: String) -> Self {
+        Self { summary, preview: None, unfit: Vec::new() }
+    }
 }
 
 impl fmt::Debug for PackageInstaller {
@@ -242,7 +251,7 @@ impl PackageInstaller {
         let mut state = self.0.state.lock().await;
         let digest = digest_text(archive);
         if let Some(summary) = state.verdict((&name, version), archive, terms.downgrade)? {
-            return Ok(Installation { summary, preview: None });
+            return Ok(Installation::done(summary));
         }
         state.types.check_room(&name)?;
         let is_upgrade = state.newest(&name).is_some_and(|it| it.package.version() != version)
@@ -266,12 +275,13 @@ impl PackageInstaller {
                 mode: ExchangeMode::Together,
                 is_forced: terms.force,
                 is_lenient: false,
+                drops_unfit: false,
             },
             version,
         };
         if terms.is_dry_run {
-            let preview = Some(upgrade.preview(terms.each).await?);
-            return Ok(Installation { summary, preview });
+            let UpgradePreview { preview, unfit } = upgrade.dry_run(terms.each).await?;
+            return Ok(Installation { summary, preview: Some(preview), unfit });
         }
         let left = if terms.each && is_upgrade {
             upgrade.each(terms.expected).await?
@@ -284,7 +294,7 @@ impl PackageInstaller {
             let tasks = begin(&self.0.actions, &self.0.handlers, &state.types_tx);
             state.tasks = Some(tasks);
         }
-        Ok(Installation { summary: summary + &left, preview: None })
+        Ok(Installation::done(summary + &left))
     }
 
     /// Removes an installed type, and its list from the models. Instances refuse that, unless it is forced: they go then,
@@ -324,6 +334,7 @@ impl PackageInstaller {
             mode: ExchangeMode::Remove,
             is_forced,
             is_lenient: false,
+            drops_unfit: false,
         };
         by.change(&self.0.core, Intent::Package(exchange)).await?;
         info!(service = name, caller = %by.caller.name, "removed a type of services");

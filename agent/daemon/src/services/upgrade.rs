@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
-use holdfast_config::ServiceTag;
-use holdfast_config::services::{ExchangeMode, TypeExchange};
+use holdfast_config::services::{ExchangeMode, TypeExchange, WorkFailureKind};
+use holdfast_config::{EditCause, EditError, ServiceTag};
 use holdfast_core::{
     CommitError, CommitOptions, CoreHandle, Datastore, Intent, PlanHash, Preview, Walks,
 };
@@ -26,10 +26,34 @@ pub(super) struct Upgrade<'a> {
     pub(super) version: Version,
 }
 
+/// Effects of an exchange.
+#[derive(Debug)]
+pub(super) struct UpgradePreview {
+    pub(super) preview: Preview,
+    /// Parameters that the new version has no place for, which refuse the exchange.
+    pub(super) unfit: Vec<String>,
+}
+
+fn is_of_parameters(error: &EditError) -> bool {
+    matches!(&error.cause, EditCause::Work { kind: WorkFailureKind::Parameters, .. })
+}
+
 impl Upgrade<'_> {
-    /// The effects of the exchange. Where each instance is walked alone, what fails is shown as failed.
-    pub(super) async fn preview(&self, each: bool) -> Result<Preview, CommitError> {
-        let exchange = TypeExchange { is_lenient: each, ..self.exchange.clone() };
+    /// The effects of the exchange, with the parameters that refuse it; these are left out of the effects. Where each instance
+    /// is walked alone, what fails is shown as failed.
+    pub(super) async fn dry_run(&self, each: bool) -> Result<UpgradePreview, CommitError> {
+        let unfit = match self.preview(each, false).await {
+            Ok(preview) => return Ok(UpgradePreview { preview, unfit: Vec::new() }),
+            Err(CommitError::Edit(errors)) if errors.iter().all(is_of_parameters) => errors,
+            Err(error) => return Err(error),
+        };
+        let preview = self.preview(true, true).await?;
+        let unfit = unfit.iter().map(|error| ErrorChain(error).to_string()).collect();
+        Ok(UpgradePreview { preview, unfit })
+    }
+
+    async fn preview(&self, is_lenient: bool, drops_unfit: bool) -> Result<Preview, CommitError> {
+        let exchange = TypeExchange { is_lenient, drops_unfit, ..self.exchange.clone() };
         let intent = Intent::Package(exchange);
         self.core.preview(&self.by.caller, intent, self.by.options()).await
     }
@@ -45,7 +69,7 @@ impl Upgrade<'_> {
     /// Makes the exchange, then walks each instance in a change of its own. Those that fail keep the version that they have.
     /// Returns a line for each of them.
     pub(super) async fn each(&self, expected: Option<PlanHash>) -> Result<String, CommitError> {
-        let found = self.preview(true).await?.hash;
+        let found = self.preview(true, false).await?.hash;
         if let Some(expected) = expected.filter(|it| *it != found) {
             return Err(CommitError::PlanDiffers { expected, found });
         }

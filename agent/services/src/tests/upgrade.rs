@@ -142,6 +142,7 @@ fn exchange_of(types: &ServiceTypes, (mode, is_forced): (ExchangeMode, bool)) ->
         mode,
         is_forced,
         is_lenient: false,
+        drops_unfit: false,
     }
 }
 

@@ -173,6 +173,7 @@ impl TestBox {
             mode: ExchangeMode::Together,
             is_forced: false,
             is_lenient: false,
+            drops_unfit: false,
         };
         (exchange, types)
     }
@@ -246,7 +247,7 @@ async fn an_upgrade_with_a_hundred_instances_and_a_zombie_makes_no_operation() {
     let by = caller().into();
     let upgrade = upgrade_of(&box_, &by, &exchange);
     let (requests, contents) = (box_.kernel.requests(), box_.kernel.contents());
-    let preview = upgrade.preview(false).await.unwrap();
+    let preview = upgrade.dry_run(false).await.unwrap().preview;
     assert_eq!(preview.services.total, 99, "the zombie keeps its version");
     assert_eq!(preview.operations.total, 0);
     let n3 = preview.services.first.iter().find(|it| it.service.contains("'n3'")).unwrap();
@@ -297,12 +298,18 @@ async fn an_instance_that_does_not_fit_refuses_the_upgrade_by_name() {
     let before = (box_.kernel.requests(), box_.rows());
     let by = caller().into();
     let upgrade = upgrade_of(&box_, &by, &exchange);
-    for refused in [upgrade.preview(false).await.map(drop), upgrade.together(None).await.map(drop)]
-    {
-        let CommitError::Edit(errors) = refused.unwrap_err() else { panic!("another error") };
-        let errors: Vec<_> = errors.iter().collect();
-        assert!(matches!(errors[..], [one] if matches!(one.cause, EditCause::Work { .. })));
-        assert!(errors[0].to_string().contains("net[name=n42]/note"), "{}", errors[0]);
+    let refused = upgrade.together(None).await.unwrap_err();
+    let CommitError::Edit(errors) = refused else { panic!("{refused}") };
+    let errors: Vec<_> = errors.iter().collect();
+    assert!(matches!(errors[..], [one] if matches!(one.cause, EditCause::Work { .. })));
+    assert!(errors[0].to_string().contains("net[name=n42]/note"), "{}", errors[0]);
+    for each in [false, true] {
+        // All else that would become of the instances is shown beside that.
+        let UpgradePreview { preview, unfit } = upgrade.dry_run(each).await.unwrap();
+        assert!(unfit.len() == 1 && unfit[0].contains("net[name=n42]/note"), "{unfit:?}");
+        assert_eq!(preview.services.total, 100);
+        let refused = upgrade.each(Some(preview.hash)).await.unwrap_err();
+        assert!(matches!(refused, CommitError::Edit(_)), "{refused}");
     }
     assert_eq!((box_.kernel.requests(), box_.rows()), before);
     assert_eq!(box_.version("n3").as_deref(), Some("1.0.0"));
@@ -339,7 +346,7 @@ async fn an_object_shows_the_name_of_the_orphan_that_holds_it() {
     exchange.is_forced = true;
     let by = caller().into();
     let upgrade = upgrade_of(&box_, &by, &exchange);
-    let preview = upgrade.preview(false).await.unwrap();
+    let preview = upgrade.dry_run(false).await.unwrap().preview;
     let orphan = preview.services.first.iter().find(|it| it.service.starts_with("orphan:"));
     assert!(orphan.is_some_and(|it| it.leaves.total > 0), "{preview:?}");
     upgrade.together(Some(preview.hash)).await.unwrap();
@@ -394,7 +401,7 @@ async fn an_instance_that_fails_alone_keeps_its_version() {
     let by = caller().into();
     let upgrade = upgrade_of(&box_, &by, &exchange);
     upgrade.together(None).await.unwrap_err();
-    let preview = upgrade.preview(true).await.unwrap();
+    let preview = upgrade.dry_run(true).await.unwrap().preview;
     let failing: Vec<_> = preview.services.first.iter().filter(|it| it.failure.is_some()).collect();
     assert!(matches!(failing[..], [one] if one.service == "net[name='n5']"), "{failing:?}");
     let left = upgrade.each(Some(preview.hash)).await.unwrap();
