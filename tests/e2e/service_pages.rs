@@ -1,5 +1,6 @@
 //! Command lines and the handler of the guide on services, run as somebody would who pastes them.
 
+use std::fs;
 use std::process::Stdio;
 
 use holdfast_tests::agent::{AgentProcess, binary};
@@ -9,11 +10,12 @@ use holdfast_tests::netns::Netns;
 use holdfast_tests::pages::{Shell, blocks, commands, guide_section};
 use holdfast_tests::services::{answer_with, port_package, sized_port, update};
 use tempfile::TempDir;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 /// The folder in which the guide has the packages of a box.
 const FOLDER: &str = "/usr/share/holdfast/services";
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging");
+const PROTOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../proto/protos");
 
 /// The commands of the shell block of the guide in which this one is.
 fn lines_with(heading: &str, part: &str) -> Vec<String> {
@@ -174,40 +176,158 @@ async fn the_commands_of_operations_are_understood() {
     }
 }
 
-/// The handler of the guide, and the outline before it, with the parts that it leaves out.
-#[tokio::test]
-async fn the_handler_of_the_guide_makes_what_an_instance_asks_for() {
-    const HEADING: &str = "## Write a handler of services";
-    let section = guide_section(HEADING);
-    let outline = blocks(&section, "toml").remove(0);
+const HANDLERS: &str = "## Write a handler of services";
+
+/// The outline of the guide before its handler, with the parts that it leaves out.
+fn outline() -> String {
+    let outline = blocks(&guide_section(HANDLERS), "toml").remove(0);
     let header = "[service]\nname = \"sized-port\"\nversion = \"1.0.0\"\n";
     let grants = "[grants]\nwrite = [\"/interfaces/interface\"]\n[handler]";
     let outline = outline.replace("[service]\n", header).replace("[handler]", grants);
-    let outline = outline.replace("\"bridge-access\"", "\"root\"");
     let tree = "\n[[tree]]\ncreate = { type = \"access\", name = \"params.port\" }\n";
-    let packages = port_package(&(outline + tree));
-    let net = Netns::enter().with_veth("eth1", "peer1");
-    net.ip("link add br0 type bridge");
-    let folder = TempDir::new().unwrap();
-    let socket = folder.path().join("services.sock");
-    let (services, path) = (packages.path().to_str().unwrap(), socket.to_str().unwrap());
-    let options = ["--services", services, "--service-socket", path];
-    let agent = AgentProcess::start_with(&net, &options).await;
+    outline.replace("\"bridge-access\"", "\"root\"") + tree
+}
 
-    let protos = concat!(env!("CARGO_MANIFEST_DIR"), "/../proto/protos");
-    let program = blocks(&section, "python").remove(0);
+/// The handler of the guide.
+fn program() -> String {
+    let program = blocks(&guide_section(HANDLERS), "python").remove(0);
     assert!(program.contains("\"/usr/share/holdfast/proto\""), "{program}");
-    let program = program.replace("/usr/share/holdfast/proto", protos);
-    let file = folder.path().join("handler.py");
-    std::fs::write(&file, program).unwrap();
-    let mut python = Command::new(client("venv/bin/python"));
-    python.arg(&file).arg(&socket).arg("sized-port").stdin(Stdio::null()).kill_on_drop(true);
-    let mut handler = python.spawn().unwrap();
+    program.replace("/usr/share/holdfast/proto", PROTOS)
+}
+
+/// A text with another one before the only line that begins so.
+fn with_before(text: &str, line: &str, more: &str) -> String {
+    let at = text.find(&format!("\n{line}")).unwrap_or_else(|| panic!("no `{line}`: {text}")) + 1;
+    format!("{}{more}{}", &text[..at], &text[at..])
+}
+
+/// A box with an instance of the type of the guide, and the handler that serves it.
+struct HandledBox {
+    net: Netns,
+    gnmic: Gnmic,
+    folder: TempDir,
+    handler: Child,
+    _agent: AgentProcess,
+    _packages: TempDir,
+}
+
+impl HandledBox {
+    const ACME: &str = "holdfast_native:/services/sized-port[name=acme]";
+
+    async fn start(outline: &str, program: &str) -> Self {
+        let packages = port_package(outline);
+        let net = Netns::enter().with_veth("eth1", "peer1");
+        net.ip("link add br0 type bridge");
+        let folder = TempDir::new().unwrap();
+        let socket = folder.path().join("services.sock");
+        let (services, path) = (packages.path().to_str().unwrap(), socket.to_str().unwrap());
+        let options = ["--services", services, "--service-socket", path];
+        let agent = AgentProcess::start_with(&net, &options).await;
+        let file = folder.path().join("handler.py");
+        fs::write(&file, program).unwrap();
+        let mut python = Command::new(client("venv/bin/python"));
+        python.arg(&file).arg(&socket).arg("sized-port").stdin(Stdio::null()).kill_on_drop(true);
+        let handler = python.current_dir(folder.path()).spawn().unwrap();
+        let gnmic = Gnmic::for_admin(&agent);
+        let types = ["-e", "json_ietf", "get", "--path", "holdfast_native:/service-state/type"];
+        answer_with(&gnmic, &types, &["my-handler"]).await;
+        update(&gnmic, Self::ACME, r#"{"bridge": "br0", "port": "eth1"}"#).await;
+        Self { net, gnmic, folder, handler, _agent: agent, _packages: packages }
+    }
+
+    /// Checks that the handler goes on.
+    fn check_handler(&mut self) {
+        assert!(self.handler.try_wait().unwrap().is_none(), "the handler goes on");
+    }
+}
+
+#[tokio::test]
+async fn the_handler_of_the_guide_makes_what_an_instance_asks_for() {
+    let mut on = HandledBox::start(&outline(), &program()).await;
+    assert_eq!(on.net.link("eth1").master.as_deref(), Some("br0"));
+    on.check_handler();
+}
+
+/// The lines that the guide adds to its handler for a purpose: those before it registers, and the others.
+fn added_lines(heading: &str) -> [String; 2] {
+    let block = blocks(&guide_section(heading), "python").remove(0);
+    let (before, others) = block.split_once("\n\n").unwrap_or_else(|| panic!("one part: {block}"));
+    [format!("{before}\n"), others.to_owned()]
+}
+
+/// What the guide leaves to the reader: the work of an action, and an allocation.
+const OWN_WORK: &str = r#"
+def act(name, params):
+    with open("acts", "a") as acts:
+        acts.write(f"{name} {params['name']} {params.get('port')}\n")
+    return {"done": name}
+
+def allocate(name):
+    return len(name)
+
+"#;
+
+#[tokio::test]
+async fn the_lines_of_the_guide_on_actions_and_modification_add_to_its_handler() {
+    let [registered, branches] = added_lines("### Actions of a handler");
+    let [modified, calls] = added_lines("### Output that lasts");
+    let program = with_before(&program(), "say(register=", &(registered + &modified + OWN_WORK));
+    let program = with_before(&program, "            path = ", &(calls + "\n")) + &branches;
+
+    let actions = blocks(&guide_section("### Actions of a handler"), "toml").remove(0);
+    let own = "  delete = { work = \"handler\" }";
+    let outline = outline();
+    let line = outline.lines().find(|line| line.starts_with(own)).unwrap();
+    let outline = outline.replace(line, &actions);
+    let outline = outline.replace("[handler]", "[handler]\nmodification = true");
+    let mut on = HandledBox::start(&outline, &program).await;
+    assert_eq!(on.net.link("eth1").master.as_deref(), Some("br0"));
+    let effective = ["-e", "ascii", "get", "--type", "config", "--path", "cli:/show effective"];
+    let shown = on.gnmic.run(&effective).await;
+    assert!(shown.contains("in service before"), "the last call has put it out: {shown}");
+    let file = on.folder.path().join("acts");
+    let acts = || fs::read_to_string(&file).unwrap_or_default();
+    eventually("the action is carried out", || acts() == "create acme eth1\n").await;
+    on.gnmic.run(&["set", "--delete", HandledBox::ACME]).await;
+    let all = "create acme eth1\ndestroy acme None\n";
+    eventually("the other action is carried out", || acts() == all).await;
+    on.check_handler();
+}
+
+#[tokio::test]
+async fn the_commands_on_the_guest_make_one_with_its_handler() {
+    let net = Netns::enter();
+    let shell = Shell::new();
+    let [folder, socket] =
+        ["services", "services.sock"].map(|name| shell.path(name).display().to_string());
+    let page = fs::read_to_string(format!("{PACKAGING}/services/guest/README.md")).unwrap();
+    let block = blocks(&page, "sh").remove(0);
+    let block = block.replace(FOLDER, &folder).replace("/run/holdfast/services.sock", &socket);
+    let lines: [_; 3] = commands(&block).try_into().unwrap();
+    let [pack, run, handler] = lines.map(|line| line.trim_end_matches(" &").to_owned());
+    shell.run(&format!("mkdir services && ln -s {PACKAGING} packaging"));
+    shell.run(&pack);
+    let options: Vec<&str> = run.strip_prefix("holdfast run ").unwrap().split(' ').collect();
+    let agent = AgentProcess::start_with(&net, &options).await;
+    let python = client("venv/bin/python");
+    shell.run(&format!(
+        "printf '#!/bin/sh\\nexec {} \"$@\"\\n' > bin/python3 && chmod +x bin/python3",
+        python.display()
+    ));
+    let mut handler = shell.spawn(&handler, &[("HOLDFAST_PROTO", PROTOS)]);
+
+    let name = format!("hf-page-{}", std::process::id());
+    let path = format!("holdfast_native:/services/guest[name={name}]");
+    let params = blocks(&page, "json").remove(0).replace("\"web\"", &format!("\"{name}\""));
     let gnmic = Gnmic::for_admin(&agent);
     let types = ["-e", "json_ietf", "get", "--path", "holdfast_native:/service-state/type"];
-    answer_with(&gnmic, &types, &["my-handler"]).await;
-    let acme = "holdfast_native:/services/sized-port[name=acme]";
-    update(&gnmic, acme, r#"{"bridge": "br0", "port": "eth1"}"#).await;
-    assert_eq!(net.link("eth1").master.as_deref(), Some("br0"));
+    answer_with(&gnmic, &types, &["guest"]).await;
+    update(&gnmic, &path, &params).await;
+    eventually("the guest has its address", || {
+        net.find_link("guest0").is_some() && net.addresses("guest0") == ["192.0.2.1/24"]
+    })
+    .await;
+    gnmic.run(&["set", "--delete", &path]).await;
+    eventually("the guest is gone", || net.find_link("guest0").is_none()).await;
     assert!(handler.try_wait().unwrap().is_none(), "the handler goes on");
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
+use tokio::process::Child;
 
 use crate::agent::{ADMIN, AgentProcess, PASSWORD, binary};
 use crate::clients::client;
@@ -125,17 +126,31 @@ impl Shell {
     /// # Panics
     /// When no shell can be started.
     pub fn outcome(&self, lines: &str) -> Result<String, String> {
+        let output = self.command(lines).output().expect("a shell starts");
+        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    fn command(&self, lines: &str) -> Command {
         let programs = self.folder.path().join("bin");
         let path = std::env::var("PATH").unwrap_or_default();
-        let output = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .args(["-euc", lines])
             .current_dir(self.folder.path())
             .env("PATH", format!("{}:{path}", programs.display()))
-            .stdin(Stdio::null())
-            .output()
-            .expect("a shell starts");
-        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
-        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Begins a command that goes on until the returned process is dropped.
+    ///
+    /// # Panics
+    /// When no shell can be started.
+    pub fn spawn(&self, line: &str, variables: &[(&str, &str)]) -> Child {
+        let mut command = tokio::process::Command::from(self.command(&format!("exec {line}")));
+        command.envs(variables.iter().copied()).stdout(Stdio::null()).kill_on_drop(true);
+        command.spawn().expect("a shell starts")
     }
 
     /// Runs lines that succeed.
