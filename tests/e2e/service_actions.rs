@@ -272,7 +272,8 @@ async fn a_guest_whose_handler_is_killed_while_it_is_made_is_not_made_again() {
     let id = entry.split_whitespace().next().unwrap();
     operate(&on.agent, &["reschedule", id]).unwrap();
     let again = handler.heard("action").await;
-    assert!(!again.contains(id), "it is another call: {again}");
+    assert!(!again.starts_with(&format!("action id: {id} ")), "it is another call: {again}");
+    assert!(again.contains("kind: \"reschedule\""), "the earlier one is its cause: {again}");
     eventually("the guest is there", || {
         guests.count() == 1 && on.net.find_link("guest0").is_some()
     })
