@@ -5,7 +5,7 @@ use tracing::{info, warn};
 
 use super::database::{Database, finish};
 use super::prepared::{self, Ticket};
-use super::tables::{put, put_back};
+use super::tables::{put_back, replace};
 use super::taken_back::{self, NotedRows};
 use super::{Change, StoreError, Table, unconfirmed};
 
@@ -24,7 +24,7 @@ impl Database {
         warn!(transactions, "rolling back what was interrupted before it was answered");
         let write = self.begin(ATTEMPT)?;
         let taken_back = self.put_back_all(&write, &unfinished, keeps_restores)?;
-        self.note_taken_back(&write, &taken_back)?;
+        self.taken_back.note(&write, taken_back)?;
         finish(write, ATTEMPT)?;
         self.rolled_back = transactions;
         info!(transactions, "rolled back");
@@ -38,20 +38,10 @@ impl Database {
         let write = self.begin(ATTEMPT)?;
         let taken_back = put_back(&write, &chunks, &mut self.block_work, keeps_restores)?;
         unconfirmed::forget(&write)?;
-        self.note_taken_back(&write, &taken_back)?;
+        self.taken_back.note(&write, taken_back)?;
         finish(write, ATTEMPT)?;
         warn!(transaction, "a commit that was not confirmed before the restart is rolled back");
         Ok(())
-    }
-
-    /// Notes rows with their content before a roll-back.
-    fn note_taken_back(
-        &mut self,
-        write: &WriteTransaction,
-        rows: &[Change],
-    ) -> Result<(), StoreError> {
-        let rows = rows.iter().map(|row| (row.table, row.key.as_slice(), row.value.as_deref()));
-        rows.into_iter().try_for_each(|row| self.taken_back.note(write, row))
     }
 
     /// Restores rows from the records of transactions, in one durable write.
@@ -91,10 +81,8 @@ impl Database {
         const ATTEMPT: &str = "write the rows of a start";
         self.prepared.claim(ATTEMPT, changes)?;
         let write = self.begin(ATTEMPT)?;
-        let Self { taken_back, block_work, .. } = self;
-        put(&write, changes, block_work, &mut |table, key, before| {
-            taken_back.note(&write, (table, key, before))
-        })?;
+        let before = replace(&write, changes, &mut self.block_work)?;
+        self.taken_back.note(&write, before)?;
         finish(write, ATTEMPT)
     }
 

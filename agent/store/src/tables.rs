@@ -23,17 +23,13 @@ pub(super) fn put_back(
     work: &mut BlockWork,
     matches: impl Fn(&Change) -> bool,
 ) -> Result<Vec<Change>, StoreError> {
-    let mut tables = Tables::open(write).map_err(StoreError::accessing("write rows"))?;
     let mut reverted = Vec::new();
     for chunk in chunks.iter().rev() {
         let mut changes = undo::parse(chunk)?;
         changes.retain(&matches);
         // A key that changed twice must end up with its oldest value.
         changes.reverse();
-        tables.put(&changes, work, &mut |table, key, value| {
-            reverted.push(Change { table, key: key.to_vec(), value: value.map(<[u8]>::to_vec) });
-            Ok(())
-        })?;
+        reverted.extend(replace(write, &changes, work)?);
     }
     Ok(reverted)
 }
@@ -43,18 +39,23 @@ pub(super) fn apply(
     changes: &[Change],
     work: &mut BlockWork,
 ) -> Result<(), StoreError> {
-    put(write, changes, work, &mut |_, _, _| Ok(()))
+    let mut tables = Tables::open(write).map_err(StoreError::accessing("write rows"))?;
+    tables.put(changes, work, &mut |_, _, _| Ok(()))
 }
 
-/// Applies `changes`, and calls `earlier` with the previous content of each row.
-pub(super) fn put(
+/// Applies `changes`, and returns the previous content of each row.
+pub(super) fn replace(
     write: &WriteTransaction,
     changes: &[Change],
     work: &mut BlockWork,
-    earlier: &mut PreImages<'_>,
-) -> Result<(), StoreError> {
+) -> Result<Vec<Change>, StoreError> {
     let mut tables = Tables::open(write).map_err(StoreError::accessing("write rows"))?;
-    tables.put(changes, work, earlier)
+    let mut replaced = Vec::new();
+    tables.put(changes, work, &mut |table, key, value| {
+        replaced.push(Change { table, key: key.to_vec(), value: value.map(<[u8]>::to_vec) });
+        Ok(())
+    })?;
+    Ok(replaced)
 }
 
 /// Applies `changes` and stores the previous content of their rows as a record.
@@ -105,8 +106,7 @@ fn row(change: &Change) -> (Table, &[u8]) {
 }
 
 /// Receives table, key and previous content of a row.
-pub(super) type PreImages<'a> =
-    dyn FnMut(Table, &[u8], Option<&[u8]>) -> Result<(), StoreError> + 'a;
+type PreImages<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) -> Result<(), StoreError> + 'a;
 
 /// Tables that a transaction writes, opened once.
 struct Tables<'t> {

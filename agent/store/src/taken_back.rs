@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redb::{ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
-use super::{StoreError, Table};
+use super::{Change, StoreError, Table};
 
 /// Missing in files of earlier versions.
 const TAKEN_BACK: TableDefinition<'_, &[u8], Option<&[u8]>> = TableDefinition::new("taken-back");
@@ -22,17 +22,21 @@ pub(super) type TakenBackRows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 pub(super) struct NotedRows(BTreeSet<Vec<u8>>);
 
 impl NotedRows {
-    /// Notes the content of a row before it is taken back. Rows of other tables are no configuration.
+    /// Notes rows with their content before they are taken back. Those of other tables are no configuration.
     pub(super) fn note(
         &mut self,
         write: &WriteTransaction,
-        (table, key, before): (Table, &[u8], Option<&[u8]>),
+        rows: Vec<Change>,
     ) -> Result<(), StoreError> {
-        if table != Table::Layer || !self.0.insert(key.to_vec()) {
-            return Ok(());
-        }
         let noted = || -> Result<(), redb::Error> {
-            write.open_table(TAKEN_BACK)?.insert(key, before)?;
+            let mut taken_back = write.open_table(TAKEN_BACK)?;
+            for Change { key, value, .. } in rows.into_iter().filter(|it| it.table == Table::Layer)
+            {
+                if !self.0.contains(&key) {
+                    taken_back.insert(key.as_slice(), value.as_deref())?;
+                    self.0.insert(key);
+                }
+            }
             Ok(())
         };
         noted().map_err(StoreError::accessing("note what is taken back"))
