@@ -11,7 +11,7 @@ use std::time::Duration;
 use allocation_counter::measure;
 
 use common::{Lab, delta, key};
-use holdfast_scheduler::{Completion, Counters, Delta, Operation, TransactionOutcome};
+use holdfast_scheduler::{Completion, Counters, Delta, Operation, TransactionOutcome, TxnId};
 
 /// Number large enough for a cost that grows with it to show.
 const MANY: usize = 5_000;
@@ -20,6 +20,21 @@ const PROMISED: usize = 100_000;
 
 fn quick() -> Lab {
     Lab { strict: false, ..Lab::default() }
+}
+
+/// A quick lab whose engine does this many items of work at a time.
+fn quick_in_portions(portion: usize) -> Lab {
+    let mut lab = quick();
+    lab.engine = lab.engine.in_portions(NonZeroUsize::new(portion).unwrap());
+    lab
+}
+
+/// Prepares a change, of which the first portion is taken over.
+fn prepare(lab: &mut Lab, change: &str) -> TxnId {
+    let plan = lab.plan(change).unwrap();
+    let (txn, step) = lab.engine.prepare(plan, lab.now());
+    lab.deadline = step.deadline;
+    txn
 }
 
 fn many(count: usize, line: impl Fn(usize) -> String) -> String {
@@ -193,8 +208,7 @@ fn work_off(lab: &mut Lab) -> (usize, u64) {
 fn a_large_reading_is_taken_in_in_portions_of_bounded_size() {
     const COUNT: usize = 1000;
     const PORTION: usize = 100;
-    let mut lab = quick();
-    lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
+    let mut lab = quick_in_portions(PORTION);
     lab.commit(&many(COUNT, |n| format!("v{n} <l"))).unwrap();
     lab.commit("l").unwrap();
     lab.change_outside_silently("-v5; -v6");
@@ -215,12 +229,9 @@ fn a_large_reading_is_taken_in_in_portions_of_bounded_size() {
 #[test]
 fn a_large_plan_is_taken_over_in_portions_of_bounded_size() {
     const PORTION: usize = 100;
-    let mut lab = quick();
-    lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
+    let mut lab = quick_in_portions(PORTION);
     lab.commit("l").unwrap();
-    let plan = lab.plan(&many(MANY, |n| format!("v{n} <l"))).unwrap();
-    let (txn, step) = lab.engine.prepare(plan, lab.now());
-    lab.deadline = step.deadline;
+    let txn = prepare(&mut lab, &many(MANY, |n| format!("v{n} <l")));
     let before = lab.engine.counters();
     let (calls, most) = work_off(&mut lab);
     assert_eq!(most, PORTION as u64);
@@ -236,8 +247,7 @@ fn a_large_plan_is_taken_over_in_portions_of_bounded_size() {
 #[test]
 fn many_repairs_are_planned_in_portions_of_bounded_size() {
     const PORTION: usize = 100;
-    let mut lab = quick();
-    lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
+    let mut lab = quick_in_portions(PORTION);
     lab.commit(&format!("l; {}", many(MANY, |n| format!("v{n} <l")))).unwrap();
     work_off(&mut lab);
     lab.change_outside_silently(&many(MANY, |n| format!("-v{n}")));
@@ -260,8 +270,7 @@ fn many_repairs_are_planned_in_portions_of_bounded_size() {
 #[test]
 fn what_many_values_wait_for_is_planned_in_portions_of_bounded_size() {
     const PORTION: usize = 100;
-    let mut lab = quick();
-    lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
+    let mut lab = quick_in_portions(PORTION);
     lab.commit(&many(MANY, |n| format!("v{n} <l"))).unwrap();
     work_off(&mut lab);
     let before = lab.engine.counters();
@@ -278,8 +287,7 @@ fn what_many_values_wait_for_is_planned_in_portions_of_bounded_size() {
 #[test]
 fn values_found_in_place_at_a_start_are_recorded_in_portions_of_bounded_size() {
     const PORTION: usize = 100;
-    let mut lab = quick();
-    lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
+    let mut lab = quick_in_portions(PORTION);
     let text = many(MANY, |n| format!("v{n}"));
     let values = common::changes(&text).into_iter().map(|(key, value)| (key, value.unwrap()));
     lab.engine.load(values.collect(), Vec::new());
@@ -305,12 +313,9 @@ fn values_found_in_place_at_a_start_are_recorded_in_portions_of_bounded_size() {
 #[test]
 fn a_large_transaction_is_run_back_in_portions_of_bounded_size() {
     const PORTION: usize = 100;
-    let mut lab = quick();
-    lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
+    let mut lab = quick_in_portions(PORTION);
     lab.commit("l; u").unwrap();
-    let plan = lab.plan(&many(MANY, |n| format!("v{n} <l"))).unwrap();
-    let (txn, step) = lab.engine.prepare(plan, lab.now());
-    lab.deadline = step.deadline;
+    let txn = prepare(&mut lab, &many(MANY, |n| format!("v{n} <l")));
     work_off(&mut lab);
     let step = lab.engine.start_prepared(txn, lab.now());
     let done = step.submit.len();

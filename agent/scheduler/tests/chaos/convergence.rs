@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 
-use crate::common::world::{World, WorldEvent};
+use crate::common::world::WorldEvent;
 use crate::generate::{cases, change};
-use crate::reading::{events_meanwhile, silent_events, states};
+use crate::portions::{check_states, play_between_portions, resting};
+use crate::reading::{events_meanwhile, silent_events};
 
 /// Events of the system, and changes of clients.
 fn events_and_changes() -> impl Strategy<Value = Vec<WorldEvent>> {
@@ -32,25 +33,17 @@ proptest! {
     ) {
         let mut ended = Vec::new();
         for portion in [1000, portion] {
-            let mut world = World::default().in_portions(portion);
-            world.apply(WorldEvent::Intend { change: ours.clone(), atomic: false });
-            world.rest();
+            let mut world = resting(&ours, portion);
             silent.iter().for_each(|event| world.apply_silently(event.clone()));
             world.apply(WorldEvent::Crash);
-            for event in meanwhile.clone() {
-                world.apply(event);
-                world.audit();
-                world.apply(WorldEvent::TakeOver);
-                world.audit();
-            }
+            play_between_portions(&mut world, &meanwhile);
             world.check();
             ended.push(world);
         }
         // Of two values with one identity, whichever was planned for first has it.
         if !format!("{ours} {meanwhile:?}").contains('#') {
             let [one_piece, in_portions] = &ended[..] else { unreachable!() };
-            let stories = format!("{}\nand in portions\n{}", one_piece.story(), in_portions.story());
-            prop_assert_eq!(states(one_piece), states(in_portions), "{}", stories);
+            check_states(one_piece, in_portions)?;
         }
     }
 }

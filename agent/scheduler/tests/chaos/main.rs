@@ -9,6 +9,7 @@ mod convergence;
 #[path = "../common/generate.rs"]
 mod generate;
 mod planning;
+mod portions;
 mod reading;
 mod regressions;
 mod rollback;

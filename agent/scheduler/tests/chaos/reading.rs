@@ -1,12 +1,10 @@
 //! Complete readings that are taken in in portions, with events in between.
 
-use std::collections::BTreeMap;
-
-use holdfast_scheduler::Key;
 use proptest::prelude::*;
 
-use crate::common::world::{World, WorldEvent};
+use crate::common::world::WorldEvent;
 use crate::generate::{self, cases, change};
+use crate::portions::{check_states, end_take_over, play_between_portions, resting};
 
 /// Changes of the system that nobody announces.
 pub(crate) fn silent_events() -> impl Strategy<Value = Vec<WorldEvent>> {
@@ -32,12 +30,6 @@ pub(crate) fn events_meanwhile() -> impl Strategy<Value = Vec<WorldEvent>> {
     proptest::collection::vec(event, 0..30)
 }
 
-/// State of each value. Whether one that waits was there in between is a matter of time.
-pub(crate) fn states(world: &World) -> BTreeMap<Key, String> {
-    let states = world.states().into_iter();
-    states.map(|(key, state)| (key, state.split(' ').next().unwrap_or_default().into())).collect()
-}
-
 proptest! {
     #![proptest_config(cases(400))]
 
@@ -52,29 +44,19 @@ proptest! {
     ) {
         let mut ended = Vec::new();
         for portion in [1000, portion] {
-            let mut world = World::default().in_portions(portion);
-            world.apply(WorldEvent::Intend { change: ours.clone(), atomic: false });
-            world.rest();
+            let mut world = resting(&ours, portion);
             world.apply(WorldEvent::Intend { change: under_way.clone(), atomic: false });
-            while world.is_taking_over() {
-                world.apply(WorldEvent::TakeOver);
-            }
+            end_take_over(&mut world);
             silent.iter().for_each(|event| world.apply_silently(event.clone()));
             world.apply(WorldEvent::Resync);
-            for event in meanwhile.clone() {
-                world.apply(event);
-                world.audit();
-                world.apply(WorldEvent::TakeOver);
-                world.audit();
-            }
+            play_between_portions(&mut world, &meanwhile);
             world.check();
             ended.push(world);
         }
         // Of two values with one identity, whichever was planned for first has it.
         if !format!("{ours} {under_way}").contains('#') {
             let [one_piece, in_portions] = &ended[..] else { unreachable!() };
-            let stories = format!("{}\nand in portions\n{}", one_piece.story(), in_portions.story());
-            prop_assert_eq!(states(one_piece), states(in_portions), "{}", stories);
+            check_states(one_piece, in_portions)?;
         }
     }
 }

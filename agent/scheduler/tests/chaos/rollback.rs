@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use crate::common::world::{World, WorldEvent};
 use crate::generate::{cases, change};
-use crate::reading::{events_meanwhile, states};
+use crate::portions::{check_states, end_take_over, play_between_portions, resting};
+use crate::reading::events_meanwhile;
 
 /// Carries operations of a change out, each of which is answered before the next.
 fn carry_out(world: &mut World, operations: usize) {
@@ -32,33 +33,23 @@ proptest! {
     ) {
         let mut ended = Vec::new();
         for portion in [1000, portion] {
-            let mut world = World::default().in_portions(portion);
-            world.apply(WorldEvent::Intend { change: ours.clone(), atomic: false });
-            world.rest();
+            let mut world = resting(&ours, portion);
             world.apply(WorldEvent::Intend { change: failing.clone(), atomic: true });
-            while world.is_taking_over() {
-                world.apply(WorldEvent::TakeOver);
-            }
+            end_take_over(&mut world);
             carry_out(&mut world, done);
             for transport in 0..2 {
                 world.apply(WorldEvent::Fail(transport));
                 world.apply(WorldEvent::Answer);
             }
             world.apply(WorldEvent::Intend { change: beside.clone(), atomic: false });
-            for event in meanwhile.clone() {
-                world.apply(event);
-                world.audit();
-                world.apply(WorldEvent::TakeOver);
-                world.audit();
-            }
+            play_between_portions(&mut world, &meanwhile);
             world.check();
             ended.push(world);
         }
         let [one_piece, in_portions] = &ended[..] else { unreachable!() };
-        let stories = || format!("{}\nand in portions\n{}", one_piece.story(), in_portions.story());
         // Which operations were under way when one failed is a matter of their number at a time.
         if one_piece.outcomes() == in_portions.outcomes() && !format!("{ours} {failing} {beside}").contains('#') {
-            prop_assert_eq!(states(one_piece), states(in_portions), "{}", stories());
+            check_states(one_piece, in_portions)?;
         }
     }
 }

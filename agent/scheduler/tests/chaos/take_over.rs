@@ -4,14 +4,7 @@ use proptest::prelude::*;
 
 use crate::common::world::{World, WorldEvent};
 use crate::generate::{self, cases, change};
-
-/// A world at rest with these values.
-fn resting(ours: &str, portion: usize) -> World {
-    let mut world = World::default().in_portions(portion);
-    world.apply(WorldEvent::Intend { change: ours.to_owned(), atomic: false });
-    world.rest();
-    world
-}
+use crate::portions::{end_take_over, play_between_portions, resting};
 
 /// A change with exact dependencies alone, beside which changes with all kinds of them may come: its members need no reducible
 /// value either.
@@ -48,9 +41,7 @@ fn settle(world: &mut World) {
         world.apply(WorldEvent::Notice);
         world.apply(WorldEvent::TakeOver);
     }
-    while world.is_taking_over() {
-        world.apply(WorldEvent::TakeOver);
-    }
+    end_take_over(world);
 }
 
 proptest! {
@@ -70,12 +61,7 @@ proptest! {
         for portion in [1000, portion] {
             let mut world = resting(&ours, portion);
             world.apply(WorldEvent::Prepare { change: change.clone(), atomic });
-            for event in events.clone() {
-                world.apply(event);
-                world.audit();
-                world.apply(WorldEvent::TakeOver);
-                world.audit();
-            }
+            play_between_portions(&mut world, &events);
             settle(&mut world);
             let states = world.states();
             if is_cancelled {
