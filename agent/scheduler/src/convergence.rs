@@ -19,7 +19,7 @@ use crate::engine::{Engine, EngineOutput, IN_FLIGHT_MOST};
 use crate::graph::NodeIdx;
 use crate::history::Trigger;
 use crate::operation::{Now, TxnId};
-use crate::plan::{Delta, Plan};
+use crate::plan::Plan;
 use crate::planner::Planning;
 
 /// Number of conflicting dirty values up to which each is planned for by itself.
@@ -83,14 +83,16 @@ impl Engine {
         if dirty.is_empty() {
             return;
         }
-        let planning = planning.get_or_insert_with(|| planning_for(dirty.clone()));
+        let planning = planning.get_or_insert_with(|| Planning::of_values(dirty.clone()));
         match self.plan_portion(planning) {
             None => self.convergence = Some(convergence),
             Some(plan) => {
                 let dirty = std::mem::take(dirty);
                 dirty.iter().for_each(|&idx| self.graph.unmark_dirty(idx));
                 // What the engine holds already is refused by no planner.
-                plan.into_iter().for_each(|plan| self.converge(plan, dirty.clone(), now, step));
+                if let Ok(plan) = plan {
+                    self.converge(plan, dirty, now, step);
+                }
             }
         }
     }
@@ -132,7 +134,8 @@ impl Engine {
             let may_begin =
                 self.running.len() < IN_FLIGHT_MOST && self.running.in_take_over().is_none();
             // One that takes longer to plan for than an event may wait is planned for at the end of the conflict.
-            let plan = may_begin.then(|| self.plan_portion(&mut planning_for(vec![idx]))).flatten();
+            let plan =
+                may_begin.then(|| self.plan_portion(&mut Planning::of_values(vec![idx]))).flatten();
             let behind = match plan {
                 None => Some(behind),
                 Some(Err(_)) => None,
@@ -166,9 +169,4 @@ impl Engine {
         }
         None
     }
-}
-
-/// Plan for these values, not begun.
-fn planning_for(dirty: Vec<NodeIdx>) -> Planning {
-    Planning::new(Delta::default().best_effort()).revisiting(dirty)
 }

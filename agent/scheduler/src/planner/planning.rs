@@ -74,6 +74,11 @@ impl Planning {
         }
     }
 
+    /// A plan for values whose surroundings changed, without a change of intent.
+    pub(crate) fn of_values(revisits: Vec<NodeIdx>) -> Self {
+        Self::new(Delta::default().best_effort()).revisiting(revisits)
+    }
+
     /// Plans for values whose surroundings changed as well.
     #[must_use]
     pub(crate) fn revisiting(self, revisits: Vec<NodeIdx>) -> Self {
@@ -242,7 +247,7 @@ impl From<Plan> for Planning {
 /// # Errors
 /// Passes refusals on; what the engine holds already gives none.
 pub(crate) fn plan_for(graph: &Graph, revisits: Vec<NodeIdx>) -> Result<Plan, PlanError> {
-    let mut planning = Planning::new(Delta::default().best_effort()).revisiting(revisits);
+    let mut planning = Planning::of_values(revisits);
     loop {
         if let Some(plan) = planning.advance_on(graph, &mut || false) {
             return plan;
