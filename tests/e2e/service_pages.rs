@@ -255,7 +255,7 @@ fn added_lines(heading: &str) -> [String; 2] {
     [format!("{before}\n"), others.to_owned()]
 }
 
-/// What the guide leaves to the reader: the work of an action, and an allocation.
+/// Functions that the guide leaves to the reader: the work of an action, and an allocation.
 const OWN_WORK: &str = r#"
 def act(name, params):
     with open("acts", "a") as acts:

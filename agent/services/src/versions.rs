@@ -61,7 +61,7 @@ impl PackageVersion {
         Self { package, source, has_staged_deletes }
     }
 
-    /// The same version, whose signer is refused for this reason, or is not.
+    /// This version with another verdict on its signer: the reason for a refusal, or none.
     fn with_refusal(&self, refusal: Option<SmolStr>) -> Self {
         let source = self.source.clone().map(|source| PackageSource { refusal, ..source });
         Self::new(Arc::clone(&self.package), source)

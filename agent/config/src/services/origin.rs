@@ -15,7 +15,7 @@ pub struct ChangeOrigin {
     /// Kind of the change, such as `set`, `walk` or `redeploy`.
     pub kind: SmolStr,
     pub author: ChangeAuthor,
-    /// Somebody asked for the walks; else each goes back to the last change of its instance.
+    /// True when somebody asked for the walks; else each goes back to the last change of its instance.
     pub is_requested: bool,
     /// Causes of walks that nobody asked for.
     pub causes: BTreeMap<ServiceTag, WalkCause>,
@@ -32,7 +32,7 @@ pub struct ActionCause {
 }
 
 impl ChangeOrigin {
-    /// Who asked for the walks; `None` for those that nobody asked for.
+    /// The author, as the one who asked for the walks; `None` for walks that nobody asked for.
     pub fn requester(&self) -> Option<&ChangeAuthor> {
         Some(&self.author).filter(|_| self.is_requested)
     }

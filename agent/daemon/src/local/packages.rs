@@ -157,9 +157,10 @@ fn installation(Installation { summary, preview, unfit }: &Installation) -> Stri
         let _infallible = writeln!(text, "does not fit: {reason}");
     }
     let Preview { hash, .. } = preview;
-    let _infallible = match unfit.is_empty() {
-        true => writeln!(text, "to install it: --expected {hash}"),
-        false => writeln!(text, "it is refused while these parameters are there"),
+    let _infallible = if unfit.is_empty() {
+        writeln!(text, "to install it: --expected {hash}")
+    } else {
+        writeln!(text, "it is refused while these parameters are there")
     };
     text
 }
