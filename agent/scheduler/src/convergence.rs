@@ -18,9 +18,10 @@ use std::time::Duration;
 use crate::engine::{Engine, EngineOutput, IN_FLIGHT_MOST};
 use crate::graph::NodeIdx;
 use crate::history::Trigger;
-use crate::operation::{Now, TxnId};
+use crate::operation::Now;
 use crate::plan::Plan;
-use crate::planner::Planning;
+use crate::planner::{ComparedPlan, OwnPlan, Planning};
+use crate::transaction::{Budget, Comparison, Verdict};
 
 /// Number of conflicting dirty values up to which each is planned for by itself.
 const DIRTY_SINGLY: usize = 64;
@@ -33,7 +34,7 @@ pub(crate) struct Convergence {
     /// Values to be planned for.
     dirty: Vec<NodeIdx>,
     /// Plan in the making, once all values are sorted out.
-    planning: Option<Planning>,
+    plan: Option<OwnPlan>,
 }
 
 impl Engine {
@@ -46,7 +47,7 @@ impl Engine {
         }
         let unsorted = std::mem::take(&mut self.graph.dirty).into_iter();
         let dirty = Vec::with_capacity(unsorted.len());
-        let convergence = Convergence { unsorted, dirty, planning: None };
+        let convergence = Convergence { unsorted, dirty, plan: None };
         self.advance_convergence(Box::new(convergence), now, step);
         true
     }
@@ -71,7 +72,7 @@ impl Engine {
         now: Now,
         step: &mut EngineOutput,
     ) {
-        let Convergence { unsorted, dirty, planning } = &mut *convergence;
+        let Convergence { unsorted, dirty, plan } = &mut *convergence;
         if unsorted.len() > 0 {
             let portion = unsorted.by_ref().take(self.portion);
             dirty.extend(portion.filter(|&idx| self.is_to_be_planned_for(idx, step)));
@@ -83,8 +84,8 @@ impl Engine {
         if dirty.is_empty() {
             return;
         }
-        let planning = planning.get_or_insert_with(|| Planning::of_values(dirty.clone()));
-        match self.plan_portion(planning) {
+        let own = plan.get_or_insert_with(|| OwnPlan::new(Planning::of_values(dirty.clone())));
+        match self.advance_own_plan(own, None) {
             None => self.convergence = Some(convergence),
             Some(plan) => {
                 let dirty = std::mem::take(dirty);
@@ -123,23 +124,41 @@ impl Engine {
         }
     }
 
-    /// Carries a plan out. Where it conflicts with a transaction, its values wait for that one; of few, each does by itself.
-    fn converge(&mut self, plan: Plan, dirty: Vec<NodeIdx>, now: Now, step: &mut EngineOutput) {
-        let Some(behind) = self.begin_convergence(plan, &dirty, now, step) else { return };
+    /// Carries a plan out. Where it has to wait for a transaction, its values do; of few, each does by itself.
+    fn converge(
+        &mut self,
+        (plan, behind): ComparedPlan,
+        dirty: Vec<NodeIdx>,
+        now: Now,
+        step: &mut EngineOutput,
+    ) {
+        let Some(behind) = behind else {
+            return self.begin_convergence(plan, &dirty, now, step);
+        };
         if dirty.len() == 1 || dirty.len() > DIRTY_SINGLY {
             dirty.into_iter().for_each(|idx| self.running.mark_dirty_after(behind, idx));
             return;
         }
+        let mut budget = Budget::of_step(usize::MAX);
         for idx in dirty {
             let may_begin =
                 self.running.len() < IN_FLIGHT_MOST && self.running.in_take_over().is_none();
-            // One that takes longer to plan for than an event may wait is planned for at the end of the conflict.
+            // One that takes longer than an event may wait, to plan for or to compare, is planned for at the end of the conflict.
             let plan =
                 may_begin.then(|| self.plan_portion(&mut Planning::of_values(vec![idx]))).flatten();
             let behind = match plan {
                 None => Some(behind),
                 Some(Err(_)) => None,
-                Some(Ok(plan)) => self.begin_convergence(plan, &[idx], now, step),
+                Some(Ok(plan)) => {
+                    match self.compare(&plan, &mut Comparison::default(), &mut budget, None) {
+                        Verdict::Clear => {
+                            self.begin_convergence(plan, &[idx], now, step);
+                            None
+                        }
+                        Verdict::Behind(other) => Some(other),
+                        Verdict::Unfinished => Some(behind),
+                    }
+                }
             };
             if let Some(behind) = behind {
                 self.running.mark_dirty_after(behind, idx);
@@ -147,17 +166,14 @@ impl Engine {
         }
     }
 
-    /// Begins to carry a plan out. Returns the conflicting transaction that it has to wait for, if there is one.
+    /// Begins to carry out a plan that is clear of all transactions.
     fn begin_convergence(
         &mut self,
         plan: Plan,
         dirty: &[NodeIdx],
         now: Now,
         step: &mut EngineOutput,
-    ) -> Option<TxnId> {
-        if let Some(behind) = self.conflicting_transaction(&plan, None) {
-            return Some(behind);
-        }
+    ) {
         if plan.operations.is_empty() && plan.nodes.len() <= self.portion {
             self.install_goals(plan, step);
         } else {
@@ -167,6 +183,5 @@ impl Engine {
         if self.running.in_take_over().is_none() {
             dirty.iter().for_each(|&idx| self.graph.forget_if_empty(idx));
         }
-        None
     }
 }

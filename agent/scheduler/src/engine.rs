@@ -346,6 +346,7 @@ impl Engine {
         self.continue_take_over(now, &mut step);
         self.continue_reading(now, &mut step);
         self.continue_plans(now, &mut step);
+        self.queue.go_on_comparing();
         for txn in self.running.numbers() {
             self.dispatch(txn, now, &mut step);
         }
@@ -496,11 +497,12 @@ impl Engine {
     }
 
     fn deadline(&self) -> Option<Duration> {
+        let may_begin = self.running.len() < IN_FLIGHT_MOST && !self.is_between_portions();
         let queue = self.transport_deadline();
         let timer = self.timers.first().map(|&(at, _)| at);
         let transactions = self.running.iter().filter_map(Transaction::deadline).min();
         let engine = timer.into_iter().chain(transactions).chain(queue).chain(self.resync_due);
-        let engine = engine.chain(self.releases.deadline()).chain(self.queue.deadline());
+        let engine = engine.chain(self.releases.deadline()).chain(self.queue.deadline(may_begin));
         let engine = engine.chain(self.convergence_deadline());
         let reading = self.reading.as_ref().map(|_| Duration::ZERO);
         engine.chain(self.waits.deadline()).chain(reading).min()

@@ -30,7 +30,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use crate::arena::{Arena, Slots};
@@ -42,7 +41,7 @@ use crate::operation::Action;
 use crate::plan::PlannedOperation;
 use crate::retry_triggers::RetryTriggers;
 use crate::status::Counters;
-use crate::targets::Addresses;
+use crate::targets::{Addresses, PrefixTable};
 use crate::value::{SharedValue, same};
 use crate::value_spec::ValueSpec;
 
@@ -82,9 +81,8 @@ pub(crate) struct Graph {
     claims: FixedMap<Claim, ClaimState>,
     /// Addresses of the `Covering` targets.
     pub(crate) addresses: Addresses,
-    /// Number of providers of each prefix, and number of distinct prefixes of each length.
-    prefixes: FixedMap<(u32, IpNet), u32>,
-    prefix_lengths: BTreeMap<(u32, bool, u8), u32>,
+    /// Number of providers of each prefix.
+    prefixes: PrefixTable<u32>,
     /// Present keys of the kinds with `Under` dependencies.
     present_keys: FixedMap<KindId, BTreeSet<Key>>,
     /// Pre-images of adopted objects.

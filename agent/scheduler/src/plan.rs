@@ -277,6 +277,15 @@ impl Plan {
         hasher.finish(&self.delta)
     }
 
+    /// True when the plan is current, which is noted: what has happened up to now is not looked at again.
+    pub(crate) fn renew(&mut self, graph: &Graph) -> bool {
+        let is_current = self.is_current(graph);
+        if is_current {
+            self.revision = graph.log.revision();
+        }
+        is_current
+    }
+
     /// True when nothing that the plan has read changed since it was made.
     pub(crate) fn is_current(&self, graph: &Graph) -> bool {
         let readings =

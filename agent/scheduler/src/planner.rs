@@ -31,6 +31,7 @@ mod claims;
 mod hashing;
 mod intent;
 mod operations;
+mod own_plan;
 mod planning;
 mod reduction;
 mod resolve;
@@ -39,6 +40,7 @@ mod tasks;
 mod unsupported;
 mod validation;
 
+pub(crate) use own_plan::{ComparedPlan, OwnPlan};
 pub use planning::Planning;
 pub(crate) use planning::{goals, plan_for};
 

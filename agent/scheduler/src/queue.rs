@@ -1,36 +1,44 @@
 //! Queue of changes that wait for transactions in flight.
 //!
-//! At its turn, a change is planned again if something that its plan has read has changed since: the first portion at once, the
-//! others by [`Engine::due`], between events, while the changes behind it wait.
+//! At its turn, a change is planned again if something that its plan has read has changed since, and compared with those that it may
+//! have to wait for: the first portion at once, the others by [`Engine::due`], between events, while the changes behind it wait.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::engine::{Engine, EngineOutput, TransactionOutcome};
-use crate::graph::Graph;
 use crate::history::Trigger;
 use crate::operation::{Now, TxnId};
 use crate::plan::{Delta, Plan, PlanError};
 use crate::planner::Planning;
-use crate::transaction::ConflictSet;
+use crate::transaction::{Budget, Comparison, ConflictSet, SetId, Verdict};
 
 /// Changes at the head of the queue that later ones may overtake.
 const OVERTAKEN_MOST: usize = 16;
 
 /// Changes in the order in which they came.
 #[derive(Debug, Default)]
-pub(crate) struct ChangeQueue(VecDeque<QueuedTransaction>);
+pub(crate) struct ChangeQueue {
+    changes: VecDeque<QueuedTransaction>,
+    /// True while the comparison of a change whose turn has come waits for its next portion.
+    is_comparing: bool,
+}
 
 /// A change in the queue.
 #[derive(Debug)]
 struct QueuedTransaction {
     txn: TxnId,
     plan: QueuedPlan,
+    /// Number of plans that were made before this one.
+    plans_before: u32,
     /// True when the change is to begin without submitting anything: see [`Engine::prepare`].
     prepared: bool,
-    /// Transaction in flight that conflicts with the change.
+    /// Transaction in flight that the change has to wait for.
     behind: Option<TxnId>,
-    conflict_set: Option<ConflictSet>,
+    /// Comparison of the plan with others.
+    comparison: Comparison,
+    /// Conflict set, made when a change behind this one is compared with it.
+    conflict_set: ConflictSet,
 }
 
 #[derive(Debug)]
@@ -40,17 +48,45 @@ enum QueuedPlan {
     InTheMaking(Box<Planning>),
 }
 
-/// Plan of a change whose turn has come.
+/// What becomes of a change that waits for no transaction in flight.
 enum Turn {
-    Planned(Box<Plan>),
+    Begin(Box<Plan>),
     Refused(PlanError),
-    /// The plan is to be made again in portions.
-    Again(Box<Planning>),
+    /// It has to wait for another change.
+    Waits(QueuedTransaction),
+    /// Its plan is made again, or compared, in portions.
+    InPortions(QueuedTransaction),
+}
+
+impl QueuedTransaction {
+    fn set_id(&self) -> SetId {
+        SetId::Queued(self.txn, self.plans_before)
+    }
+
+    /// Exchanges the plan for one that is made for the present state.
+    fn replan(self, plan: QueuedPlan) -> Self {
+        let Self { txn, prepared, plans_before, .. } = self;
+        let before = (self.plan, self.comparison, self.conflict_set);
+        rayon::spawn(|| drop(before)); // a large drop need not delay events
+        Self { plans_before: plans_before + 1, ..Self::new(txn, plan, prepared) }
+    }
+
+    fn new(txn: TxnId, plan: QueuedPlan, prepared: bool) -> Self {
+        Self {
+            txn,
+            plan,
+            plans_before: 0,
+            prepared,
+            behind: None,
+            comparison: Comparison::default(),
+            conflict_set: ConflictSet::default(),
+        }
+    }
 }
 
 impl ChangeQueue {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.changes.is_empty()
     }
 
     /// Appends a change with its plan.
@@ -64,18 +100,12 @@ impl ChangeQueue {
     }
 
     fn append(&mut self, txn: TxnId, plan: QueuedPlan, prepared: bool) {
-        self.0.push_back(QueuedTransaction {
-            txn,
-            plan,
-            prepared,
-            behind: None,
-            conflict_set: None,
-        });
+        self.changes.push_back(QueuedTransaction::new(txn, plan, prepared));
     }
 
     /// Lets a prepared change submit its operations when it begins. False if it is not in the queue.
     pub(crate) fn release(&mut self, txn: TxnId) -> bool {
-        let queued = self.0.iter_mut().find(|queued| queued.txn == txn);
+        let queued = self.changes.iter_mut().find(|queued| queued.txn == txn);
         queued.is_some_and(|queued| {
             queued.prepared = false;
             true
@@ -84,105 +114,134 @@ impl ChangeQueue {
 
     /// Drops a change. False if it is not in the queue.
     pub(crate) fn drop_change(&mut self, txn: TxnId) -> bool {
-        let at = self.0.iter().position(|queued| queued.txn == txn);
-        at.is_some_and(|at| self.0.remove(at).is_some())
+        let at = self.changes.iter().position(|queued| queued.txn == txn);
+        at.is_some_and(|at| self.changes.remove(at).is_some())
     }
 
-    /// Time of the next portion of a plan that is made.
-    pub(crate) fn deadline(&self) -> Option<Duration> {
-        self.in_the_making().map(|_| Duration::ZERO)
+    /// Lets the next portion of a comparison be done.
+    pub(crate) fn go_on_comparing(&mut self) {
+        self.is_comparing = false;
+    }
+
+    /// Time of the next portion of a plan that is made, or of a comparison.
+    pub(crate) fn deadline(&self, may_begin: bool) -> Option<Duration> {
+        let is_due = self.in_the_making().is_some() || self.is_comparing && may_begin;
+        is_due.then_some(Duration::ZERO)
     }
 
     fn in_the_making(&self) -> Option<usize> {
-        self.0.iter().position(|it| matches!(it.plan, QueuedPlan::InTheMaking(_)))
-    }
-
-    fn conflict_set_at(&mut self, at: usize, graph: &Graph) -> Option<ConflictSet> {
-        let queued = &mut self.0[at];
-        match &queued.plan {
-            QueuedPlan::Made(plan) => {
-                let conflict_set = queued.conflict_set.take();
-                Some(conflict_set.unwrap_or_else(|| ConflictSet::of_plan(graph, plan)))
-            }
-            QueuedPlan::InTheMaking(_) => None,
-        }
+        self.changes.iter().position(|it| matches!(it.plan, QueuedPlan::InTheMaking(_)))
     }
 }
 
 impl Engine {
     /// Starts the first queued change that conflicts neither with a transaction in flight nor with a change before it.
-    /// None overtakes a change that is being planned.
+    /// None overtakes a change that is being planned or compared.
     pub(crate) fn start_next_change(&mut self, now: Now, step: &mut EngineOutput) -> bool {
-        let mut waiting: Vec<ConflictSet> = Vec::new();
-        for at in 0..self.queue.0.len().min(OVERTAKEN_MOST) {
-            let behind = self.queue.0[at].behind;
+        if self.queue.is_comparing {
+            return false;
+        }
+        let mut budget = Budget::of_step(self.portion);
+        for at in 0..self.queue.changes.len().min(OVERTAKEN_MOST) {
+            let behind = self.queue.changes[at].behind;
             if behind.is_some_and(|other| self.running.contains(other)) {
-                let Some(set) = self.queue.conflict_set_at(at, &self.graph) else { return false };
-                waiting.push(set);
                 continue;
             }
-            let Some(mut queued) = self.queue.0.remove(at) else { return false };
-            let QueuedPlan::Made(plan) = queued.plan else {
-                self.queue.0.insert(at, queued);
-                return false;
-            };
-            let txn = queued.txn;
-            let plan = match self.plan_at_turn(*plan) {
-                Turn::Planned(plan) => plan,
+            let Some(queued) = self.queue.changes.remove(at) else { return false };
+            let (txn, prepared) = (queued.txn, queued.prepared);
+            match self.take_turn(queued, at, &mut budget) {
+                Turn::Begin(plan) => {
+                    self.begin_transaction(txn, Trigger::Change, (*plan, prepared), now, step);
+                    return true;
+                }
                 Turn::Refused(reason) => {
                     self.report_outcome(TransactionOutcome::Refused { txn, reason }, step);
                     return true;
                 }
-                Turn::Again(planning) => {
-                    queued.plan = QueuedPlan::InTheMaking(planning);
-                    queued.conflict_set = None;
-                    self.queue.0.insert(at, queued);
+                Turn::Waits(queued) => self.queue.changes.insert(at, queued),
+                Turn::InPortions(queued) => {
+                    self.queue.is_comparing = matches!(queued.plan, QueuedPlan::Made(_));
+                    self.queue.changes.insert(at, queued);
                     return false;
                 }
-            };
-            queued.behind = self.conflicting_transaction(&plan, None);
-            let is_clear = waiting.is_empty() || {
-                let conflict_set = ConflictSet::of_plan(&self.graph, &plan);
-                !waiting.iter().any(|other| other.conflicts(&conflict_set))
-            };
-            if queued.behind.is_none() && is_clear {
-                let plan = (*plan, queued.prepared);
-                self.begin_transaction(txn, Trigger::Change, plan, now, step);
-                return true;
             }
-            queued.plan = QueuedPlan::Made(plan);
-            queued.conflict_set = None;
-            self.queue.0.insert(at, queued);
-            waiting.extend(self.queue.conflict_set_at(at, &self.graph));
         }
         false
     }
 
-    /// Plan for the present state: the given one, unless something that it has read changed since it was made.
-    fn plan_at_turn(&mut self, mut plan: Plan) -> Turn {
-        if plan.is_current(&self.graph) {
-            plan.revision = self.graph.log.revision();
-            return Turn::Planned(Box::new(plan));
+    /// Looks whether a change can begin that `at` others come before.
+    fn take_turn(&mut self, queued: QueuedTransaction, at: usize, budget: &mut Budget) -> Turn {
+        let mut queued = match self.plan_at_turn(queued) {
+            Ok(queued) => queued,
+            Err(refused) => return Turn::Refused(refused),
+        };
+        let QueuedPlan::Made(plan) = queued.plan else { return Turn::InPortions(queued) };
+        let verdict = match self.compare(&plan, &mut queued.comparison, budget, None) {
+            Verdict::Clear => self.compare_with_earlier(&plan, &mut queued.comparison, at, budget),
+            Verdict::Behind(other) => {
+                queued.behind = Some(other);
+                Some(false)
+            }
+            Verdict::Unfinished => None,
+        };
+        if verdict == Some(true) {
+            return Turn::Begin(plan);
+        }
+        queued.plan = QueuedPlan::Made(plan);
+        if verdict.is_none() { Turn::InPortions(queued) } else { Turn::Waits(queued) }
+    }
+
+    /// True when a plan is clear of the changes that come before it. `None` when the budget ends before that is known.
+    fn compare_with_earlier(
+        &mut self,
+        plan: &Plan,
+        comparison: &mut Comparison,
+        at: usize,
+        budget: &mut Budget,
+    ) -> Option<bool> {
+        for earlier in self.queue.changes.iter_mut().take(at) {
+            let id = earlier.set_id();
+            let QueuedPlan::Made(other) = &earlier.plan else { return None };
+            if !earlier.conflict_set.complete(&self.graph, &**other, budget) {
+                return None;
+            }
+            let set = (id, &earlier.conflict_set);
+            if !comparison.is_clear_of(&self.graph, plan, set, budget)? {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+
+    /// The change with a plan for the present state: the one that it has, unless something that this has read changed since it was
+    /// made.
+    fn plan_at_turn(
+        &mut self,
+        mut queued: QueuedTransaction,
+    ) -> Result<QueuedTransaction, PlanError> {
+        let QueuedPlan::Made(plan) = &mut queued.plan else { return Ok(queued) };
+        if plan.renew(&self.graph) {
+            return Ok(queued);
         }
         self.graph.counters.replanned += 1;
-        let mut planning = Planning::from(plan);
-        match self.plan_portion(&mut planning) {
-            None => Turn::Again(Box::new(planning)),
-            Some(Ok(plan)) => Turn::Planned(Box::new(plan)),
-            Some(Err(reason)) => Turn::Refused(reason),
-        }
+        let mut planning = Planning::new(std::mem::take(&mut plan.delta));
+        let plan = match self.plan_portion(&mut planning) {
+            None => QueuedPlan::InTheMaking(Box::new(planning)),
+            Some(plan) => QueuedPlan::Made(Box::new(plan?)),
+        };
+        Ok(queued.replan(plan))
     }
 
     /// Goes on with the plan of a queued change. False if none is in the making.
     pub(crate) fn plan_queued(&mut self, step: &mut EngineOutput) -> bool {
         let Some(at) = self.queue.in_the_making() else { return false };
-        let Some(mut queued) = self.queue.0.remove(at) else { return false };
+        let Some(mut queued) = self.queue.changes.remove(at) else { return false };
         let QueuedPlan::InTheMaking(planning) = &mut queued.plan else { return false };
         match self.plan_portion(planning) {
-            None => self.queue.0.insert(at, queued),
+            None => self.queue.changes.insert(at, queued),
             Some(Ok(plan)) => {
                 queued.plan = QueuedPlan::Made(Box::new(plan));
-                self.queue.0.insert(at, queued);
+                self.queue.changes.insert(at, queued);
             }
             Some(Err(reason)) => {
                 let outcome = TransactionOutcome::Refused { txn: queued.txn, reason };

@@ -139,6 +139,8 @@ pub struct Counters {
     pub transactions: u64,
     /// Portions of plans that the engine made by itself, between events. One call makes one of each plan at most.
     pub plan_portions: u64,
+    /// Operations and values that were looked at to compare plans with others. One call looks at a portion of them.
+    pub compared: u64,
     /// Operations of failed transactions that were ended, and values of before that were listed, for the way back. One call
     /// does a portion of them.
     pub rolled_back: u64,

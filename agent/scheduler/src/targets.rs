@@ -3,7 +3,7 @@
 //! A value provides its own key, every prefix of its key, its offers, and each address that its prefixes contain. The
 //! last are found in an ordered set of the addresses that values need: a prefix contains one range of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -30,6 +30,60 @@ impl Addresses {
     pub(crate) fn within(&self, table: u32, prefix: IpNet) -> impl Iterator<Item = Target> + '_ {
         let range = (table, prefix.network())..=(table, prefix.broadcast());
         self.0.range(range).map(|&(table, address)| Target::Covering { table, address })
+    }
+}
+
+/// Entries by table and prefix, found by the prefix or by an address in it.
+#[derive(Debug)]
+pub(crate) struct PrefixTable<T> {
+    entries: FixedMap<(u32, IpNet), T>,
+    /// Number of prefixes of each table, family (true for IPv6) and length.
+    lengths: BTreeMap<(u32, bool, u8), u32>,
+}
+
+impl<T> Default for PrefixTable<T> {
+    fn default() -> Self {
+        Self { entries: FixedMap::default(), lengths: BTreeMap::new() }
+    }
+}
+
+impl<T: Default> PrefixTable<T> {
+    /// Entry of a prefix, added if it is new.
+    pub(crate) fn entry(&mut self, table: u32, prefix: IpNet) -> &mut T {
+        if !self.entries.contains_key(&(table, prefix)) {
+            *self.lengths.entry(Self::length(table, prefix)).or_default() += 1;
+        }
+        self.entries.entry((table, prefix)).or_default()
+    }
+
+    pub(crate) fn get(&self, table: u32, prefix: IpNet) -> Option<&T> {
+        self.entries.get(&(table, prefix))
+    }
+
+    pub(crate) fn remove(&mut self, table: u32, prefix: IpNet) {
+        if self.entries.remove(&(table, prefix)).is_none() {
+            return;
+        }
+        let length = Self::length(table, prefix);
+        if let Some(count) = self.lengths.get_mut(&length) {
+            *count -= 1;
+            if *count == 0 {
+                self.lengths.remove(&length);
+            }
+        }
+    }
+
+    /// Entries of the prefixes that contain an address, by ascending length.
+    pub(crate) fn covering(&self, table: u32, address: IpAddr) -> impl Iterator<Item = &T> {
+        let of = |length| (table, address.is_ipv6(), length);
+        let lengths = self.lengths.range(of(0)..=of(u8::MAX));
+        let prefixes =
+            lengths.filter_map(move |(&(.., length), _)| IpNet::new(address, length).ok());
+        prefixes.filter_map(move |prefix| self.entries.get(&(table, prefix.trunc())))
+    }
+
+    fn length(table: u32, prefix: IpNet) -> (u32, bool, u8) {
+        (table, prefix.addr().is_ipv6(), prefix.prefix_len())
     }
 }
 
@@ -85,16 +139,8 @@ impl<T: Default> TargetIndex<T> {
         self.entries.is_empty()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     pub(crate) fn contains(&self, target: &Target) -> bool {
         self.entries.contains_key(target)
-    }
-
-    pub(crate) fn targets(&self) -> impl Iterator<Item = &Target> {
-        self.entries.keys()
     }
 
     pub(crate) fn get_mut(&mut self, target: &Target) -> Option<&mut T> {
@@ -175,7 +221,7 @@ mod tests {
             index.remove(target);
         }
         assert!(!index.has_under(&key("a")) && !index.has_within(254, prefix("10.0.0.0/8")));
-        assert_eq!((index.len(), found(&index, &key("a").str("b"))), (2, 1));
+        assert_eq!((index.entries.len(), found(&index, &key("a").str("b"))), (2, 1));
     }
 
     #[test]

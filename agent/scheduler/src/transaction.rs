@@ -16,6 +16,7 @@
 //! (notification), by a fact in the completion, or by a read. The present value of a node follows the completion, so
 //! later operations need not wait for verification; the transaction ends when all operations are verified.
 
+mod comparison;
 mod conflict_set;
 mod dispatch;
 mod dispatch_order;
@@ -43,7 +44,8 @@ use crate::operation::{Now, OpId, OperationError, TxnId};
 use crate::plan::{Cause, IntentChange, Mode, Plan, PlannedOperation};
 use crate::value::SharedValue;
 
-pub(crate) use conflict_set::ConflictSet;
+pub(crate) use comparison::{Comparison, SetId, Verdict};
+pub(crate) use conflict_set::{Budget, ConflictSet};
 pub(crate) use dispatch_order::DispatchOrder;
 pub(crate) use in_flight::InFlight;
 pub(crate) use release::Releases;
@@ -86,8 +88,8 @@ pub(crate) struct Transaction {
     reserved: Vec<NodeIdx>,
     /// Values marked dirty meanwhile, to be planned for when the transaction ends.
     dirty_after: Vec<NodeIdx>,
-    /// Conflict set, computed when it is first needed.
-    conflict_set: Option<ConflictSet>,
+    /// Conflict set, made when a plan is compared with the transaction.
+    conflict_set: ConflictSet,
     /// Rest of a plan that is not taken over yet.
     take_over: Option<Box<TakeOver>>,
     /// True while nothing may be submitted: see [`Engine::prepare`].
@@ -241,6 +243,20 @@ impl Transaction {
             .map(|(op, _)| op)
     }
 
+    /// Drops what only a transaction in flight needs; where that is much, without delaying events.
+    fn drop_bulk(&mut self) {
+        self.forget_conflict_set();
+        let bulk = (
+            std::mem::take(&mut self.changes),
+            std::mem::take(&mut self.before),
+            std::mem::take(&mut self.claims_before),
+            std::mem::take(&mut self.order),
+        );
+        if bulk.0.len() > OPERATIONS_KEPT {
+            rayon::spawn(|| drop(bulk));
+        }
+    }
+
     /// Records the results of the operations; those beyond the bound of a record are only counted.
     fn record(&mut self, undo: bool) {
         let mut progress = std::mem::take(&mut self.progress);
@@ -294,7 +310,7 @@ impl Engine {
             order: DispatchOrder::default(),
             reserved: Vec::new(),
             dirty_after: Vec::new(),
-            conflict_set: None,
+            conflict_set: ConflictSet::default(),
             take_over: None,
             prepared,
             restores: Vec::new(),
@@ -406,6 +422,7 @@ impl Engine {
         let is_unnoticed =
             transaction.trigger == Trigger::Convergence && transaction.operations.is_empty();
         transaction.record(undo);
+        transaction.drop_bulk();
         let txn = transaction.txn;
         self.release_values(&mut transaction, now);
         if is_unnoticed {

@@ -183,10 +183,12 @@ fn a_resync_in_sync_plans_nothing() {
 
 /// Calls of [`Engine::due`](holdfast_scheduler::Engine::due) as long as one is due at once, with facts about another value
 /// in between. Returns their number, and the most items of a plan, a reading or a rollback that one of them took over, in
-/// or back.
+/// or back, or compared.
 fn work_off(lab: &mut Lab) -> (usize, u64) {
     let (mut calls, mut most) = (0, 0);
-    let items = |counters: Counters| counters.taken_over + counters.read_in + counters.rolled_back;
+    let items = |counters: Counters| {
+        counters.taken_over + counters.read_in + counters.rolled_back + counters.compared
+    };
     while lab.deadline == Some(Duration::ZERO) {
         calls += 1;
         let before = lab.engine.counters();
@@ -241,6 +243,47 @@ fn a_large_plan_is_taken_over_in_portions_of_bounded_size() {
     lab.follow(step);
     lab.run_until_idle(Duration::from_secs(10));
     assert_eq!(lab.system.len(), MANY + 2);
+    lab.engine.audit().unwrap();
+}
+
+#[test]
+fn large_changes_are_compared_in_portions_of_bounded_size() {
+    const PORTION: usize = 100;
+    let mut lab = quick_in_portions(PORTION);
+    lab.commit("l").unwrap();
+    let first = prepare(&mut lab, &many(MANY, |n| format!("v{n} <l")));
+    work_off(&mut lab);
+    let compared = |lab: &Lab| lab.engine.counters().compared;
+    let begin = |lab: &mut Lab, change: &str| {
+        let before = lab.engine.counters();
+        let plan = lab.plan(change).unwrap();
+        let (txn, step) = lab.engine.start(plan, lab.now());
+        lab.follow(step);
+        let (calls, most) = work_off(lab);
+        // The last portion of a comparison, and the first one of the take-over.
+        assert!(most <= 2 * PORTION as u64, "{most} items at a time for {change:.20}");
+        assert_eq!(lab.engine.counters().transactions, before.transactions + 1, "{change:.20}");
+        (txn, calls, lab.engine.counters().compared - before.compared)
+    };
+    let (.., calls, values) = begin(&mut lab, "z");
+    assert!(calls >= 2 * MANY / PORTION - 1, "operations and values, in {calls} calls");
+    assert!(values > 2 * MANY as u64, "{values} items");
+    let (.., calls, values) = begin(&mut lab, "y");
+    assert!(calls <= 1 && values < 10, "the second one costs itself: {values} in {calls} calls");
+    let (_, calls, _) = begin(&mut lab, &many(MANY, |n| format!("w{n} <l")));
+    assert!(calls >= MANY / PORTION, "one large change beside the other, in {calls} calls");
+    let before = compared(&lab);
+    let plan = lab.plan("v7 =1").unwrap();
+    let (last, step) = lab.engine.start(plan, lab.now());
+    lab.follow(step);
+    work_off(&mut lab);
+    assert!(compared(&lab) - before < 10 || lab.finished.iter().all(|it| it.txn() != last));
+    let step = lab.engine.start_prepared(first, lab.now());
+    lab.follow(step);
+    lab.run_until_idle(Duration::from_secs(10));
+    assert_eq!(lab.system.len(), 2 * MANY + 4);
+    let position = |txn| lab.finished.iter().position(|it| it.txn() == txn).unwrap();
+    assert!(position(first) < position(last), "what conflicts waits");
     lab.engine.audit().unwrap();
 }
 

@@ -26,13 +26,7 @@ impl Graph {
     }
 
     pub(super) fn count_covering(&self, table: u32, address: IpAddr) -> u32 {
-        let lengths = self
-            .prefix_lengths
-            .range((table, address.is_ipv6(), 0)..=(table, address.is_ipv6(), u8::MAX));
-        lengths
-            .filter_map(|(&(_, _, length), _)| IpNet::new(address, length).ok())
-            .filter_map(|prefix| self.prefixes.get(&(table, prefix.trunc())))
-            .sum()
+        self.prefixes.covering(table, address).sum()
     }
 
     /// Specs whose targets this node watches.
@@ -356,22 +350,13 @@ impl Graph {
 
     pub(super) fn count_prefix(&mut self, table: u32, prefix: IpNet, offered: bool) {
         self.log.push(GraphChange::Prefix(table, prefix));
-        let count = self.prefixes.entry((table, prefix)).or_default();
-        let length = (table, prefix.addr().is_ipv6(), prefix.prefix_len());
+        let count = self.prefixes.entry(table, prefix);
         if offered {
             *count += 1;
-            if *count == 1 {
-                *self.prefix_lengths.entry(length).or_default() += 1;
-            }
         } else {
             *count -= 1;
             if *count == 0 {
-                self.prefixes.remove(&(table, prefix));
-                let distinct = self.prefix_lengths.entry(length).or_default();
-                *distinct -= 1;
-                if *distinct == 0 {
-                    self.prefix_lengths.remove(&length);
-                }
+                self.prefixes.remove(table, prefix);
             }
         }
         let targets: Vec<Target> = self.addresses.within(table, prefix).collect();

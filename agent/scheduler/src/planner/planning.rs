@@ -235,13 +235,6 @@ impl Planning {
     }
 }
 
-/// Plans the change of a plan again: see [`Engine::is_current`].
-impl From<Plan> for Planning {
-    fn from(plan: Plan) -> Self {
-        Self::new(plan.delta)
-    }
-}
-
 /// Plans for values whose surroundings changed.
 ///
 /// # Errors

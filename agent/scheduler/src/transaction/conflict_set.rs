@@ -1,166 +1,269 @@
 //! Conflicts between transactions: two may run side by side when neither changes what the other relies on.
+//!
+//! A set answers for one value whether changing it conflicts with the plan or transaction that it was made of, at the cost
+//! of some lookups. To make one takes as long as there are values, so it is made in portions.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::hash::BuildHasherDefault;
+use std::net::IpAddr;
 
 use ipnet::IpNet;
+use smallvec::SmallVec;
 
-use super::{Phase, Transaction};
 use crate::dependency::{Claim, Target};
-use crate::engine::Engine;
 use crate::graph::{Graph, NodeIdx};
+use crate::history::OPERATIONS_KEPT;
 use crate::key::{FixedHasher, FixedMap, Key, KeySet};
-use crate::operation::{Action, TxnId};
+use crate::operation::Action;
 use crate::plan::{Plan, PlannedOperation};
 use crate::sorted_map::SortedMap;
-use crate::targets::TargetIndex;
+use crate::targets::{PrefixTable, TargetIndex};
 use crate::value_spec::ValueSpec;
 
 type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
 
+/// A plan that has not begun, or a transaction in flight.
+pub(crate) trait Subject {
+    fn operations(&self) -> &[PlannedOperation];
+
+    /// Number of values.
+    fn values(&self) -> usize;
+
+    /// Value at an index, unless it bears on nothing.
+    fn value<'a>(&'a self, graph: &'a Graph, at: usize) -> Option<ValueChange<'a>>;
+}
+
+/// A value, as it is and as it is to be.
+pub(crate) struct ValueChange<'a> {
+    key: &'a Key,
+    present: Option<&'a ValueSpec>,
+    goal: Option<&'a ValueSpec>,
+}
+
+/// Target, or prefix of a table, that a value begins or ceases to provide.
+enum Provided<'a> {
+    Target(&'a Target),
+    Prefix(u32, IpNet),
+}
+
+/// Portion of a step of the engine that is left for conflicts.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// Operations and values that may still be looked at.
+    pub(super) left: usize,
+}
+
+/// Keys that go, even if they are created again: their targets lose a provider for a moment.
+#[derive(Debug, Default)]
+pub(super) struct GoingKeys {
+    keys: KeySet,
+    /// Number of operations that are in the set.
+    done: usize,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct ConflictSet {
-    keys: KeySet,
-    /// Keys that go, even if they are created again: their targets lose a provider for a moment.
-    leaves: KeySet,
+    keys: BTreeSet<Key>,
+    going: GoingKeys,
     /// Targets needed by its values, before or after.
     needs: TargetIndex<()>,
     /// Targets that gain or lose (true) a provider.
     moves: FixedMap<Target, bool>,
-    prefixes: BTreeMap<(u32, IpNet), bool>,
+    prefixes: PrefixTable<bool>,
     claims: FixedSet<Claim>,
+    /// Number of values that are in the set.
+    done: usize,
+}
+
+impl Subject for Plan {
+    fn operations(&self) -> &[PlannedOperation] {
+        &self.operations
+    }
+
+    fn values(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn value<'a>(&'a self, graph: &'a Graph, at: usize) -> Option<ValueChange<'a>> {
+        let node = self.nodes.get(at).filter(|node| !node.is_bystander)?;
+        let present = node.idx.and_then(|idx| graph.node(idx).present.as_deref());
+        let goal = node.goal.spec().map(|spec| &**spec);
+        Some(ValueChange { key: &node.key, present, goal })
+    }
+}
+
+/// Nodes that a transaction has reserved, and its operations.
+pub(super) struct ReservedNodes<'t> {
+    pub(super) nodes: &'t [NodeIdx],
+    pub(super) operations: &'t [PlannedOperation],
+}
+
+impl Subject for ReservedNodes<'_> {
+    fn operations(&self) -> &[PlannedOperation] {
+        self.operations
+    }
+
+    fn values(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn value<'a>(&'a self, graph: &'a Graph, at: usize) -> Option<ValueChange<'a>> {
+        let node = graph.node(*self.nodes.get(at)?);
+        let goal = node.goal.spec().map(|spec| &**spec);
+        Some(ValueChange { key: &node.key, present: node.present.as_deref(), goal })
+    }
+}
+
+impl Budget {
+    /// Takes one item from the budget. False when it is used up.
+    pub(super) fn spend(&mut self) -> bool {
+        let is_left = self.left > 0;
+        self.left -= usize::from(is_left);
+        is_left
+    }
+}
+
+impl GoingKeys {
+    /// Adds the keys of the operations that are not in the set. False when the budget ends before.
+    pub(super) fn complete(
+        &mut self,
+        operations: &[PlannedOperation],
+        budget: &mut Budget,
+    ) -> bool {
+        while let Some(operation) = operations.get(self.done) {
+            if !budget.spend() {
+                return false;
+            }
+            self.done += 1;
+            if operation.action == Action::Delete {
+                self.keys.extend(operation.cascaded.iter().chain([&operation.key]).cloned());
+            }
+        }
+        true
+    }
+}
+
+impl ValueChange<'_> {
+    /// Specs of the value, before and after.
+    fn specs(&self) -> impl Iterator<Item = &ValueSpec> {
+        let full = self.goal.and_then(|goal| goal.full()).map(|(_, full)| &**full);
+        self.present.into_iter().chain(self.goal).chain(full)
+    }
+
+    /// What the value begins or ceases to provide (true), besides its key.
+    fn moves(&self, going: &GoingKeys) -> SmallVec<[(Provided<'_>, bool); 4]> {
+        let stays = self.goal.filter(|_| !going.keys.contains(self.key));
+        let gone = only_of(self.present, stays).map(|it| (it, true));
+        let come = only_of(self.goal, self.present).map(|it| (it, false));
+        gone.chain(come).collect()
+    }
+}
+
+/// Targets and prefixes that `spec` provides and `other` does not.
+fn only_of<'s>(
+    spec: Option<&'s ValueSpec>,
+    other: Option<&'s ValueSpec>,
+) -> impl Iterator<Item = Provided<'s>> {
+    spec.into_iter().flat_map(move |spec| {
+        let offers = SortedMap::difference(Some(&spec.offers), other.map(|it| &it.offers));
+        let offers = offers.into_iter().filter(|it| it.new.is_none());
+        let has = move |prefix| other.is_some_and(|it| it.prefixes().binary_search(prefix).is_ok());
+        let prefixes = spec.prefixes().iter().filter(move |prefix| !has(prefix));
+        let targets = offers.map(|it| Provided::Target(it.key));
+        targets.chain(prefixes.map(|&(table, prefix)| Provided::Prefix(table, prefix)))
+    })
 }
 
 impl ConflictSet {
-    /// Conflict set of a plan that has not begun.
-    pub(crate) fn of_plan(graph: &Graph, plan: &Plan) -> Self {
-        let mut conflict_set = Self::with_removed_keys(plan.operations.iter());
-        for node in plan.nodes.iter().filter(|node| !node.is_bystander) {
-            let present = node.idx.and_then(|idx| graph.node(idx).present.as_deref());
-            let goal = node.goal.spec().map(|spec| &**spec);
-            conflict_set.add(&node.key, present, goal);
+    /// True when it takes long to drop the set.
+    pub(super) fn is_large(&self) -> bool {
+        self.done > OPERATIONS_KEPT
+    }
+
+    /// Adds what is missing of its subject. False when the budget ends before.
+    pub(crate) fn complete(
+        &mut self,
+        graph: &Graph,
+        subject: &impl Subject,
+        budget: &mut Budget,
+    ) -> bool {
+        if !self.going.complete(subject.operations(), budget) {
+            return false;
         }
-        conflict_set
-    }
-
-    fn of_nodes(graph: &Graph, nodes: &[NodeIdx], operations: &[PlannedOperation]) -> Self {
-        let mut conflict_set = Self::with_removed_keys(operations.iter());
-        for &idx in nodes {
-            let node = graph.node(idx);
-            let goal = node.goal.spec().map(|spec| &**spec);
-            conflict_set.add(&node.key, node.present.as_deref(), goal);
+        while self.done < subject.values() {
+            if !budget.spend() {
+                return false;
+            }
+            if let Some(change) = subject.value(graph, self.done) {
+                self.add(&change);
+            }
+            self.done += 1;
         }
-        conflict_set
+        true
     }
 
-    fn with_removed_keys<'a>(operations: impl Iterator<Item = &'a PlannedOperation>) -> Self {
-        let deletes = operations.filter(|op| op.action == Action::Delete);
-        let keys = deletes.flat_map(|op| op.cascaded.iter().chain([&op.key]));
-        Self { leaves: keys.cloned().collect(), ..Self::default() }
-    }
-
-    fn add(&mut self, key: &Key, present: Option<&ValueSpec>, goal: Option<&ValueSpec>) {
-        self.keys.insert(key.clone());
-        let full = goal.and_then(|goal| goal.full()).map(|(_, full)| &**full);
-        for spec in present.into_iter().chain(goal).chain(full) {
+    fn add(&mut self, change: &ValueChange<'_>) {
+        self.keys.insert(change.key.clone());
+        for spec in change.specs() {
             self.claims.extend(spec.claims().iter().cloned());
             for need in &spec.needs {
                 self.needs.entry(&need.target);
             }
         }
-        let stays = goal.filter(|_| !self.leaves.contains(key));
-        self.provider_changes(present, stays, true);
-        self.provider_changes(goal, present, false);
+        for (provided, goes) in change.moves(&self.going) {
+            let entry = match provided {
+                Provided::Target(target) => self.moves.entry(target.clone()).or_default(),
+                Provided::Prefix(table, prefix) => self.prefixes.entry(table, prefix),
+            };
+            *entry |= goes;
+        }
     }
 
-    /// Adds the targets that `from` provides and `to` does not.
-    fn provider_changes(&mut self, from: Option<&ValueSpec>, to: Option<&ValueSpec>, goes: bool) {
-        let Some(from) = from else { return };
-        let offers = SortedMap::difference(Some(&from.offers), to.map(|to| &to.offers));
-        for offer in offers.iter().filter(|offer| offer.new.is_none()) {
-            *self.moves.entry(offer.key.clone()).or_default() |= goes;
-        }
-        for prefix in from.prefixes() {
-            if to.is_none_or(|to| to.prefixes().binary_search(prefix).is_err()) {
-                *self.prefixes.entry(*prefix).or_default() |= goes;
+    /// True when the change of a value conflicts with the set; `going` are the keys of its own plan that go.
+    pub(super) fn conflicts_with(&self, change: &ValueChange<'_>, going: &GoingKeys) -> bool {
+        let specs = || change.specs();
+        self.keys.contains(change.key)
+            || specs().flat_map(ValueSpec::claims).any(|claim| self.claims.contains(claim))
+            || specs().flat_map(|spec| &spec.needs).any(|need| self.changes(&need.target))
+            || self.relies_on(change, going)
+    }
+
+    /// True when the set changes the providers of a target.
+    fn changes(&self, target: &Target) -> bool {
+        let is_moved = || self.moves.contains_key(target);
+        match target {
+            Target::Exact(key) => self.keys.contains(key) || is_moved(),
+            Target::Under(prefix) => self.has_key_under(prefix) || is_moved(),
+            Target::Covering { table, address } => {
+                self.has_covering(*table, *address) || is_moved()
             }
+            Target::AnyOf(_) | Target::Whole(_) => is_moved(),
         }
     }
 
-    pub(crate) fn conflicts(&self, other: &Self) -> bool {
-        intersect(&self.keys, &other.keys)
-            || intersect(&self.claims, &other.claims)
-            || self.relies_on(other)
-            || other.relies_on(self)
-            || self.may_remove_last(other)
+    fn has_key_under(&self, prefix: &Key) -> bool {
+        self.keys.range(prefix..).next().is_some_and(|key| key.starts_with(prefix))
     }
 
-    /// True when the other transaction changes a target that this one needs.
-    fn relies_on(&self, other: &Self) -> bool {
-        let (needs, keys) = (&self.needs, &other.keys);
-        let values = if keys.len() < needs.len() {
-            keys.iter().any(|key| needs.contains(&Target::Exact(key.clone())))
-        } else {
-            needs.targets().any(|need| matches!(need, Target::Exact(key) if keys.contains(key)))
+    fn has_covering(&self, table: u32, address: IpAddr) -> bool {
+        self.prefixes.covering(table, address).next().is_some()
+    }
+
+    /// True when the set needs what the change of a value provides or takes away, or when both might remove the last two
+    /// providers of a target at the same time.
+    fn relies_on(&self, change: &ValueChange<'_>, going: &GoingKeys) -> bool {
+        let moves = |(provided, goes): (Provided<'_>, bool)| match provided {
+            Provided::Target(target) => {
+                self.needs.contains(target)
+                    || self.moves.get(target).is_some_and(|other| goes || *other)
+            }
+            Provided::Prefix(table, prefix) => {
+                self.needs.has_within(table, prefix)
+                    || self.prefixes.get(table, prefix).is_some_and(|other| goes || *other)
+            }
         };
-        let offers = if other.moves.len() < needs.len() {
-            other.moves.keys().any(|target| needs.contains(target))
-        } else {
-            needs.targets().any(|need| other.moves.contains_key(need))
-        };
-        let covered = other.prefixes.keys().any(|&(table, prefix)| needs.has_within(table, prefix));
-        let under = keys.iter().any(|key| needs.has_under(key));
-        values || offers || covered || under
-    }
-
-    /// True when both might remove the last two providers of a target at the same time.
-    fn may_remove_last(&self, other: &Self) -> bool {
-        let (few, many) =
-            if self.moves.len() < other.moves.len() { (self, other) } else { (other, self) };
-        let offers = few
-            .moves
-            .iter()
-            .any(|(target, goes)| many.moves.get(target).is_some_and(|other| *goes || *other));
-        let prefixes = self
-            .prefixes
-            .iter()
-            .any(|(prefix, goes)| other.prefixes.get(prefix).is_some_and(|other| *goes || *other));
-        offers || prefixes
-    }
-}
-
-fn intersect<T: Eq + std::hash::Hash>(a: &FixedSet<T>, b: &FixedSet<T>) -> bool {
-    let (few, many) = if a.len() < b.len() { (a, b) } else { (b, a) };
-    few.iter().any(|item| many.contains(item))
-}
-
-impl Transaction {
-    /// True when this transaction conflicts with the set. During a rollback, transactions that only wait for reads do
-    /// not conflict.
-    fn conflicts_with(&mut self, graph: &Graph, of: &ConflictSet, going_back: bool) -> bool {
-        if going_back && matches!(self.phase, Phase::Settling { .. }) {
-            return false;
-        }
-        let (reserved, operations) = (&self.reserved, &self.operations);
-        let conflict_set = self
-            .conflict_set
-            .get_or_insert_with(|| ConflictSet::of_nodes(graph, reserved, operations));
-        conflict_set.conflicts(of)
-    }
-}
-
-impl Engine {
-    /// Transaction in flight that conflicts with a plan. Costs nothing while there is none.
-    pub(crate) fn conflicting_transaction(
-        &mut self,
-        plan: &Plan,
-        going_back: Option<TxnId>,
-    ) -> Option<TxnId> {
-        let mut others = self.running.iter_mut().filter(|it| Some(it.txn) != going_back).peekable();
-        others.peek()?;
-        let conflict_set = ConflictSet::of_plan(&self.graph, plan);
-        others.find_map(|it| {
-            it.conflicts_with(&self.graph, &conflict_set, going_back.is_some()).then_some(it.txn)
-        })
+        self.needs.contains(&Target::Exact(change.key.clone()))
+            || self.needs.has_under(change.key)
+            || change.moves(going).into_iter().any(moves)
     }
 }

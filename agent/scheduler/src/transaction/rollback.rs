@@ -23,8 +23,8 @@ use crate::engine::{Engine, EngineOutput};
 use crate::graph::NodeIdx;
 use crate::operation::{Action, Now, OpId, TxnId};
 use crate::overlay::to_u32;
-use crate::plan::{Delta, IntentChange, Plan, PlanError};
-use crate::planner::Planning;
+use crate::plan::{Delta, IntentChange, PlanError};
+use crate::planner::{ComparedPlan, OwnPlan, Planning};
 
 /// Way back of one transaction, until its plan is taken over.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Rollback {
     /// Values that were intended before.
     before: Vec<IntentChange>,
     /// Plan in the making, once there was something to plan.
-    planning: Option<Planning>,
+    plan: Option<OwnPlan>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Engine {
             reads: 0,
             touched: Vec::with_capacity(transaction.operations.len()),
             before: Vec::with_capacity(transaction.changes.len()),
-            planning: None,
+            plan: None,
         }));
         self.advance_rollback(txn, now, step);
     }
@@ -247,14 +247,14 @@ impl Engine {
         &mut self,
         transaction: &mut Transaction,
         rollback: &mut Rollback,
-    ) -> Option<Result<Plan, PlanError>> {
-        let Rollback { touched, before, planning, .. } = rollback;
-        let planning = planning.get_or_insert_with(|| {
+    ) -> Option<Result<ComparedPlan, PlanError>> {
+        let Rollback { touched, before, plan, .. } = rollback;
+        let plan = plan.get_or_insert_with(|| {
             let delta = Delta::new(std::mem::take(before)).best_effort();
             let planning = Planning::new(delta).revisiting(std::mem::take(touched));
-            planning.keeping(std::mem::take(&mut transaction.claims_before))
+            OwnPlan::new(planning.keeping(std::mem::take(&mut transaction.claims_before)))
         });
-        self.plan_portion(planning)
+        self.advance_own_plan(plan, Some(transaction.txn))
     }
 
     /// Takes the plan of the way back over, unless another transaction conflicts with it and has to end before.
@@ -262,29 +262,26 @@ impl Engine {
         &mut self,
         transaction: &mut Transaction,
         mut rollback: Box<Rollback>,
-        plan: Result<Plan, PlanError>,
+        plan: Result<ComparedPlan, PlanError>,
         now: Now,
         step: &mut EngineOutput,
     ) {
-        let txn = transaction.txn;
-        let conflicting =
-            plan.as_ref().ok().and_then(|plan| self.conflicting_transaction(plan, Some(txn)));
-        match (plan, conflicting) {
-            (Ok(plan), Some(other)) => {
+        match plan {
+            Ok((plan, Some(other))) => {
                 let until = now.monotonic;
                 transaction.phase = Phase::Settling { until, behind: Some(other) };
-                if let Some(planning) = &mut rollback.planning {
-                    planning.take_back(plan);
+                if let Some(own) = &mut rollback.plan {
+                    own.take_back(plan);
                 }
                 rollback.enter(Stage::Settled);
                 transaction.rollback = Some(rollback);
             }
-            (Ok(plan), None) => {
+            Ok((plan, None)) => {
                 transaction.begin_undoing(now);
                 self.begin_take_over(transaction, plan, now, step);
             }
             // The change would have been refused for a key named twice with different values.
-            (Err(_), _) => {
+            Err(_) => {
                 transaction.begin_undoing(now);
                 transaction.undo_failed = true;
                 transaction.open = 0;

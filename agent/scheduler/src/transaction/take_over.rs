@@ -112,7 +112,7 @@ impl Engine {
         transaction.order = plan.order;
         transaction.operations = plan.operations;
         transaction.progress = Vec::with_capacity(operations);
-        transaction.conflict_set = None;
+        transaction.forget_conflict_set();
         transaction.reserved.reserve(plan.nodes.len());
         self.next_op += operations as u64;
         let mut is_found = vec![false; plan.nodes.len()];

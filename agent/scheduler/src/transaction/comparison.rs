@@ -1,0 +1,161 @@
+//! Comparison of a plan with the transactions and plans that it may have to wait for.
+//!
+//! Of large ones it takes longer than an event may wait, so it is done in portions: those whose turn it is are compared once more
+//! by [`Engine::due`], and whatever has changed meanwhile in what the plan has read has it made again.
+//!
+//! ```text
+//! plan ----> conflict sets of ----> values of the plan ----> clear, or behind one of them
+//!            all others are         are looked up in
+//!            completed              each of the sets
+//! ```
+
+use super::conflict_set::{Budget, ConflictSet, GoingKeys, ReservedNodes, Subject};
+use super::{Phase, Transaction};
+use crate::engine::Engine;
+use crate::graph::Graph;
+use crate::operation::TxnId;
+use crate::plan::Plan;
+
+/// Most operations and values that are looked at in one portion: some three milliseconds of work.
+const ITEMS_MOST: usize = 4096;
+
+/// How far a plan is compared with others.
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    going: GoingKeys,
+    sets: Vec<(SetId, Lookups)>,
+}
+
+/// How far the values of a plan are looked up in a set.
+#[derive(Clone, Copy, Debug)]
+enum Lookups {
+    /// So many values have no conflict.
+    Clear(usize),
+    Conflict,
+}
+
+/// Result of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Clear,
+    /// The plan has to wait for this one.
+    Behind(TxnId),
+    /// The budget has ended before.
+    Unfinished,
+}
+
+/// Identity of a conflict set. A plan that is made again has another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SetId {
+    /// Of a change in the queue, with the number of plans that were made for it before.
+    Queued(TxnId, u32),
+    /// Of a transaction in flight, with its first operation: its way back has another one.
+    InFlight(TxnId, u64),
+}
+
+impl Budget {
+    /// What one step of the engine may look at.
+    pub(crate) fn of_step(portion: usize) -> Self {
+        Self { left: portion.min(ITEMS_MOST) }
+    }
+}
+
+impl Comparison {
+    /// True when no value of a plan conflicts with a complete set. `None` when the budget ends before that is known.
+    pub(crate) fn is_clear_of(
+        &mut self,
+        graph: &Graph,
+        plan: &Plan,
+        (id, set): (SetId, &ConflictSet),
+        budget: &mut Budget,
+    ) -> Option<bool> {
+        if !self.going.complete(plan.operations(), budget) {
+            return None;
+        }
+        let at = self.sets.iter().position(|(other, _)| *other == id).unwrap_or_else(|| {
+            self.sets.push((id, Lookups::Clear(0)));
+            self.sets.len() - 1
+        });
+        let lookups = &mut self.sets[at].1;
+        while let Lookups::Clear(done) = lookups {
+            let done = *done;
+            if done == plan.values() {
+                return Some(true);
+            }
+            if !budget.spend() {
+                return None;
+            }
+            let change = plan.value(graph, done);
+            let is_conflict = change.is_some_and(|change| set.conflicts_with(&change, &self.going));
+            *lookups = if is_conflict { Lookups::Conflict } else { Lookups::Clear(done + 1) };
+        }
+        Some(false)
+    }
+}
+
+impl Transaction {
+    /// Forgets the conflict set, of values that are about to be others, or of a transaction that has ended.
+    pub(super) fn forget_conflict_set(&mut self) {
+        let forgotten = std::mem::take(&mut self.conflict_set);
+        if forgotten.is_large() {
+            rayon::spawn(|| drop(forgotten)); // a large drop need not delay events
+        }
+    }
+
+    fn set_id(&self) -> SetId {
+        SetId::InFlight(self.txn, self.first_op)
+    }
+
+    /// Adds what is missing of the conflict set. False when the budget ends before.
+    fn complete_conflict_set(&mut self, graph: &Graph, budget: &mut Budget) -> bool {
+        let subject = ReservedNodes { nodes: &self.reserved, operations: &self.operations };
+        self.conflict_set.complete(graph, &subject, budget)
+    }
+
+    /// True when a plan has to be compared with this transaction. During a rollback, those that only wait for reads need not.
+    fn is_opposed_to(&self, going_back: Option<TxnId>) -> bool {
+        let only_reads = matches!(self.phase, Phase::Settling { .. });
+        going_back.is_none_or(|txn| txn != self.txn && !only_reads)
+    }
+}
+
+impl Engine {
+    /// Compares a plan with the transactions in flight; with `going_back`, the plan is the way back of that one. Costs nothing while
+    /// there are no others.
+    pub(crate) fn compare(
+        &mut self,
+        plan: &Plan,
+        comparison: &mut Comparison,
+        budget: &mut Budget,
+        going_back: Option<TxnId>,
+    ) -> Verdict {
+        let before = budget.left;
+        let verdict = self.compare_within(plan, comparison, budget, going_back);
+        self.graph.counters.compared += (before - budget.left) as u64;
+        verdict
+    }
+
+    fn compare_within(
+        &mut self,
+        plan: &Plan,
+        comparison: &mut Comparison,
+        budget: &mut Budget,
+        going_back: Option<TxnId>,
+    ) -> Verdict {
+        let others = self.running.iter_mut().filter(|it| it.is_opposed_to(going_back));
+        for other in others {
+            if !other.complete_conflict_set(&self.graph, budget) {
+                return Verdict::Unfinished;
+            }
+        }
+        for other in self.running.iter().filter(|it| it.is_opposed_to(going_back)) {
+            let set = (other.set_id(), &other.conflict_set);
+            match comparison.is_clear_of(&self.graph, plan, set, budget) {
+                Some(true) => {}
+                Some(false) => return Verdict::Behind(other.txn),
+                None => return Verdict::Unfinished,
+            }
+        }
+        Verdict::Clear
+    }
+}
