@@ -31,7 +31,7 @@ use crate::operation::{
 use crate::plan::{Delta, IntentChange, Plan, PlanError};
 use crate::planner::{self, Planning};
 use crate::queue::ChangeQueue;
-use crate::reading::Reading;
+use crate::reading::{Reading, SortedFacts};
 use crate::retry_state::JitterRng;
 use crate::status::Counters;
 use crate::transaction::{InFlight, Releases, Transaction, TransportQueue};
@@ -370,15 +370,20 @@ impl Engine {
     }
 
     /// Takes in a complete set of facts; only differences become operations.
-    pub fn resync(&mut self, facts: Vec<Fact>, now: Now) -> EngineOutput {
+    pub fn resync(&mut self, facts: impl Into<SortedFacts>, now: Now) -> EngineOutput {
         self.retrieved(Scope::Everything, facts, now)
     }
 
     /// Takes in a complete set of facts for a part of the system: keys in `scope` without a fact are absent. Of a large one,
     /// the first portion is taken in now, the others by [`Engine::due`].
-    pub fn retrieved(&mut self, scope: Scope, facts: Vec<Fact>, now: Now) -> EngineOutput {
+    pub fn retrieved(
+        &mut self,
+        scope: Scope,
+        facts: impl Into<SortedFacts>,
+        now: Now,
+    ) -> EngineOutput {
         let mut step = EngineOutput::default();
-        self.begin_reading(scope, facts, now, &mut step);
+        self.begin_reading(scope, facts.into(), now, &mut step);
         self.advance(step, now)
     }
 

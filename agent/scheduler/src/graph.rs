@@ -28,6 +28,7 @@ mod unsupported;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -128,6 +129,16 @@ impl Graph {
 
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (NodeIdx, &Node)> {
         (0..).zip(self.nodes.iter()).filter(|(_, node)| node.used)
+    }
+
+    /// Number of slots for nodes, used or free.
+    pub(crate) fn slots(&self) -> u32 {
+        u32::try_from(self.nodes.len()).expect("memory ends before 2^32 slots")
+    }
+
+    /// Nodes in a range of slots.
+    pub(crate) fn nodes_in(&self, slots: Range<u32>) -> impl Iterator<Item = (NodeIdx, &Node)> {
+        slots.map(|idx| (idx, &self.nodes[idx])).filter(|(_, node)| node.used)
     }
 
     /// Expects this many more nodes and targets: their tables grow to that size, a piece at a time.

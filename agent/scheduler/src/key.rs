@@ -15,8 +15,8 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-pub(crate) use order::sort_by_keys_of;
 pub use order::sort_keys;
+pub(crate) use order::{sort_by_keys, sort_by_keys_of};
 
 /// Octets of a key kept without an allocation. The longest interface name fits, or an IPv4 prefix with two numbers, and
 /// a key is no larger than three words.

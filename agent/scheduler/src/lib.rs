@@ -70,6 +70,7 @@ pub use plan::{
     Cause, Delta, IntentChange, Mode, Owner, Plan, PlanCost, PlanError, PlannedOperation,
 };
 pub use planner::Planning;
+pub use reading::SortedFacts;
 pub use status::{Counters, Detail, LastOperation, ValueState, ValueStatus};
 pub use value::{ObjectValue, SharedValue};
 pub use waits::{Level, Wait, WaitResult};

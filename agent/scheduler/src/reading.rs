@@ -4,7 +4,8 @@
 //! first when the reading comes, the others by [`Engine::due`], between events.
 //!
 //! ```text
-//! items of a reading:  facts | values in its scope that it does not name | check of all values in its scope
+//! items of a reading:  facts | list of values | values in its scope     | check of all values
+//!                            | in its scope   | that it does not name   | in its scope
 //!                      ===== portion ====== portion ===== ...
 //!                            ^  an event on a key: what the reading says of that key is taken in first
 //! ```
@@ -17,61 +18,130 @@
 //! * Values that lost a dependency are looked at in the end: the rest of the reading may have another provider.
 //! * While a plan is being taken over, a reading waits.
 
+use std::ops::{Deref, Range};
+
 use crate::engine::{Engine, EngineOutput, Scope};
 use crate::graph::NodeIdx;
-use crate::key::{FixedMap, Key};
+use crate::key::{FixedMap, Key, sort_by_keys};
 use crate::operation::{Fact, Now};
+use crate::overlay::to_u32;
+
+/// Slots of the graph that are looked through in the time that one item takes.
+const SLOTS_PER_ITEM: usize = 8;
+
+/// Facts ascending by key, one for each. Make them where it delays no event: of several facts of a key, the last one counts.
+#[derive(Clone, Debug, Default)]
+pub struct SortedFacts(Vec<Fact>);
+
+impl From<Vec<Fact>> for SortedFacts {
+    fn from(mut facts: Vec<Fact>) -> Self {
+        sort_by_keys(&mut facts, |fact| &fact.key);
+        facts.dedup_by(|later, first| {
+            let is_same = later.key == first.key;
+            if is_same {
+                std::mem::swap(later, first);
+            }
+            is_same
+        });
+        Self(facts)
+    }
+}
+
+impl Deref for SortedFacts {
+    type Target = [Fact];
+
+    fn deref(&self) -> &[Fact] {
+        &self.0
+    }
+}
+
+impl IntoIterator for SortedFacts {
+    type Item = Fact;
+    type IntoIter = std::vec::IntoIter<Fact>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
 
 /// A complete set of facts that is being taken in.
 #[derive(Debug)]
 pub(crate) struct Reading {
     scope: Scope,
-    facts: Vec<Option<Fact>>,
+    /// Those that are taken in have no value any more.
+    facts: SortedFacts,
     /// Nodes of the facts that are taken in.
     named: FixedMap<NodeIdx, ()>,
-    /// Places of the facts that are left, made for the first event that comes meanwhile.
-    places: Option<FixedMap<Key, usize>>,
     /// Keys that later events have told of.
     ahead: FixedMap<Key, ()>,
-    /// Values in the scope, once all facts are taken in: those without a fact first.
-    values: Option<Vec<NodeIdx>>,
-    /// Number of values without a fact.
-    unnamed: usize,
+    /// Slots of the graph that are left to be looked through for values in the scope, once all facts are taken in.
+    unlisted: Option<Range<u32>>,
+    /// Values in the scope: those without a fact, and the others.
+    unnamed: Vec<NodeIdx>,
+    others: Vec<NodeIdx>,
     /// Items that are done.
     done: usize,
 }
 
-/// An item of a reading.
+/// Next item of a reading.
 enum Item {
     Fact(usize),
+    /// The values in the scope are to be listed.
+    List,
     Unnamed(NodeIdx),
     Check(NodeIdx),
 }
 
 impl Reading {
-    fn new(scope: Scope, facts: Vec<Fact>) -> Self {
+    fn new(scope: Scope, facts: SortedFacts) -> Self {
         let mut named: FixedMap<NodeIdx, ()> = FixedMap::default();
         named.reserve(facts.len());
         Self {
             scope,
-            facts: facts.into_iter().map(Some).collect(),
+            facts,
             named,
-            places: None,
             ahead: FixedMap::default(),
-            values: None,
-            unnamed: 0,
+            unlisted: None,
+            unnamed: Vec::new(),
+            others: Vec::new(),
             done: 0,
         }
     }
 
-    /// Takes the latest fact of a key that is not taken in yet.
-    fn take_fact(&mut self, key: &Key) -> Option<Fact> {
-        let Self { facts, places, .. } = self;
-        let places = places.get_or_insert_with(|| {
-            let left = facts.iter().enumerate();
-            left.filter_map(|(at, fact)| Some((fact.as_ref()?.key.clone(), at))).collect()
-        });
-        facts[places.remove(key)?].take()
+    /// The next item; `slots` are those of the graph.
+    fn next(&mut self, slots: u32) -> Option<Item> {
+        let at = self.done;
+        if at < self.facts.len() {
+            self.done += 1;
+            return Some(Item::Fact(at));
+        }
+        if !self.list_slots(slots).is_empty() {
+            return Some(Item::List);
+        }
+        self.done += 1;
+        let at = at - self.facts.len();
+        if let Some(&idx) = self.unnamed.get(at) {
+            return Some(Item::Unnamed(idx));
+        }
+        let mut values = self.unnamed.iter().chain(&self.others);
+        values.nth(at - self.unnamed.len()).copied().map(Item::Check)
+    }
+
+    /// Slots that are to be looked through. Values that are added later belong to later events.
+    fn list_slots(&mut self, slots: u32) -> Range<u32> {
+        self.unlisted.get_or_insert(0..slots).clone()
+    }
+
+    /// Takes a fact out to be taken in.
+    fn take_fact(&mut self, at: usize) -> Fact {
+        let fact = &mut self.facts.0[at];
+        Fact { key: fact.key.clone(), value: fact.value.take(), time_ns: fact.time_ns }
+    }
+
+    /// Takes the fact of a key out, if it is not taken in yet.
+    fn take_fact_of(&mut self, key: &Key) -> Option<Fact> {
+        let at = self.facts.binary_search_by(|fact| fact.key.cmp(key)).ok()?;
+        (at >= self.done).then(|| self.take_fact(at))
     }
 }
 
@@ -81,7 +151,7 @@ impl Engine {
     pub(crate) fn begin_reading(
         &mut self,
         scope: Scope,
-        facts: Vec<Fact>,
+        facts: SortedFacts,
         now: Now,
         step: &mut EngineOutput,
     ) {
@@ -99,17 +169,25 @@ impl Engine {
 
     fn read_portion(&mut self, items: usize, now: Now, step: &mut EngineOutput) {
         let Some(mut reading) = self.reading.take() else { return };
-        for _ in 0..items {
-            let Some(item) = self.next_item(&mut reading) else {
-                return self.end_reading(&reading, step);
+        let mut left = items;
+        while left > 0 {
+            let Some(item) = reading.next(self.graph.slots()) else {
+                return self.end_reading(reading, step);
             };
-            self.graph.counters.read_in += 1;
+            let cost = match item {
+                Item::List => self.list_values(&mut reading, left),
+                _ => 1,
+            };
+            left -= cost;
+            self.graph.counters.read_in += cost as u64;
             match item {
                 Item::Fact(at) => {
-                    let fact = reading.facts[at].take();
-                    let fact = fact.filter(|fact| !reading.ahead.contains_key(&fact.key));
-                    fact.into_iter().for_each(|it| self.take_in(it, &mut reading, now, step));
+                    let fact = reading.take_fact(at);
+                    if !reading.ahead.contains_key(&fact.key) {
+                        self.take_in(fact, &mut reading, now, step);
+                    }
                 }
+                Item::List => {}
                 Item::Unnamed(idx) if reading.ahead.contains_key(&self.graph.node(idx).key) => {}
                 Item::Unnamed(idx) => self.take_in_absence(idx, now, step),
                 Item::Check(idx) if self.graph.is_out_of_place(idx) => self.graph.mark_dirty(idx),
@@ -119,28 +197,21 @@ impl Engine {
         self.reading = Some(reading);
     }
 
-    fn next_item(&self, reading: &mut Reading) -> Option<Item> {
-        let at = reading.done;
-        reading.done += 1;
-        let Some(at) = at.checked_sub(reading.facts.len()) else { return Some(Item::Fact(at)) };
-        if reading.values.is_none() {
-            let (mut values, named) = self.values_in(reading);
-            reading.unnamed = values.len();
-            values.extend(named);
-            reading.values = Some(values);
-        }
-        let values = reading.values.as_ref()?;
-        match at.checked_sub(reading.unnamed) {
-            None => Some(Item::Unnamed(values[at])),
-            Some(at) => values.get(at).copied().map(Item::Check),
-        }
-    }
-
-    /// Values in the scope of a reading: those without a fact, and the others.
-    fn values_in(&self, reading: &Reading) -> (Vec<NodeIdx>, Vec<NodeIdx>) {
+    /// Lists values in the scope of a reading for as long as some items take. Returns how many.
+    fn list_values(&self, reading: &mut Reading, items: usize) -> usize {
         let registry = &self.graph.registry;
-        let nodes = self.graph.nodes().filter(|(_, node)| reading.scope.holds(node, registry));
-        nodes.map(|(idx, _)| idx).partition(|idx| !reading.named.contains_key(idx))
+        let left = reading.list_slots(self.graph.slots());
+        let count = left.len().min(items.saturating_mul(SLOTS_PER_ITEM));
+        let end = left.start + to_u32(count);
+        reading.unlisted = Some(end..left.end);
+        for (idx, node) in self.graph.nodes_in(left.start..end) {
+            if reading.scope.holds(node, registry) {
+                let is_named = reading.named.contains_key(&idx);
+                let list = if is_named { &mut reading.others } else { &mut reading.unnamed };
+                list.push(idx);
+            }
+        }
+        count.div_ceil(SLOTS_PER_ITEM)
     }
 
     fn take_in(&mut self, fact: Fact, reading: &mut Reading, now: Now, step: &mut EngineOutput) {
@@ -179,7 +250,7 @@ impl Engine {
                 !is_named && reading.scope.holds(self.graph.node(*idx), &self.graph.registry)
             };
             let absent = idx.filter(is_unnamed);
-            match reading.take_fact(key) {
+            match reading.take_fact_of(key) {
                 Some(fact) => self.take_in(fact, &mut reading, now, step),
                 None => absent.into_iter().for_each(|idx| self.take_in_absence(idx, now, step)),
             }
@@ -187,12 +258,15 @@ impl Engine {
         self.reading = Some(reading);
     }
 
-    fn end_reading(&mut self, reading: &Reading, step: &mut EngineOutput) {
+    fn end_reading(&mut self, reading: Box<Reading>, step: &mut EngineOutput) {
         for idx in std::mem::take(&mut self.graph.lost_dependency) {
             if self.graph.is_out_of_place(idx) {
                 self.graph.mark_dirty(idx);
             }
         }
         step.is_complete |= reading.scope == Scope::Everything;
+        if reading.done > self.portion {
+            rayon::spawn(|| drop(reading)); // a large drop need not delay events
+        }
     }
 }

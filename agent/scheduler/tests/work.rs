@@ -248,10 +248,11 @@ fn a_large_plan_is_taken_over_in_portions_of_bounded_size() {
 
 #[test]
 fn large_changes_are_compared_in_portions_of_bounded_size() {
+    const COUNT: usize = 1000;
     const PORTION: usize = 100;
     let mut lab = quick_in_portions(PORTION);
     lab.commit("l").unwrap();
-    let first = prepare(&mut lab, &many(MANY, |n| format!("v{n} <l")));
+    let first = prepare(&mut lab, &many(COUNT, |n| format!("v{n} <l")));
     work_off(&mut lab);
     let compared = |lab: &Lab| lab.engine.counters().compared;
     let begin = |lab: &mut Lab, change: &str| {
@@ -266,12 +267,12 @@ fn large_changes_are_compared_in_portions_of_bounded_size() {
         (txn, calls, lab.engine.counters().compared - before.compared)
     };
     let (.., calls, values) = begin(&mut lab, "z");
-    assert!(calls >= 2 * MANY / PORTION - 1, "operations and values, in {calls} calls");
-    assert!(values > 2 * MANY as u64, "{values} items");
+    assert!(calls >= 2 * COUNT / PORTION - 1, "operations and values, in {calls} calls");
+    assert!(values > 2 * COUNT as u64, "{values} items");
     let (.., calls, values) = begin(&mut lab, "y");
     assert!(calls <= 1 && values < 10, "the second one costs itself: {values} in {calls} calls");
-    let (_, calls, _) = begin(&mut lab, &many(MANY, |n| format!("w{n} <l")));
-    assert!(calls >= MANY / PORTION, "one large change beside the other, in {calls} calls");
+    let (_, calls, _) = begin(&mut lab, &many(COUNT, |n| format!("w{n} <l")));
+    assert!(calls >= COUNT / PORTION, "one large change beside the other, in {calls} calls");
     let before = compared(&lab);
     let plan = lab.plan("v7 =1").unwrap();
     let (last, step) = lab.engine.start(plan, lab.now());
@@ -281,7 +282,7 @@ fn large_changes_are_compared_in_portions_of_bounded_size() {
     let step = lab.engine.start_prepared(first, lab.now());
     lab.follow(step);
     lab.run_until_idle(Duration::from_secs(10));
-    assert_eq!(lab.system.len(), 2 * MANY + 4);
+    assert_eq!(lab.system.len(), 2 * COUNT + 4);
     let position = |txn| lab.finished.iter().position(|it| it.txn() == txn).unwrap();
     assert!(position(first) < position(last), "what conflicts waits");
     lab.engine.audit().unwrap();

@@ -219,15 +219,16 @@ mod tests {
 
     /// `key=value` for facts, `#op` for completions, a space between events.
     fn text(events: &mut Events) -> String {
+        let of_facts = |facts: &[Fact]| {
+            let fact = |fact: &Fact| {
+                let value = fact.value.as_ref().and_then(|it| it.as_any().downcast_ref());
+                format!("{}={}", &fact.key.to_string()[2..], value.unwrap_or(&0u32))
+            };
+            facts.iter().map(fact).collect::<Vec<_>>().join(",")
+        };
         let list = |event| match event {
-            Event::Observed(facts) | Event::Retrieved { facts, .. } => facts
-                .iter()
-                .map(|fact| {
-                    let value = fact.value.as_ref().and_then(|it| it.as_any().downcast_ref());
-                    format!("{}={}", &fact.key.to_string()[2..], value.unwrap_or(&0u32))
-                })
-                .collect::<Vec<_>>()
-                .join(","),
+            Event::Observed(facts) => of_facts(&facts),
+            Event::Retrieved { facts, .. } => of_facts(&facts),
             Event::Completed(list) => {
                 list.iter().map(|completion| format!("#{}", completion.op.0)).collect::<String>()
             }

@@ -5,7 +5,8 @@
 //! operations and unexpected facts.
 
 use holdfast_scheduler::{
-    Completion, Engine, EngineOutput, Fact, Key, Now, OpId, Operation, Scope, TransportId,
+    Completion, Engine, EngineOutput, Fact, Key, Now, OpId, Operation, Scope, SortedFacts,
+    TransportId,
 };
 
 pub(crate) mod cancellation;
@@ -69,7 +70,7 @@ pub enum Event {
         /// Scope of the report.
         scope: Scope,
         /// Objects that exist.
-        facts: Vec<Fact>,
+        facts: SortedFacts,
     },
 }
 

@@ -15,8 +15,8 @@ pub fn sort_keys(keys: &mut Vec<Key>) {
 
 /// Sorts items by their keys. Items of one kind often come in order, but mixed with those of other kinds. Where they do
 /// not, one number is compared: the octets after the prefix that all keys of the kind have in common. Only where these
-/// are equal, the whole keys are compared.
-fn sort_by_keys<T>(items: &mut Vec<T>, key: impl Fn(&T) -> &Key) {
+/// are equal, the whole keys are compared. Items of one key keep their order.
+pub(crate) fn sort_by_keys<T>(items: &mut Vec<T>, key: impl Fn(&T) -> &Key) {
     if items.is_sorted_by_key(&key) {
         return;
     }
@@ -32,9 +32,7 @@ fn sort_by_keys<T>(items: &mut Vec<T>, key: impl Fn(&T) -> &Key) {
         let common = in_common(alike.iter().map(&key));
         let ranked = alike.into_iter().map(|item| (digits(key(&item), common), item));
         let mut ranked: Vec<(u128, T)> = ranked.collect();
-        ranked.sort_unstable_by(|(one, a), (other, b)| {
-            one.cmp(other).then_with(|| key(a).cmp(key(b)))
-        });
+        ranked.sort_by(|(one, a), (other, b)| one.cmp(other).then_with(|| key(a).cmp(key(b))));
         items.extend(ranked.into_iter().map(|(_, item)| item));
     }
 }

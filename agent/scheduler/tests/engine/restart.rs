@@ -60,7 +60,7 @@ fn a_resync_detects_values_that_vanished() {
     let mut lab = Lab::having("f", "a; b <f; C");
     lab.change_outside_silently("-a; -f; -C");
     lab.strict = false;
-    let things =
+    let things: Vec<_> =
         lab.facts().into_iter().filter(|fact| fact.key.kind() == key("a").kind()).collect();
     let step = lab.engine.retrieved(Scope::Kinds(vec![key("a").kind()]), things, lab.now());
     lab.follow(step);

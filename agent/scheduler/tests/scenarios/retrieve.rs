@@ -124,7 +124,8 @@ fn kinds_outside_the_scope_keep_their_state() {
     lab.strict = false;
     // The other transport did not answer: its kind is not in the scope.
     let kinds = vec![key("a").kind()];
-    let facts = lab.facts().into_iter().filter(|fact| kinds.contains(&fact.key.kind())).collect();
+    let facts: Vec<_> =
+        lab.facts().into_iter().filter(|fact| kinds.contains(&fact.key.kind())).collect();
     let step = lab.engine.retrieved(Scope::Kinds(kinds), facts, lab.now());
     lab.follow(step);
     assert_eq!(lab.log(), "create a", "neither `C` made blindly nor `d` deleted");

@@ -73,7 +73,8 @@ fn a_scoped_resync_reconciles_its_scope_and_dependents() {
     let mut lab = Lab::having("", "m; m/1 <m; m/2 <m; n; n/1 <n; u <m/1");
     lab.strict = false;
     lab.change_outside_silently("-m/2; -n/1");
-    let under = lab.facts().into_iter().filter(|fact| fact.key.starts_with(&key("m"))).collect();
+    let under: Vec<_> =
+        lab.facts().into_iter().filter(|fact| fact.key.starts_with(&key("m"))).collect();
     let step = lab.engine.retrieved(Scope::Under(key("m")), under, lab.now());
     lab.follow(step);
     assert_eq!(lab.log(), "create m/2", "what is outside of the part was not looked at");
@@ -103,7 +104,7 @@ fn a_resync_of_what_is_on_an_object_leaves_the_rest_as_it_was() {
     lab.strict = false;
     lab.change_outside_silently("-a; -c; -E; d <n x");
     let on = Scope::On { kind: key("a").kind(), object: key("m") };
-    let here = lab.facts().into_iter().filter(|fact| fact.key == key("b")).collect();
+    let here: Vec<_> = lab.facts().into_iter().filter(|fact| fact.key == key("b")).collect();
     let step = lab.engine.retrieved(on, here, lab.now());
     lab.follow(step);
     assert_eq!(lab.log(), "create a");

@@ -180,7 +180,7 @@ impl Task {
         match self.list_routes_through(index) {
             Ok(facts) => {
                 let scope = Scope::On { kind: kinds::ROUTE, object: link::key(name) };
-                self.mailbox.post(Event::Retrieved { scope, facts });
+                self.mailbox.post(Event::Retrieved { scope, facts: facts.into() });
             }
             Err(error) => {
                 warn!(link = name, %error, "cannot list the routes through a link; reading all routes");
@@ -288,7 +288,7 @@ impl Task {
                 }
             }
         }
-        self.mailbox.post(Event::Retrieved { scope: Scope::Kinds(kinds), facts });
+        self.mailbox.post(Event::Retrieved { scope: Scope::Kinds(kinds), facts: facts.into() });
     }
 
     /// Reads everything. When one class cannot be read, the report covers the others only: unread objects must not
@@ -299,7 +299,7 @@ impl Task {
             match self.list_all(&mut facts) {
                 Ok(()) => {
                     let scope = Scope::Everything;
-                    return self.mailbox.post(Event::Retrieved { scope, facts });
+                    return self.mailbox.post(Event::Retrieved { scope, facts: facts.into() });
                 }
                 Err(error) => warn!(%error, "cannot list what the kernel has; trying again"),
             }

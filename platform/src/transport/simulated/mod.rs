@@ -369,7 +369,7 @@ impl State {
                 let all = self.everything();
                 let facts = self.facts(all.into_iter().map(|(key, it)| (key, Some(it))).collect());
                 self.machine.notes.clear();
-                self.post(Event::Retrieved { scope: Scope::Everything, facts });
+                self.post(Event::Retrieved { scope: Scope::Everything, facts: facts.into() });
             }
         }
     }

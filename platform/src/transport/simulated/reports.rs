@@ -41,7 +41,7 @@ impl State {
             states.extend(descriptors::decode(&message, 0, self.time_ns, &mut self.links));
         }
         let facts = self.facts(states);
-        self.post(Event::Retrieved { scope, facts });
+        self.post(Event::Retrieved { scope, facts: facts.into() });
     }
 
     /// Sysctls of the links that were announced.
