@@ -139,7 +139,7 @@ impl CandidatePlanner {
     fn plan(self, candidate: Candidate) -> Result<CommitPlan, CommitError> {
         let Candidate { configuration, changes, rows: differing, credentials, .. } = candidate;
         let (differences, services) = (candidate.differences, candidate.services);
-        let unready = candidate.unready;
+        let (unready, instances) = (candidate.unready, candidate.touched.len());
         let description = candidate.intent.description();
         let beside = candidate.intent.hash_text() + &service_preview::text(&services);
         if !self.is_admitted {
@@ -168,7 +168,8 @@ impl CandidatePlanner {
             }
         };
         let changes = Arc::new(changes);
-        let change = Box::new(PlannedChange { configuration, changes, credentials, unready });
+        let change =
+            Box::new(PlannedChange { configuration, changes, credentials, unready, instances });
         let mut keys: Vec<Key> = plan.keys().cloned().collect();
         sort_keys(&mut keys);
         Ok(CommitPlan { plan, rows, change, keys: Arc::new(keys), differences, services })

@@ -77,7 +77,7 @@ impl CoreTask {
             }
             Effect::Plan(mut candidate) => {
                 commit.packages = std::mem::take(&mut candidate.packages);
-                commit.service_record.touched = std::mem::take(&mut candidate.touched);
+                commit.service_record.touched = candidate.touched.clone();
                 self.plan(*candidate, commit);
             }
             Effect::Record(planned) => self.record(*planned, commit),

@@ -259,6 +259,9 @@ pub(super) enum Effect<P> {
     AnswerPreview(P),
 }
 
+/// Entries that take as long to show as the plan and the owners of one instance of a service: a millisecond, at most.
+const INSTANCE_ENTRIES: usize = 50;
+
 /// A change that the engine has taken over: everything that its commit puts in force.
 #[derive(Debug)]
 pub(super) struct PlannedChange {
@@ -267,12 +270,15 @@ pub(super) struct PlannedChange {
     pub(super) credentials: CredentialValues,
     /// Instances of services that may be ready once the change is carried out.
     pub(super) unready: BTreeSet<ServiceTag>,
+    /// Number of instances whose plans or claims differ.
+    pub(super) instances: usize,
 }
 
 impl PlannedChange {
     /// True for a change that is answered before a revision shows it.
     pub(super) fn is_large(&self) -> bool {
-        self.configuration.work().entries.max(self.changes.len()) > parallel::FEW
+        let entries = self.configuration.work().entries.max(self.changes.len());
+        entries + self.instances * INSTANCE_ENTRIES > parallel::FEW
     }
 }
 

@@ -203,7 +203,7 @@ fn reply() -> HandlerReply {
 fn planned(configuration: Configuration) -> Box<PlannedChange> {
     let credentials = CredentialValues::default();
     let (changes, unready) = (Arc::default(), BTreeSet::new());
-    Box::new(PlannedChange { configuration, changes, credentials, unready })
+    Box::new(PlannedChange { configuration, changes, credentials, unready, instances: 0 })
 }
 
 /// A change that has walked an instance of a service.
