@@ -99,37 +99,61 @@ impl CoreTask {
         });
     }
 
-    /// Has the engine take back a change that the kernel has and that the store could not make final. No revision shows
-    /// it meanwhile.
-    pub(super) fn undo(&mut self, change: &PlannedChange, commit: &CommitInFlight) {
-        match self.change_back(change, commit) {
+    /// Has a thread work out how to take back a change that the kernel has and that the store could not make final. No revision
+    /// shows it meanwhile.
+    pub(super) fn undo(&mut self, change: Box<PlannedChange>, commit: &CommitInFlight) {
+        // Beside its own entries, the configuration in force may differ from that which the change was made of.
+        let before = commit.base.as_ref().map_or(&self.configuration, |base| &base.configuration);
+        let credential =
+            |(key, _): &(Key, _)| (key.clone(), self.credential_values.get(key).cloned());
+        let inversion = Inversion {
+            examiner: Arc::clone(&self.examiner),
+            origin: commit.origin,
+            before: before.clone(),
+            credentials: change.credentials.values.iter().map(credential).collect(),
+            change,
+        };
+        let ticket = commit.ticket;
+        let inverted = spawn_blocking(move || inversion.run());
+        self.jobs.push(async move {
+            let inverted = inverted.await.unwrap_or_else(|error| Err(CommitError::ended(&error)));
+            JobResult::Inverted(ticket, inverted)
+        });
+    }
+
+    /// Has the engine take back a change, in a plan that it makes between events.
+    pub(super) fn start_undo(&mut self, ticket: Ticket, inverted: Result<Delta, CommitError>) {
+        match inverted {
             Ok(delta) => {
                 let (txn, step) = self.engine.write().start_unplanned(delta, self.now());
-                self.push_input(commit.ticket, Input::UndoStarted(Some(txn)));
+                self.push_input(ticket, Input::UndoStarted(Some(txn)));
                 self.follow(step);
             }
             Err(fault) => {
                 error!(error = %ErrorChain(&fault), "cannot plan the rollback");
-                self.push_input(commit.ticket, Input::UndoStarted(None));
+                self.push_input(ticket, Input::UndoStarted(None));
             }
         }
     }
+}
 
-    /// Change to what was intended before, which the engine plans between events.
-    fn change_back(
-        &self,
-        change: &PlannedChange,
-        commit: &CommitInFlight,
-    ) -> Result<Delta, CommitError> {
-        let PlannedChange { configuration, credentials, .. } = change;
-        // Beside its own entries, the configuration in force may differ from that which the change was made of.
-        let before = commit.base.as_ref().map_or(&self.configuration, |base| &base.configuration);
-        let changes = self.examiner.entry_changes(configuration, before, true);
-        let refused = |error| self.examiner.object_error(&error, commit.origin);
+/// Inversion of a change: a change to what was intended before. Takes as long as the change is large.
+struct Inversion {
+    examiner: Arc<Examiner>,
+    origin: Origin,
+    before: Configuration,
+    /// Values of credentials before.
+    credentials: Vec<(Key, Option<SharedValue>)>,
+    change: Box<PlannedChange>,
+}
+
+impl Inversion {
+    fn run(self) -> Result<Delta, CommitError> {
+        let changes = self.examiner.entry_changes(&self.change.configuration, &self.before, true);
+        let refused = |error| self.examiner.object_error(&error, self.origin);
         let changes = changes.map_err(refused)?;
-        let before = |(key, _): &(Key, _)| (key.clone(), self.credential_values.get(key).cloned());
-        let credential_intent = credentials.values.iter().map(before).map(IntentChange::from);
-        let delta = Delta::new(engine_intent(&changes).chain(credential_intent).collect());
+        let credentials = self.credentials.into_iter().map(IntentChange::from);
+        let delta = Delta::new(engine_intent(&changes).chain(credentials).collect());
         Ok(delta.best_effort().described("not recorded"))
     }
 }

@@ -15,7 +15,7 @@ use holdfast_base::{RebootInhibitors, now_ns};
 use holdfast_config::Configuration;
 use holdfast_platform::objects::VethPairs;
 use holdfast_platform::transport::{self, Events, Transport};
-use holdfast_scheduler::{Key, Now, SharedValue, TransactionOutcome, TxnId};
+use holdfast_scheduler::{Delta, Key, Now, SharedValue, TransactionOutcome, TxnId};
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::{Store, StoreError, Ticket};
 use holdfast_telemetry::BoundarySender;
@@ -38,7 +38,7 @@ use super::publication::Publisher;
 use super::service_history::ServiceHistory;
 use super::shared_engine::SharedEngine;
 use super::view::Resync;
-use super::{CommitRequest, Query};
+use super::{CommitError, CommitRequest, Query};
 
 /// One thing that wakes the loop.
 #[derive(Debug)]
@@ -74,6 +74,8 @@ pub(super) enum CommitEvent {
 pub(super) enum JobResult {
     /// An input of a commit, for which it waits.
     Commit(Ticket, CommitInput),
+    /// How to take back a change that the store could not make final.
+    Inverted(Ticket, Result<Delta, CommitError>),
     /// Result of writing service transactions that failed.
     HistoryWritten(Result<(), StoreError>),
     /// Result of recording the pre-images of adopted objects, for which their operations wait.
@@ -163,6 +165,9 @@ impl CoreTask {
                 Event::Beat(answer) => drop(answer.send(())),
                 Event::Platform(event) => self.handle_platform_event(event),
                 Event::Job(JobResult::Commit(ticket, input)) => self.push_input(ticket, input),
+                Event::Job(JobResult::Inverted(ticket, inverted)) => {
+                    self.start_undo(ticket, inverted);
+                }
                 Event::Job(JobResult::RestoresWritten(result)) => self.restores_written(result),
                 Event::Job(JobResult::HistoryWritten(result)) => {
                     self.service_history_written(result);

@@ -100,7 +100,7 @@ impl CoreTask {
             Effect::Abort => self.abort(commit.ticket),
             Effect::Undo(change) => {
                 self.commits.pass_over(commit.ticket);
-                self.undo(&change, commit);
+                self.undo(change, commit);
             }
             Effect::SetCredentials(credentials) => {
                 self.set_credentials(credentials);
