@@ -1,8 +1,8 @@
 //! The revision that shows a commit, built from the newest one.
 //!
 //! Its configuration goes into the trees, then the state that is configuration in force, and that of its objects. A large
-//! one is built by a thread beside the core, which reads the engine in pieces. What has changed meanwhile is shown by the
-//! core: the latest with the commit, the rest by later revisions.
+//! one is built by a thread beside the core, which reads the engine in pieces, and lays on it what was shown meanwhile. What has
+//! changed of the commit itself meanwhile is shown by the core: the latest with the commit, the rest by later revisions.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,6 +16,7 @@ use holdfast_scheduler::{Key, sort_keys};
 use holdfast_telemetry::{DraftTree, LeafVersion, PreparedTree, Revision};
 use imbl::OrdMap;
 
+use super::chain::RevisionChain;
 use super::derived::{NewEntries, NewState};
 use super::prepared::PreparedEntries;
 use super::service_transactions;
@@ -38,6 +39,7 @@ const UPDATES_AHEAD: usize = 4;
 pub(super) struct RevisionBuilder {
     pub(super) source: StateSource,
     pub(super) engine: SharedEngine,
+    pub(super) chain: Arc<RevisionChain>,
     /// Revision that the new one is made from.
     pub(super) base: Arc<Revision>,
     pub(super) applied: Arc<AppliedChange>,
@@ -116,8 +118,11 @@ impl RevisionBuilder {
                 in_both(&mut draft, false, |tree| update.apply_to(tree, false));
             }
         }
-        let left = self.left();
-        BuiltRevision { next: draft.publish(), base, keys: self.keys, shown, left }
+        let (left, next) = (self.left(), draft.publish());
+        // What was shown meanwhile may be much. What is shown from now on, the core lays on it.
+        let (base, next) =
+            if self.is_large() { self.chain.rebase(&base, next) } else { (base, next) };
+        BuiltRevision { next, base, keys: self.keys, shown, left }
     }
 
     /// Works the changes of state out on this thread, and shows them by two.

@@ -42,7 +42,7 @@ pub(crate) struct RevisionChain {
     revision_tx: watch::Sender<Arc<Revision>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Amendments {
     /// State leaves of services, by native path; no key of the engine has them.
     services: OrdMap<InstancePath, Value>,
@@ -185,10 +185,13 @@ impl RevisionChain {
         self.add(rebased(base, &newest, Revision { number, ..next }))
     }
 
-    /// The newest revision, and that of a commit, which was made from `base`, with what was added since laid on it.
+    /// The newest revision, and that of a commit, which was made from `base`, with what was added since laid on it. The chain
+    /// goes on meanwhile.
     pub(super) fn rebase(&self, base: &Revision, next: Revision) -> (Arc<Revision>, Revision) {
-        let mut amended = self.lock();
-        let newest = self.newest();
+        let (mut amended, newest) = {
+            let amended = self.lock();
+            (amended.clone(), self.newest())
+        };
         let next = amended.laid_on([base, &newest], next);
         (newest, next)
     }
@@ -296,6 +299,8 @@ mod tests {
         let next = draft.publish();
         amend("while it is built");
         let (newest, next) = chain.rebase(&base, next);
+        amend("while that is laid on it");
+        let (newest, next) = chain.rebase(&newest, next);
         amend("before it is shown");
         let shown = chain.advance_to_boundary(&newest, next);
         assert_eq!(shown.number, number);
@@ -318,6 +323,8 @@ mod tests {
         },
         /// The core shows state of its own beside the commit.
         Advance(u8),
+        /// A thread lays what was shown meanwhile on the revision of the commit.
+        Rebase,
         Complete,
     }
 
@@ -331,6 +338,7 @@ mod tests {
                 value
             }),
             (0..4_u8).prop_map(Event::Advance),
+            Just(Event::Rebase),
             Just(Event::Complete),
         ]
     }
@@ -372,6 +380,12 @@ mod tests {
                         let next = with_leaf(&base, clock, LEAVES.len() - 1, value);
                         chain.advance(&base, next);
                         expected.insert(LEAVES.len() - 1, text(value));
+                    }
+                    Event::Rebase => {
+                        building = building.map(|(base, next, number, leaf, value)| {
+                            let (newest, next) = chain.rebase(&base, next);
+                            (newest, next, number, leaf, value)
+                        });
                     }
                     Event::Complete => {
                         let Some((base, next, number, leaf, value)) = building.take() else { continue };

@@ -246,6 +246,7 @@ impl CoreTask {
         RevisionBuilder {
             source: self.publisher.source.clone(),
             engine: self.engine.clone(),
+            chain: Arc::clone(&self.publisher.chain),
             base: self.publisher.chain.newest(),
             applied: Arc::clone(applied),
             configuration: self.configuration.clone(),
