@@ -102,7 +102,7 @@ pub(crate) struct PlannerOf<G> {
     waiting: Vec<(OverlayIdx, Unmet)>,
     /// Values whose surroundings changed.
     revisits: Vec<NodeIdx>,
-    /// Places of the changes in the order in which they are applied.
+    /// Places of the changes: sorted by key, then in the order in which they are applied.
     order: Vec<u32>,
     /// Values that were intended before, for each change.
     before: Vec<Option<SharedValue>>,

@@ -24,11 +24,17 @@ pub(super) struct Ordering {
     done: usize,
 }
 
+/// Places of the changes, ascending by key. Takes as long as there are changes, and no graph.
+pub(super) fn sorted_places(delta: &Delta) -> Vec<u32> {
+    let mut places: Vec<u32> = (0..to_u32(delta.changes.len())).collect();
+    sort_by_keys_of(&mut places, |&at| &delta.changes[at as usize].key);
+    places
+}
+
 impl Ordering {
-    pub(super) fn of(delta: &Delta) -> Self {
-        let mut order: Vec<u32> = (0..to_u32(delta.changes.len())).collect();
-        sort_by_keys_of(&mut order, |&at| &delta.changes[at as usize].key);
-        Self { order, done: 0 }
+    /// Ordering of changes whose places are sorted by key.
+    pub(super) fn of(sorted: Vec<u32>) -> Self {
+        Self { order: sorted, done: 0 }
     }
 }
 

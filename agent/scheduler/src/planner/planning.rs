@@ -17,6 +17,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use super::intent::sorted_places;
 use super::tasks::Unit;
 use super::{Planner, PlannerOf, validation};
 use crate::dependency::Claim;
@@ -43,6 +44,8 @@ const QUESTIONS: usize = 8;
 #[derive(Debug)]
 pub struct Planning {
     delta: Delta,
+    /// Places of the changes of the delta, ascending by key.
+    sorted: Vec<u32>,
     /// Values whose surroundings changed, to be planned for beside the change.
     revisits: Vec<NodeIdx>,
     /// Identities reserved for their holders before a change that is being undone.
@@ -59,9 +62,10 @@ pub struct Planning {
 }
 
 impl Planning {
-    /// Begins to plan a change, with the first call of [`Planning::advance`].
+    /// Begins to plan a change, with the first call of [`Planning::advance`]. Sorts a large change: call it without the engine.
     pub fn new(delta: Delta) -> Self {
         Self {
+            sorted: sorted_places(&delta),
             delta,
             revisits: Vec::new(),
             reserved_claims: FixedMap::default(),
@@ -228,6 +232,7 @@ impl Planning {
         self.beginnings += 1;
         Planner {
             portion: self.portion,
+            order: self.sorted.clone(),
             revisits: self.revisits.clone(),
             reserved_claims: self.reserved_claims.clone(),
             ..Planner::new(graph)
@@ -250,7 +255,7 @@ pub(crate) fn plan_for(graph: &Graph, revisits: Vec<NodeIdx>) -> Result<Plan, Pl
 
 /// Goals of a change alone, without operations.
 pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, PlanError> {
-    let mut planner = Planner::new(graph);
+    let mut planner = Planner { order: sorted_places(delta), ..Planner::new(graph) };
     while !planner.validated {
         planner.advance(delta)?;
     }

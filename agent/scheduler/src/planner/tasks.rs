@@ -236,7 +236,7 @@ impl Planner<'_> {
     fn enter(&mut self, stage: Stage, delta: &Delta) -> Option<Task> {
         let nodes = Nodes { next: 0, end: to_u32(self.overlay.nodes.len()) };
         match stage {
-            Stage::Order => Some(Task::Order(Ordering::of(delta))),
+            Stage::Order => Some(Task::Order(Ordering::of(std::mem::take(&mut self.order)))),
             Stage::Goals => Some(Task::Goals(self.portions(delta))),
             Stage::Revisits => {
                 self.validated = true;
