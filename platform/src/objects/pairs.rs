@@ -1,22 +1,23 @@
 //! Veth pairs: the two ends of a pair are two objects, and each names the other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use holdfast_config::{InstancePath, Keys, Step, Value};
 use holdfast_scheduler::{Key, ObjectValue, Segment, SharedValue};
+use imbl::{OrdMap, OrdSet};
 use smol_str::SmolStr;
 
 use super::{ObjectError, Registry};
 use crate::descriptors::{kinds, link};
 use crate::values::{Link, LinkKind};
 
-/// Index of the configured links that the agent creates, by name and by the peer that they name.
+/// Index of the configured links that the agent creates, by name and by the peer that they name. A copy costs nothing.
 #[derive(Clone, Debug, Default)]
 pub struct VethPairs {
     /// By name.
-    ends: BTreeMap<SmolStr, LinkKind>,
+    ends: OrdMap<SmolStr, LinkKind>,
     /// Pairs of a peer and a veth link that names it.
-    namers: BTreeSet<(SmolStr, SmolStr)>,
+    namers: OrdSet<(SmolStr, SmolStr)>,
 }
 
 impl VethPairs {
