@@ -3,9 +3,17 @@
 //! The first complete reading finds most values in place. They are shown once, when the plan that says so is taken over:
 //! nobody reads before.
 
+use holdfast_base::ErrorChain;
+use holdfast_scheduler::{Key, sort_keys};
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+use tracing::error;
 
-use super::task::CoreTask;
+use super::shared_engine::SharedEngine;
+use super::task::{CoreTask, JobResult};
+
+/// Places of values that are looked through with one guard of the engine: a millisecond at most.
+const PLACES: u32 = 16_384;
 
 /// How far the start is. The sender completes it.
 #[derive(Debug)]
@@ -14,6 +22,8 @@ pub(super) enum FirstShowing {
     Reading(oneshot::Sender<()>),
     /// The plan that follows from it is being made and taken over.
     Planning(oneshot::Sender<()>),
+    /// A thread sorts the keys that are to be shown.
+    Sorting(oneshot::Sender<()>),
     /// State is being shown.
     Showing(oneshot::Sender<()>),
     Done,
@@ -27,6 +37,31 @@ impl FirstShowing {
             other => other,
         };
     }
+
+    /// Notes that what is to be shown is known.
+    fn note_sorted(&mut self) {
+        *self = match std::mem::replace(self, Self::Done) {
+            Self::Sorting(ready) => Self::Showing(ready),
+            other => other,
+        };
+    }
+}
+
+/// Keys whose state is to be shown at first, ascending: those that have changed, and those of values that were pending before the
+/// restart too, which are no change for the engine, but which no revision shows yet.
+fn keys_to_show(engine: &SharedEngine, mut keys: Vec<Key>) -> Vec<Key> {
+    let mut from = 0;
+    loop {
+        let engine = engine.read();
+        let to = engine.places().min(from + PLACES);
+        if from == to {
+            break;
+        }
+        keys.extend(engine.pending_keys(from..to).cloned());
+        from = to;
+    }
+    sort_keys(&mut keys);
+    keys
 }
 
 impl CoreTask {
@@ -34,15 +69,26 @@ impl CoreTask {
     pub(super) fn complete_start(&mut self) {
         self.first_showing = match std::mem::replace(&mut self.first_showing, FirstShowing::Done) {
             FirstShowing::Planning(ready) if !self.is_in_portions() => {
-                // Values that were pending before the restart too are no change for the engine, but no revision shows
-                // them yet.
-                let waiting = self.engine.read().pending_keys().cloned().collect();
-                self.publisher.begin_showing(waiting);
-                self.complete_showing(ready)
+                let (engine, changed) = (self.engine.clone(), self.publisher.take_dirty());
+                let keys = spawn_blocking(move || keys_to_show(&engine, changed));
+                self.jobs.push(async move {
+                    let keys = keys.await.unwrap_or_else(|error| {
+                        error!(error = %ErrorChain(&error), "cannot list what is to be shown; it is when it changes");
+                        Vec::new()
+                    });
+                    JobResult::FirstKeys(keys)
+                });
+                FirstShowing::Sorting(ready)
             }
             FirstShowing::Showing(ready) => self.complete_showing(ready),
             other => other,
         };
+    }
+
+    /// Begins to show state, of these keys first.
+    pub(super) fn begin_showing(&mut self, keys: Vec<Key>) {
+        self.publisher.begin_showing(keys);
+        self.first_showing.note_sorted();
     }
 
     /// Has the store forget what was taken back at the start, once the box is as configured. If the disk refuses, the next

@@ -76,6 +76,8 @@ pub(super) enum JobResult {
     Commit(Ticket, CommitInput),
     /// How to take back a change that the store could not make final.
     Inverted(Ticket, Result<Delta, CommitError>),
+    /// Keys whose state is shown at the start, ascending.
+    FirstKeys(Vec<Key>),
     /// Result of writing service transactions that failed.
     HistoryWritten(Result<(), StoreError>),
     /// Result of recording the pre-images of adopted objects, for which their operations wait.
@@ -168,6 +170,7 @@ impl CoreTask {
                 Event::Job(JobResult::Inverted(ticket, inverted)) => {
                     self.start_undo(ticket, inverted);
                 }
+                Event::Job(JobResult::FirstKeys(keys)) => self.begin_showing(keys),
                 Event::Job(JobResult::RestoresWritten(result)) => self.restores_written(result),
                 Event::Job(JobResult::HistoryWritten(result)) => {
                     self.service_history_written(result);

@@ -1,5 +1,6 @@
 //! Statuses and states of values.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::dependency::Target;
@@ -37,9 +38,16 @@ impl Engine {
         self.sorted(self.graph.unsettled.all().to_vec())
     }
 
-    /// Keys of the values that [`Engine::pending`] returns, in no order. Cheaper than their statuses.
-    pub fn pending_keys(&self) -> impl Iterator<Item = &Key> {
-        self.graph.unsettled.all().iter().map(|idx| &self.graph.node(*idx).key)
+    /// Number of places of values, used or free, for [`Engine::pending_keys`].
+    pub fn places(&self) -> u32 {
+        self.graph.slots()
+    }
+
+    /// Keys of the values that [`Engine::pending`] returns, of those in a range of places, in no order. A value keeps its place, so a
+    /// caller that lets events in between two ranges sees each one that is pending all the time.
+    pub fn pending_keys(&self, places: Range<u32>) -> impl Iterator<Item = &Key> {
+        let nodes = self.graph.nodes_in(places);
+        nodes.filter(|(idx, _)| self.graph.unsettled.contains(*idx)).map(|(_, node)| &node.key)
     }
 
     /// Number of values in each state.

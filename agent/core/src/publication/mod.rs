@@ -128,11 +128,16 @@ impl Publisher {
         self.dirty.append(&mut self.deferrals.end(ticket));
     }
 
-    /// Begins to show state, also that of these keys.
+    /// Takes the keys whose state has changed, to be given back sorted when state is shown.
+    pub(super) fn take_dirty(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// Begins to show state: that of these keys, ascending, and what has changed since they were collected.
     pub(super) fn begin_showing(&mut self, keys: Vec<Key>) {
         self.is_held = false;
-        self.dirty.extend(keys);
-        sort_keys(&mut self.dirty);
+        let since = std::mem::replace(&mut self.dirty, keys);
+        self.dirty.extend(since);
     }
 
     /// True while there is state to be shown.

@@ -21,7 +21,7 @@ impl NodeSet {
         &self.all
     }
 
-    pub(super) fn contains(&self, idx: NodeIdx) -> bool {
+    pub(crate) fn contains(&self, idx: NodeIdx) -> bool {
         self.places.get(idx as usize).is_some_and(|&place| place != NOWHERE)
     }
 
