@@ -270,3 +270,22 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KindId;
+
+    #[test]
+    fn of_several_facts_of_a_key_the_last_one_counts() {
+        let fact = |number: u32, time_ns| {
+            let key = Key::of(KindId(1)).u32(number);
+            Fact { key, value: None, time_ns }
+        };
+        let facts = [fact(3, 1), fact(1, 2), fact(3, 3), fact(2, 4), fact(1, 5), fact(3, 6)];
+        let sorted = SortedFacts::from(facts.to_vec());
+        let found: Vec<_> = sorted.iter().map(|fact| (fact.key.clone(), fact.time_ns)).collect();
+        let expected = [fact(1, 5), fact(2, 4), fact(3, 6)];
+        assert_eq!(found, expected.map(|fact| (fact.key, fact.time_ns)));
+    }
+}

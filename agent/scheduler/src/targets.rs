@@ -225,6 +225,26 @@ mod tests {
     }
 
     #[test]
+    fn prefixes_are_found_by_their_addresses_until_they_are_removed() {
+        let prefix = |text: &str| text.parse().unwrap();
+        let mut table = PrefixTable::<u32>::default();
+        for (at, text) in (1..).zip(["10.0.0.0/8", "10.1.0.0/16", "11.0.0.0/8", "2001:db8::/32"]) {
+            *table.entry(254, prefix(text)) = at;
+        }
+        let covering = |table: &PrefixTable<u32>, number, address: &str| {
+            table.covering(number, address.parse().unwrap()).copied().collect::<Vec<_>>()
+        };
+        assert_eq!(covering(&table, 254, "10.1.2.3"), [1, 2], "the shorter one first");
+        assert_eq!(covering(&table, 254, "2001:db8::1"), [4]);
+        assert!(covering(&table, 255, "10.1.2.3").is_empty(), "another table");
+        *table.entry(254, prefix("10.0.0.0/8")) += 4;
+        table.remove(254, prefix("11.0.0.0/8"));
+        table.remove(254, prefix("12.0.0.0/8"));
+        assert_eq!(covering(&table, 254, "10.2.0.0"), [5], "the other one of its length is left");
+        assert!(covering(&table, 254, "11.0.0.1").is_empty());
+    }
+
+    #[test]
     fn an_address_in_two_sets_is_listed_once() {
         let mut one = Addresses::default();
         let mut other = Addresses::default();

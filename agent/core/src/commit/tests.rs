@@ -470,6 +470,12 @@ fn walked_instances_are_judged_before_the_commit_is_final() {
 }
 
 #[test]
+fn a_change_of_many_instances_is_large() {
+    let change = |instances| PlannedChange { instances, ..*planned(configuration()) };
+    assert!(!change(1).is_large() && change(parallel::FEW / 10).is_large());
+}
+
+#[test]
 fn a_large_commit_is_answered_before_it_is_published() {
     check(
         CommitKind::Recorded,
