@@ -176,6 +176,7 @@ impl Engine {
             Err(refused) => return Turn::Refused(refused),
         };
         let QueuedPlan::Made(plan) = queued.plan else { return Turn::InPortions(queued) };
+        budget.extend_after(queued.plans_before);
         let verdict = match self.compare(&plan, &mut queued.comparison, budget, None) {
             Verdict::Clear => self.compare_with_earlier(&plan, &mut queued.comparison, at, budget),
             Verdict::Behind(other) => {

@@ -9,6 +9,8 @@ use crate::transaction::{Budget, Comparison, Verdict};
 #[derive(Debug)]
 pub(crate) struct OwnPlan {
     planning: Planning,
+    /// Number of plans that were taken back.
+    plans_before: u32,
     /// The plan, while it is being compared.
     made: Option<(Box<Plan>, Comparison)>,
 }
@@ -18,12 +20,13 @@ pub(crate) type ComparedPlan = (Plan, Option<TxnId>);
 
 impl OwnPlan {
     pub(crate) fn new(planning: Planning) -> Self {
-        Self { planning, made: None }
+        Self { planning, plans_before: 0, made: None }
     }
 
     /// Takes a plan back that cannot be started: it is made once more.
     pub(crate) fn take_back(&mut self, plan: Plan) {
         self.planning.take_back(plan);
+        self.plans_before += 1;
     }
 }
 
@@ -45,6 +48,7 @@ impl Engine {
             },
         };
         let mut budget = Budget::of_step(self.portion);
+        budget.extend_after(own.plans_before);
         match self.compare(&plan, &mut comparison, &mut budget, going_back) {
             Verdict::Clear => Some(Ok((*plan, None))),
             Verdict::Behind(other) => Some(Ok((*plan, Some(other)))),

@@ -19,6 +19,10 @@ use crate::plan::Plan;
 /// Most operations and values that are looked at in one portion: some three milliseconds of work.
 const ITEMS_MOST: usize = 4096;
 
+/// Plans of one change after which a further one is compared without a pause: a stream of events that have it made again delays
+/// it, and does not prevent it.
+const PLANS_MOST: u32 = 8;
+
 /// How far a plan is compared with others.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
@@ -57,6 +61,13 @@ impl Budget {
     /// What one step of the engine may look at.
     pub(crate) fn of_step(portion: usize) -> Self {
         Self { left: portion.min(ITEMS_MOST) }
+    }
+
+    /// Does away with the limit for a plan before which many were made for the same change.
+    pub(crate) fn extend_after(&mut self, plans_before: u32) {
+        if plans_before > PLANS_MOST {
+            self.left = usize::MAX;
+        }
     }
 }
 
