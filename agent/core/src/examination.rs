@@ -2,7 +2,7 @@
 //!
 //! An examination reads no plane of the engine, and runs on a thread of its own, since its time grows with the request.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_base::{ErrorChain, now_ns};
@@ -20,6 +20,7 @@ use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::{
     ModelError, ObjectError, ObjectKeys, ObjectValues, Profiles, Registry, VethPairs,
 };
+use holdfast_platform::values::Link;
 use holdfast_scheduler::{Engine, IntentChange, Key, Owner, PlanError, SharedValue};
 use holdfast_security::credentialz::Credentials;
 use tokio::task::{JoinError, spawn_blocking};
@@ -243,16 +244,27 @@ impl Examiner {
         changes.into_iter().flatten().collect()
     }
 
-    /// Links of `new` that differ from those of `old`: the only values of which the kernel keeps attributes that are
-    /// open now.
-    pub(super) fn links_since(
+    /// Links that differ between two configurations, either of which the kernel may have: those of `new`, with the attributes of
+    /// `old` that they leave alone. They are the only values of which the kernel keeps attributes that are open.
+    pub(super) fn links_of_either(
         &self,
         old: &Configuration,
         new: &Configuration,
     ) -> Vec<(Key, SharedValue)> {
-        let changes = self.entry_changes(old, new, true).unwrap_or_default();
-        let values = changes.into_iter().flat_map(|change| change.values);
-        values.filter(|(key, _)| key.kind() == kinds::LINK).collect()
+        let links = |[from, to]: [&Configuration; 2]| {
+            let changes = self.entry_changes(from, to, true).unwrap_or_default();
+            let values = changes.into_iter().flat_map(|change| change.values);
+            values.filter(|(key, _)| key.kind() == kinds::LINK)
+        };
+        let before: BTreeMap<Key, SharedValue> = links([new, old]).collect();
+        let of_either = |(key, link): (Key, SharedValue)| {
+            let other = before.get(&key).and_then(|it| it.as_any().downcast_ref::<Link>());
+            let own = link.as_any().downcast_ref::<Link>();
+            let both = own.zip(other).map(|(own, other)| own.or_attributes_of(other));
+            let link = both.map_or(link, |both| Arc::new(both));
+            (key, link)
+        };
+        links([old, new]).map(of_either).collect()
     }
 
     /// Changed objects, each with the owner of its values.

@@ -151,7 +151,7 @@ impl Core {
             engine.load(intent, restores);
             if let Some(before) = before {
                 let before = Configuration::new(Arc::clone(&models), before);
-                engine.load_applied(examiner.links_since(&configuration, &before));
+                engine.load_applied(examiner.links_of_either(&configuration, &before));
             }
             engine
         };

@@ -231,7 +231,7 @@ impl Engine {
         }
     }
 
-    /// Loads values that were applied when the process ended, and whose intent was removed since: attributes they had
+    /// Loads values that were applied when the process ended, and whose intent has changed since: attributes they have
     /// set and that are open now are put back, as without the restart. Call after [`Engine::load`] and before the first
     /// [`Engine::resync`].
     pub fn load_applied(&mut self, values: Vec<(Key, SharedValue)>) {

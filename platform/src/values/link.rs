@@ -48,6 +48,19 @@ pub struct Link {
 }
 
 impl Link {
+    /// This link, with the attributes of another one that it leaves alone: what is ours where the system has one of both. Attributes
+    /// without a pre-image stay as they are.
+    #[must_use]
+    pub fn or_attributes_of(&self, other: &Self) -> Self {
+        Self {
+            description: self.description.clone().or_else(|| other.description.clone()),
+            mtu: self.mtu.or(other.mtu),
+            mac: self.mac.or(other.mac),
+            ipv6_enabled: self.ipv6_enabled.or(other.ipv6_enabled),
+            ..self.clone()
+        }
+    }
+
     /// A link of this name and kind with everything else left alone.
     pub fn new(name: impl Into<SmolStr>, kind: LinkKind) -> Self {
         Self {

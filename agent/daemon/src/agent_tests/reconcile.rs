@@ -137,3 +137,27 @@ async fn a_port_of_others_is_as_before_a_change_that_a_kill_takes_back() {
     assert_eq!(mtu(&kernel), before);
     agent.stop().await;
 }
+
+#[tokio::test]
+async fn an_attribute_that_a_kill_keeps_from_being_given_back_is_ours_all_the_same() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), memory_folder());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let document = r#"{"openconfig-interfaces:interfaces":{"interface":[
+        {"name":"eth0","config":{"name":"eth0","description":"uplink","mtu":1414}}]}}"#;
+    agent.update(document).await.unwrap();
+    assert!(mtu(&kernel).contains("mtu: Some(1400)"));
+    // The deletion is prepared, and the kernel is not asked for it: the next start takes it back.
+    const MTU: &str = "/interfaces/interface[name=eth0]/config/mtu";
+    let stopped_rx = agent.store().stop_at(1, true).await.unwrap();
+    tokio::select! {
+        stopped = stopped_rx => assert_eq!(stopped.unwrap().kind, WriteKind::Prepare),
+        answer = agent.delete(MTU) => panic!("{answer:?}"),
+    }
+    let folder = agent.killed(folder.path());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    agent.turns().await;
+    assert!(mtu(&kernel).contains("mtu: Some(1400)"), "the deletion is taken back");
+    agent.delete(MTU).await.unwrap();
+    assert!(mtu(&kernel).contains("mtu: Some(1500)"), "as before us");
+    agent.stop().await;
+}
