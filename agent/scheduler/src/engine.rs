@@ -480,9 +480,14 @@ impl Engine {
         planning.advance_portion(&self.graph, self.portion)
     }
 
+    /// True when another transaction may begin.
+    fn may_begin(&self) -> bool {
+        self.running.len() < IN_FLIGHT_MOST && !self.is_between_portions()
+    }
+
     /// Starts the next transaction that may start. Changes and convergence take turns.
     fn start_next(&mut self, now: Now, step: &mut EngineOutput) -> bool {
-        if self.running.len() >= IN_FLIGHT_MOST || self.is_between_portions() {
+        if !self.may_begin() {
             return false;
         }
         let convergence_first = self.convergence_first || self.queue.is_empty();
@@ -502,12 +507,12 @@ impl Engine {
     }
 
     fn deadline(&self) -> Option<Duration> {
-        let may_begin = self.running.len() < IN_FLIGHT_MOST && !self.is_between_portions();
         let queue = self.transport_deadline();
         let timer = self.timers.first().map(|&(at, _)| at);
         let transactions = self.running.iter().filter_map(Transaction::deadline).min();
         let engine = timer.into_iter().chain(transactions).chain(queue).chain(self.resync_due);
-        let engine = engine.chain(self.releases.deadline()).chain(self.queue.deadline(may_begin));
+        let engine =
+            engine.chain(self.releases.deadline()).chain(self.queue.deadline(self.may_begin()));
         let engine = engine.chain(self.convergence_deadline());
         let reading = self.reading.as_ref().map(|_| Duration::ZERO);
         engine.chain(self.waits.deadline()).chain(reading).min()

@@ -48,13 +48,13 @@ enum QueuedPlan {
     InTheMaking(Box<Planning>),
 }
 
-/// What becomes of a change that waits for no transaction in flight.
+/// Outcome of the turn of a change that waits for no transaction in flight.
 enum Turn {
     Begin(Box<Plan>),
     Refused(PlanError),
-    /// It has to wait for another change.
+    /// The change has to wait for another one.
     Waits(QueuedTransaction),
-    /// Its plan is made again, or compared, in portions.
+    /// The plan of the change is made again, or compared, in portions.
     InPortions(QueuedTransaction),
 }
 
@@ -200,18 +200,20 @@ impl Engine {
         at: usize,
         budget: &mut Budget,
     ) -> Option<bool> {
-        for earlier in self.queue.changes.iter_mut().take(at) {
-            let id = earlier.set_id();
-            let QueuedPlan::Made(other) = &earlier.plan else { return None };
-            if !earlier.conflict_set.complete(&self.graph, &**other, budget) {
-                return None;
+        self.count_compared(budget, |engine, budget| {
+            for earlier in engine.queue.changes.iter_mut().take(at) {
+                let id = earlier.set_id();
+                let QueuedPlan::Made(other) = &earlier.plan else { return None };
+                if !earlier.conflict_set.complete(&engine.graph, &**other, budget) {
+                    return None;
+                }
+                let set = (id, &earlier.conflict_set);
+                if !comparison.is_clear_of(&engine.graph, plan, set, budget)? {
+                    return Some(false);
+                }
             }
-            let set = (id, &earlier.conflict_set);
-            if !comparison.is_clear_of(&self.graph, plan, set, budget)? {
-                return Some(false);
-            }
-        }
-        Some(true)
+            Some(true)
+        })
     }
 
     /// The change with a plan for the present state: the one that it has, unless something that this has read changed since it was

@@ -25,6 +25,7 @@ use crate::graph::NodeIdx;
 use crate::key::{FixedMap, Key, sort_by_keys};
 use crate::operation::{Fact, Now};
 use crate::overlay::to_u32;
+use crate::transaction::drop_beside;
 
 /// Slots of the graph that are looked through in the time that one item takes.
 const SLOTS_PER_ITEM: usize = 8;
@@ -265,9 +266,7 @@ impl Engine {
             }
         }
         step.is_complete |= reading.scope == Scope::Everything;
-        if reading.done > self.portion {
-            rayon::spawn(|| drop(reading)); // a large drop need not delay events
-        }
+        drop_beside(reading.done, reading);
     }
 }
 

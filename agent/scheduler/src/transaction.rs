@@ -243,7 +243,7 @@ impl Transaction {
             .map(|(op, _)| op)
     }
 
-    /// Drops what only a transaction in flight needs; where that is much, without delaying events.
+    /// Drops what only a transaction in flight needs.
     fn drop_bulk(&mut self) {
         self.forget_conflict_set();
         let bulk = (
@@ -252,9 +252,7 @@ impl Transaction {
             std::mem::take(&mut self.claims_before),
             std::mem::take(&mut self.order),
         );
-        if bulk.0.len() > OPERATIONS_KEPT {
-            rayon::spawn(|| drop(bulk));
-        }
+        drop_beside(bulk.0.len(), bulk);
     }
 
     /// Records the results of the operations; those beyond the bound of a record are only counted.
@@ -279,9 +277,14 @@ impl Transaction {
             let key = key.clone();
             self.past.push(RecordedOperation { action, key, cause, old, new, undo, result });
         }
-        if operations.len() > OPERATIONS_KEPT {
-            rayon::spawn(|| drop(operations)); // a large drop need not delay the answer
-        }
+        drop_beside(operations.len(), operations);
+    }
+}
+
+/// Drops something with so many items; where these are many, on another thread, so that no event waits.
+pub(crate) fn drop_beside<T: Send + 'static>(items: usize, dropped: T) {
+    if items > OPERATIONS_KEPT {
+        rayon::spawn(|| drop(dropped));
     }
 }
 

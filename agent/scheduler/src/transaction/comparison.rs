@@ -10,7 +10,7 @@
 //! ```
 
 use super::conflict_set::{Budget, ConflictSet, GoingKeys, ReservedNodes, Subject};
-use super::{Phase, Transaction};
+use super::{Phase, Transaction, drop_beside};
 use crate::engine::Engine;
 use crate::graph::Graph;
 use crate::operation::TxnId;
@@ -58,7 +58,7 @@ pub(crate) enum SetId {
 }
 
 impl Budget {
-    /// What one step of the engine may look at.
+    /// The budget of one step of the engine.
     pub(crate) fn of_step(portion: usize) -> Self {
         Self { left: portion.min(ITEMS_MOST) }
     }
@@ -108,9 +108,7 @@ impl Transaction {
     /// Forgets the conflict set, of values that are about to be others, or of a transaction that has ended.
     pub(super) fn forget_conflict_set(&mut self) {
         let forgotten = std::mem::take(&mut self.conflict_set);
-        if forgotten.is_large() {
-            rayon::spawn(|| drop(forgotten)); // a large drop need not delay events
-        }
+        drop_beside(forgotten.len(), forgotten);
     }
 
     fn set_id(&self) -> SetId {
@@ -140,33 +138,34 @@ impl Engine {
         budget: &mut Budget,
         going_back: Option<TxnId>,
     ) -> Verdict {
-        let before = budget.left;
-        let verdict = self.compare_within(plan, comparison, budget, going_back);
-        self.graph.counters.compared += (before - budget.left) as u64;
-        verdict
+        self.count_compared(budget, |engine, budget| {
+            let others = engine.running.iter_mut().filter(|it| it.is_opposed_to(going_back));
+            for other in others {
+                if !other.complete_conflict_set(&engine.graph, budget) {
+                    return Verdict::Unfinished;
+                }
+            }
+            for other in engine.running.iter().filter(|it| it.is_opposed_to(going_back)) {
+                let set = (other.set_id(), &other.conflict_set);
+                match comparison.is_clear_of(&engine.graph, plan, set, budget) {
+                    Some(true) => {}
+                    Some(false) => return Verdict::Behind(other.txn),
+                    None => return Verdict::Unfinished,
+                }
+            }
+            Verdict::Clear
+        })
     }
 
-    fn compare_within(
+    /// Counts the operations and values that are looked at.
+    pub(crate) fn count_compared<T>(
         &mut self,
-        plan: &Plan,
-        comparison: &mut Comparison,
         budget: &mut Budget,
-        going_back: Option<TxnId>,
-    ) -> Verdict {
-        let others = self.running.iter_mut().filter(|it| it.is_opposed_to(going_back));
-        for other in others {
-            if !other.complete_conflict_set(&self.graph, budget) {
-                return Verdict::Unfinished;
-            }
-        }
-        for other in self.running.iter().filter(|it| it.is_opposed_to(going_back)) {
-            let set = (other.set_id(), &other.conflict_set);
-            match comparison.is_clear_of(&self.graph, plan, set, budget) {
-                Some(true) => {}
-                Some(false) => return Verdict::Behind(other.txn),
-                None => return Verdict::Unfinished,
-            }
-        }
-        Verdict::Clear
+        compare: impl FnOnce(&mut Self, &mut Budget) -> T,
+    ) -> T {
+        let before = budget.left;
+        let result = compare(self, budget);
+        self.graph.counters.compared += (before - budget.left) as u64;
+        result
     }
 }

@@ -12,7 +12,6 @@ use smallvec::SmallVec;
 
 use crate::dependency::{Claim, Target};
 use crate::graph::{Graph, NodeIdx};
-use crate::history::OPERATIONS_KEPT;
 use crate::key::{FixedHasher, FixedMap, Key, KeySet};
 use crate::operation::Action;
 use crate::plan::{Plan, PlannedOperation};
@@ -150,7 +149,7 @@ impl ValueChange<'_> {
         self.present.into_iter().chain(self.goal).chain(full)
     }
 
-    /// What the value begins or ceases to provide (true), besides its key.
+    /// Targets and prefixes that the value begins or ceases (true) to provide, besides its key.
     fn moves(&self, going: &GoingKeys) -> SmallVec<[(Provided<'_>, bool); 4]> {
         let stays = self.goal.filter(|_| !going.keys.contains(self.key));
         let gone = only_of(self.present, stays).map(|it| (it, true));
@@ -175,9 +174,9 @@ fn only_of<'s>(
 }
 
 impl ConflictSet {
-    /// True when it takes long to drop the set.
-    pub(super) fn is_large(&self) -> bool {
-        self.done > OPERATIONS_KEPT
+    /// Number of values that are in the set.
+    pub(super) fn len(&self) -> usize {
+        self.done
     }
 
     /// Adds what is missing of its subject. False when the budget ends before.

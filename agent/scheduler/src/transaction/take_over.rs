@@ -21,10 +21,9 @@
 
 use smallvec::SmallVec;
 
-use super::{OpProgress, OpState, Phase, Transaction};
+use super::{OpProgress, OpState, Phase, Transaction, drop_beside};
 use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Goal, NodeIdx, TargetId};
-use crate::history::OPERATIONS_KEPT;
 use crate::key::Key;
 use crate::operation::{Now, OpId, TxnId};
 use crate::overlay::{OverlayIdx, OverlayNode, ReadSet, Readings, TargetRef, to_u32};
@@ -181,7 +180,7 @@ impl Engine {
         take_over.is_disturbed |= take_over.revision != self.graph.log.revision();
         for _ in 0..self.portion.min(ITEMS_MOST) {
             match take_over.next() {
-                None => return drop_beside(take_over),
+                None => return drop_beside(take_over.nodes.len(), take_over),
                 Some(item) => self.take_over_item(transaction, &mut take_over, item, now, step),
             }
         }
@@ -359,12 +358,5 @@ impl Engine {
             let retry = &mut self.graph.node_mut(idx).retry;
             retry.get_or_insert_default().repairing(now.monotonic);
         }
-    }
-}
-
-/// Drops what is left of a plan; where that is much, without delaying the transaction.
-fn drop_beside(take_over: Box<TakeOver>) {
-    if take_over.nodes.len() > OPERATIONS_KEPT {
-        rayon::spawn(|| drop(take_over));
     }
 }
