@@ -44,6 +44,7 @@ fn other_writings_become_canonical() {
     check(Flavour::Plain, "decimal64", "\"2.50\"", "2.5");
     check(Flavour::Ietf, "decimal64", "\"-0.0\"", "\"0.0\"");
     check(Flavour::Plain, "int8", "1e1", "10");
+    check(Flavour::Ietf, "int8", "1.0", "1");
     check(Flavour::Plain, "uint64", "\"7\"", "7");
     check(Flavour::Ietf, "identityref", "\"one\"", "\"all-types:one\"");
     check(Flavour::Ietf, "bits", "\"c a\"", "\"a c\"");

@@ -13,14 +13,15 @@ use yang5::context::{Context, ContextFlags};
 use yang5::data::{DataFormat, DataParserFlags, DataTree, DataValidationFlags};
 
 /// Texts and numbers that one type or another takes. Left out is what libyang takes and RFC 7950
-/// does not: numbers in strings with spaces around them, or in hexadecimal.
-const VALUES: [&str; 48] = [
+/// does not: numbers in strings with spaces around them, or in hexadecimal. Left out is also what the
+/// reader takes and libyang does not: an integer with a fraction of zero, such as `1.0`, which has a
+/// test of its own.
+const VALUES: [&str; 47] = [
     "\"::ffff:102:304\"",
     "\"2001:DB8:0::1/64\"",
     "1e3",
     "1e-1",
     "15e-1",
-    "1.0",
     "-0",
     "\"+1\"",
     "\"-0\"",
@@ -270,7 +271,7 @@ fn check_round_trip(schema: &Schema, context: &Context, content: DocumentContent
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-        #[test]
+    #[test]
     fn openconfig_documents(choices in proptest::collection::vec(any::<u8>(), 0..1000)) {
         check(Origin::OpenConfig, &choices);
     }
