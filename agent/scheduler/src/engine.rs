@@ -359,12 +359,7 @@ impl Engine {
                 break;
             }
             self.timers.pop_first();
-            let node = self.graph.node_mut(idx);
-            if let Some(retry) = &mut node.retry {
-                retry.due = None;
-                step.changed.extend(retry.error.is_some().then(|| node.key.clone()));
-            }
-            self.graph.mark_dirty(idx);
+            self.check_value(idx, &mut step);
         }
         self.advance(step, now)
     }

@@ -8,17 +8,18 @@
 //! fact ----> operation on the key in flight? --yes--> verify the operation
 //!               | no
 //!               v
-//!            as applied? --yes--> clear the drift check
+//!            as applied? --yes--> nothing to do
 //!               | no
 //!               v
 //!            ours? --yes--> read it, check again after a delay ----> still differs: dirty
-//!               | no
+//!               | no                                         \---> as applied: read it once more
 //!               v
 //!            foreign: becomes a provider; dirty if intended under this key
 //! ```
 
 use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Goal, NodeIdx};
+use crate::key::Key;
 use crate::operation::{Fact, Now};
 use crate::value::{SharedValue, same};
 use crate::value_spec::ValueSpec;
@@ -126,8 +127,6 @@ impl Engine {
             // planned meanwhile, a dependency was lost, or the value was created after its operation was given up.
             if self.graph.is_out_of_place(idx) {
                 self.schedule_drift_check(idx, now, urgent, step);
-            } else {
-                self.clear_drift_check(idx);
             }
             return;
         }
@@ -161,15 +160,20 @@ impl Engine {
         }
     }
 
-    /// Cancels the check of a drift that is over before it was repaired.
-    fn clear_drift_check(&mut self, idx: NodeIdx) {
-        let Some(retry) = &mut self.graph.node_mut(idx).retry else { return };
+    /// Looks at a value whose pause is over. One that is in place again since its drift was seen is read once more:
+    /// the kernel announces that an object is gone before its lists leave it out (IPv6 addresses of a link that loses
+    /// IPv6), so what was read in between may be the object that is going.
+    pub(crate) fn check_value(&mut self, idx: NodeIdx, step: &mut EngineOutput) {
+        let is_out_of_place = self.graph.is_out_of_place(idx);
+        let node = self.graph.node_mut(idx);
+        let Some(retry) = &mut node.retry else { return self.graph.mark_dirty(idx) };
+        retry.due = None;
         if retry.error.is_some() {
-            return;
+            step.changed.push(node.key.clone());
+        } else if !is_out_of_place && node.observed.is_some() {
+            return request_drift_read(&node.key, step);
         }
-        if let Some(at) = retry.due.take() {
-            self.timers.remove(&(at, idx));
-        }
+        self.graph.mark_dirty(idx);
     }
 
     /// Schedules a check of the value after a delay and reads it meanwhile: late notifications of our own changes look
@@ -194,9 +198,7 @@ impl Engine {
         let key = node.key.clone();
         self.timers.insert((at, idx));
         self.graph.counters.drifts += 1;
-        if step.read.len() < DRIFT_READS_MOST {
-            step.read.push(key);
-        }
+        request_drift_read(&key, step);
     }
 
     /// Schedules checks of values that lost a dependency without our doing: they may be gone themselves, or have to go.
@@ -207,5 +209,11 @@ impl Engine {
                 self.schedule_drift_check(idx, now, false, step);
             }
         }
+    }
+}
+
+fn request_drift_read(key: &Key, step: &mut EngineOutput) {
+    if step.read.len() < DRIFT_READS_MOST {
+        step.read.push(key.clone());
     }
 }

@@ -2,7 +2,7 @@
 
 use holdfast_scheduler::TransactionOutcome;
 
-use crate::common::{Lab, key};
+use crate::common::{Lab, Thing, fact, key};
 use crate::{MINUTES, SECOND, failed};
 
 // proves kv.N1, kv.N2, kv.N3, kv.N4, kv.V5, kv.V11
@@ -131,6 +131,29 @@ fn drift_is_repaired_within_a_second_and_damped() {
         lab.run_until_idle(MINUTES);
     }
     assert!(lab.now - begun > MINUTES, "a fight over a value slows down");
+}
+
+/// A kernel announces the end of an object and still lists it for a moment; what was read then is not the last word.
+#[test]
+fn a_value_that_was_read_after_its_end_was_announced_is_read_again() {
+    let mut lab = Lab::having("", "a =1");
+    lab.strict = false;
+    let gone = lab.change_outside_silently("-a");
+    lab.report_facts_only(gone);
+    lab.report_facts_only(vec![fact(&key("a"), Some(&Thing::parse("a =1")))]);
+    assert_eq!(lab.state("a"), "CONFIGURED", "the engine has read it");
+    let reads = lab.reads;
+    lab.run_until_idle(SECOND);
+    assert_eq!((lab.log().as_str(), lab.state("a").as_str()), ("create a", "CONFIGURED"));
+    // Confirmed drift, its repair and no further ones.
+    assert!(lab.reads - reads <= 4, "{}", lab.reads - reads);
+    // A value that really is there again is read once more, and left alone.
+    let reads = lab.reads;
+    lab.report_facts_only(vec![fact(&key("a"), None)]);
+    lab.report_facts_only(vec![fact(&key("a"), Some(&Thing::parse("a =1")))]);
+    lab.run_until_idle(MINUTES);
+    assert_eq!((lab.log().as_str(), lab.reads - reads), ("", 1));
+    lab.engine.audit().unwrap();
 }
 
 // proves kv.X2, kv.X3
