@@ -46,10 +46,11 @@ impl Engine {
             }
             let needs = node.goal.spec().map_or(&[][..], |spec| &spec.needs);
             let unmet = needs.iter().filter(|need| self.offers(&need.target) == 0).count();
-            if node.unmet as usize != unmet {
+            let counted = self.graph.count_unmet(idx);
+            if counted as usize != unmet {
                 return Err(format!(
-                    "{} is counted to lack {}, and lacks {unmet}",
-                    node.key, node.unmet
+                    "{} is counted to lack {counted}, and lacks {unmet}",
+                    node.key
                 ));
             }
             let target_id =

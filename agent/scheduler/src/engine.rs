@@ -172,8 +172,10 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(registry: Registry) -> Self {
+        let mut graph = Graph::new(Arc::new(registry));
+        graph.watcher_updates.portion = PORTION;
         Self {
-            graph: Graph::new(Arc::new(registry)),
+            graph,
             running: InFlight::default(),
             releases: Releases::default(),
             transport_queues: BTreeMap::new(),
@@ -205,6 +207,7 @@ impl Engine {
     #[must_use]
     pub fn in_portions(mut self, operations: NonZeroUsize) -> Self {
         self.portion = operations.get();
+        self.graph.watcher_updates.portion = self.portion;
         self
     }
 
@@ -344,7 +347,9 @@ impl Engine {
     pub fn due(&mut self, now: Now) -> EngineOutput {
         let mut step = EngineOutput::default();
         self.continue_take_over(now, &mut step);
-        self.continue_reading(now, &mut step);
+        if self.graph.update_watchers(self.portion) == 0 {
+            self.continue_reading(now, &mut step);
+        }
         self.continue_plans(now, &mut step);
         self.queue.go_on_comparing();
         for txn in self.running.numbers() {
@@ -382,12 +387,12 @@ impl Engine {
         self.advance(step, now)
     }
 
-    /// True when no transaction is in flight, queued or being planned, all that have ended are released, and no reading is being
-    /// taken in.
+    /// True when no transaction is in flight, queued or being planned, all that have ended are released, no reading is being taken
+    /// in, and all values know which of their targets are there.
     pub fn is_idle(&self) -> bool {
         let has_transactions = !self.running.is_empty() || !self.queue.is_empty();
         let has_work = has_transactions || self.is_converging();
-        !has_work && self.releases.is_empty() && self.reading.is_none()
+        !has_work && self.releases.is_empty() && !self.is_taking_in()
     }
 
     /// True while values that are not as intended are being planned for.
@@ -395,9 +400,15 @@ impl Engine {
         self.convergence.is_some()
     }
 
-    /// True while half of a plan is taken over, or half of a reading is taken in: nothing is planned from that.
+    /// True while half of a plan is taken over, half of a reading is taken in, or half of the values that need a target know of
+    /// it: nothing is planned from that.
     pub fn is_between_portions(&self) -> bool {
-        self.running.in_take_over().is_some() || self.reading.is_some()
+        self.running.in_take_over().is_some() || self.is_taking_in()
+    }
+
+    /// True while half of a reading is taken in, or half of the watchers of a target are updated.
+    fn is_taking_in(&self) -> bool {
+        self.reading.is_some() || !self.graph.watcher_updates.is_empty()
     }
 
     /// Planes of a key: intended (in full), applied, observed. Cheaper than [`Engine::status`].
@@ -509,7 +520,7 @@ impl Engine {
         let engine =
             engine.chain(self.releases.deadline()).chain(self.queue.deadline(self.may_begin()));
         let engine = engine.chain(self.convergence_deadline());
-        let reading = self.reading.as_ref().map(|_| Duration::ZERO);
-        engine.chain(self.waits.deadline()).chain(reading).min()
+        let portion = self.is_taking_in().then_some(Duration::ZERO);
+        engine.chain(self.waits.deadline()).chain(portion).min()
     }
 }

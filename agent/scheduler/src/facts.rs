@@ -205,7 +205,8 @@ impl Engine {
     pub(crate) fn check_lost_dependencies(&mut self, now: Now, step: &mut EngineOutput) {
         for idx in std::mem::take(&mut self.graph.lost_dependency) {
             let node = self.graph.node(idx);
-            if node.running_op().is_none() && node.unmet > 0 && self.graph.is_ours(idx) {
+            let is_lacking = self.graph.count_unmet(idx) > 0;
+            if node.running_op().is_none() && is_lacking && self.graph.is_ours(idx) {
                 self.schedule_drift_check(idx, now, false, step);
             }
         }

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! The list of watchers is walked only when `providers` becomes 1 or 0, so a change costs its own offers plus the
-//! watchers of targets that were gained or lost. Whatever a plan may read is changed by methods of the graph alone, each
+//! watchers of targets that were gained or lost; those of a target that very many need are updated in portions
+//! (`watcher_updates`). Whatever a plan may read is changed by methods of the graph alone, each
 //! of which writes an entry of the [`ChangeLog`]: planes of nodes, pre-images, counts and watchers of targets.
 //! Invariants, which [`Engine::audit`](crate::Engine::audit) recomputes: `unmet` of a node is the number of its
 //! `need_targets` with no providers; `providers` counts every present value, `dependents` only values of ours.
@@ -25,6 +26,7 @@ mod node_set;
 mod readiness;
 mod target_table;
 mod unsupported;
+mod watcher_updates;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +55,7 @@ pub(crate) use target_table::{TargetId, TargetIds, TargetState};
 use node_set::NodeSet;
 use target_table::TargetTable;
 use unsupported::Unsupported;
+use watcher_updates::WatcherUpdates;
 
 /// Slot in the arena of nodes.
 pub(crate) type NodeIdx = u32;
@@ -77,6 +80,7 @@ pub(crate) struct Graph {
     free: Vec<NodeIdx>,
     index: Slots<SHARDS>,
     targets: TargetTable,
+    pub(crate) watcher_updates: WatcherUpdates,
     /// Kinds of all keys that ever were a target. Keys of other kinds need not be looked up.
     pub(crate) target_kinds: Kinds,
     claims: FixedMap<Claim, ClaimState>,
@@ -257,7 +261,7 @@ impl Graph {
             Goal::Refused(..) => false,
             Goal::Valid(_, spec) => {
                 !node.in_place()
-                    || node.unmet > 0
+                    || self.count_unmet(idx) > 0
                     || self.is_reduction_stale(idx)
                     || self.is_contended(idx)
                     || !node.present.as_ref().is_some_and(|present| Arc::ptr_eq(present, spec))
@@ -369,10 +373,7 @@ impl Graph {
         node.goal = goal;
         self.watch_goal(idx, &before, target_ids);
         self.unwatch(idx, &before);
-        let node = &self.nodes[idx];
-        let unmet =
-            node.need_targets.iter().filter(|&&id| self.targets.of(id).providers == 0).count();
-        self.nodes[idx].unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
+        self.nodes[idx].unmet = self.recount_unmet(idx);
         let spec = self.node(idx).goal.spec().cloned();
         for claim in spec.iter().flat_map(|spec| spec.claims()) {
             self.claims.entry(claim.clone()).or_default().claimants.push(idx);

@@ -173,7 +173,12 @@ impl Engine {
         let mut left = items;
         while left > 0 {
             let Some(item) = reading.next(self.graph.slots()) else {
-                return self.end_reading(reading, step);
+                // Values that need what has come or gone are looked at in the end, too.
+                self.graph.update_watchers(left);
+                if self.graph.watcher_updates.is_empty() {
+                    return self.end_reading(reading, step);
+                }
+                break;
             };
             let cost = match item {
                 Item::List => self.list_values(&mut reading, left),

@@ -146,6 +146,8 @@ pub struct Counters {
     pub rolled_back: u64,
     /// Items of plans that were taken over: values, operations, pre-images. One call does a portion of them.
     pub taken_over: u64,
+    /// Values that were updated because a target came or went that many of them need. One call updates a portion of them.
+    pub watchers_updated: u64,
     /// Items of complete readings that were taken in. One call does a portion of them.
     pub read_in: u64,
     pub facts: u64,

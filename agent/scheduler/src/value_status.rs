@@ -83,7 +83,9 @@ impl Engine {
             Goal::Nothing => failed.unwrap_or(ValueState::InProgress),
             Goal::Refused(..) if node.goal.is_unimplemented() => ValueState::Unimplemented,
             Goal::Refused(..) => ValueState::Invalid,
-            Goal::Valid(..) if node.present.is_none() && node.unmet > 0 => ValueState::Pending,
+            Goal::Valid(..) if node.present.is_none() && self.graph.count_unmet(idx) > 0 => {
+                ValueState::Pending
+            }
             Goal::Valid(..) if self.claim_holder(idx).is_some() => ValueState::Conflict,
             Goal::Valid(..) if failed.is_some() => failed.unwrap_or(ValueState::Failed),
             Goal::Valid(..) if node.present.is_none() && node.applied.is_some() => {
@@ -130,15 +132,12 @@ impl Engine {
 
     fn detail(&self, idx: NodeIdx, node: &Node, alone: bool) -> Detail {
         let retry = node.retry.as_ref();
-        let waits = node.present.is_none() || node.unmet > 0 || node.goal.is_partial();
+        let is_lacking = self.graph.count_unmet(idx) > 0;
+        let waits = node.present.is_none() || is_lacking || node.goal.is_partial();
         let unmet = self.graph.unmet(idx).filter(|_| waits);
         Detail {
             unmet: unmet.map(|(_, label)| label.to_owned()).collect(),
-            cycle: if alone && waits && node.unmet > 0 {
-                self.cycle_through(idx)
-            } else {
-                Vec::new()
-            },
+            cycle: if alone && waits && is_lacking { self.cycle_through(idx) } else { Vec::new() },
             conflict: self
                 .claim_holder(idx)
                 .or_else(|| conflicting_source(node).and_then(whole).cloned()),

@@ -182,12 +182,12 @@ fn a_resync_in_sync_plans_nothing() {
 }
 
 /// Calls of [`Engine::due`](holdfast_scheduler::Engine::due) as long as one is due at once, with facts about another value
-/// in between. Returns their number, and the most items of a plan, a reading or a rollback that one of them took over, in
-/// or back, or compared.
+/// in between. Returns their number, and the most items that one of them took over, in or back, compared or updated.
 fn work_off(lab: &mut Lab) -> (usize, u64) {
     let (mut calls, mut most) = (0, 0);
     let items = |counters: Counters| {
-        counters.taken_over + counters.read_in + counters.rolled_back + counters.compared
+        let taken = counters.taken_over + counters.read_in + counters.rolled_back;
+        taken + counters.compared + counters.watchers_updated
     };
     while lab.deadline == Some(Duration::ZERO) {
         calls += 1;
@@ -325,6 +325,36 @@ fn what_many_values_wait_for_is_planned_in_portions_of_bounded_size() {
     assert_eq!(most, PORTION as u64);
     assert!(after.plan_portions - before.plan_portions > MANY as u64 / 100);
     assert_eq!(lab.system.len(), MANY + 2);
+    lab.engine.audit().unwrap();
+}
+
+/// What is shown of the values meanwhile is right, and a target that comes back before all of them know is there.
+#[test]
+fn values_that_need_one_target_are_updated_in_portions_of_bounded_size() {
+    const COUNT: usize = 1000;
+    const PORTION: usize = 100;
+    let mut lab = quick_in_portions(PORTION);
+    lab.commit(&many(COUNT, |n| format!("v{n} <l"))).unwrap();
+    work_off(&mut lab);
+    let updated = |lab: &Lab| lab.engine.counters().watchers_updated;
+    let before = updated(&lab);
+    let facts = |lab: &mut Lab, text| lab.change_outside_silently(text);
+    for (text, state) in [("l", "PENDING"), ("-l", "PENDING <l"), ("l =1", "PENDING")] {
+        let facts = facts(&mut lab, text);
+        let step = lab.engine.observed(facts, lab.now());
+        lab.deadline = step.deadline;
+        assert_eq!(updated(&lab), before, "none is updated with the fact");
+        for value in ["v0", "v7", "v999"] {
+            assert_eq!(lab.state(value), state, "{value} after {text}");
+        }
+        assert!(lab.engine.is_between_portions() && !lab.engine.is_idle());
+        lab.engine.audit().unwrap();
+    }
+    let (calls, most) = work_off(&mut lab);
+    assert!(calls > COUNT / PORTION, "{calls} calls");
+    assert_eq!((updated(&lab) - before, most), (COUNT as u64, PORTION as u64));
+    lab.run_until_idle(Duration::from_secs(10));
+    assert_eq!((lab.system.len(), lab.state("v7").as_str()), (COUNT + 2, "CONFIGURED"));
     lab.engine.audit().unwrap();
 }
 

@@ -168,6 +168,7 @@ impl Graph {
 
     fn close(&mut self, id: TargetId) {
         self.log.push(GraphChange::Closed(id));
+        self.watcher_updates.cancel(id);
         if let Some(Target::Covering { table, address }) = self.targets.close(id) {
             self.addresses.remove(table, address);
         }
@@ -376,7 +377,7 @@ impl Graph {
         for &watcher in watchers {
             let node = self.node(watcher);
             let waits = node.goal.spec().is_some() && node.present.is_none();
-            if waits && node.unmet == 0 || self.is_reduction_stale(watcher) {
+            if waits && self.count_unmet(watcher) == 0 || self.is_reduction_stale(watcher) {
                 self.mark_dirty(watcher);
             }
         }
@@ -426,6 +427,9 @@ impl Graph {
             }
             return;
         }
+        if state.watchers.len() > self.watcher_updates.portion {
+            return self.watcher_updates.push(id, state.watchers.to_vec());
+        }
         let mut watchers = std::mem::take(&mut state.watchers);
         if state.stale > 0 {
             state.stale = 0;
@@ -438,8 +442,8 @@ impl Graph {
     }
 
     /// Updates a watcher of a target that was gained or lost. False when the entry is stale.
-    fn update_watcher(&mut self, idx: NodeIdx, id: TargetId, offered: bool) -> bool {
-        let node = &mut self.nodes[idx];
+    pub(super) fn update_watcher(&mut self, idx: NodeIdx, id: TargetId, offered: bool) -> bool {
+        let node = &self.nodes[idx];
         if !node.used {
             return false;
         }
@@ -452,15 +456,20 @@ impl Graph {
         if (need_count > 0 && !node.in_place() || left_out) && node.running_op().is_none() {
             self.reason_changed.push(idx);
         }
+        let unmet = match (self.watcher_updates.is_empty(), offered) {
+            (false, _) => self.recount_unmet(idx),
+            (true, true) => node.unmet.saturating_sub(need_count),
+            (true, false) => node.unmet + need_count,
+        };
+        self.nodes[idx].unmet = unmet;
+        let node = &self.nodes[idx];
         if offered {
-            node.unmet = node.unmet.saturating_sub(need_count);
             // A value in place whose removal is in flight will have to return.
             let waits = need_count > 0 && (!node.in_place() || node.running_op().is_some());
-            if waits && node.unmet == 0 || self.is_reduction_stale(idx) {
+            if waits && unmet == 0 || self.is_reduction_stale(idx) {
                 self.mark_dirty(idx);
             }
         } else {
-            node.unmet += need_count;
             // A present value that could not be updated does not outlive the dependencies of its goal.
             let stuck = need_count > 0 && node.ours && node.present.is_some();
             let waits = need_count > 0 && node.present.is_none();

@@ -38,7 +38,7 @@ impl Graph {
     /// Updates the set after a change of the dependencies of a value.
     pub(super) fn update_unsupported(&mut self, idx: NodeIdx) {
         let node = self.node(idx);
-        if node.unmet > 0 && node.ours && node.in_place() {
+        if node.ours && node.in_place() && self.count_unmet(idx) > 0 {
             if self.unsupported.values.insert(idx) {
                 self.log.push(GraphChange::Unsupported(idx));
             }

@@ -86,7 +86,7 @@ impl Engine {
             return;
         }
         node.release();
-        if node.unmet > 0 && self.graph.is_ours(idx) {
+        if self.graph.count_unmet(idx) > 0 && self.graph.is_ours(idx) {
             self.graph.lost_dependency.push(idx); // a dependency was to be created before it, and was not
         }
         let node = self.graph.node_mut(idx);

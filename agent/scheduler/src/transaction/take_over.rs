@@ -329,7 +329,7 @@ impl Engine {
     fn look_again(&mut self, idx: NodeIdx) {
         let node = self.graph.node(idx);
         let is_operated = node.running_op().is_some();
-        let (is_missing, is_waiting) = (node.present.is_none(), node.unmet > 0);
+        let (is_missing, is_waiting) = (node.present.is_none(), self.graph.count_unmet(idx) > 0);
         if !is_operated && is_waiting && self.graph.is_ours(idx) {
             return self.graph.lost_dependency.push(idx);
         }
