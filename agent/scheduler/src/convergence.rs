@@ -8,7 +8,11 @@
 //!                  in portions              in portions       taken over in portions
 //!                  | owned: marked          | something that it has read
 //!                  | again at the end       | changes: begun again
+//!                  | in place: recorded
 //! ```
+//!
+//! At a start, most values are found in place. Those that nothing relies on are recorded as applied by the sorting out alone;
+//! what others rely on is decided by the plan, which knows what goes.
 //!
 //! Values stay marked as dirty until their plan is made, so that none is dropped or listed a second time. Changes of clients may
 //! begin meanwhile; the plan is that of the last moment, and waits for what conflicts with it then.
@@ -98,14 +102,21 @@ impl Engine {
         }
     }
 
-    /// Sorts a dirty value out: one that a transaction owns is marked again at its end, and tolerated drift stays.
+    /// Sorts a dirty value out: one that a transaction owns is marked again at its end, tolerated drift stays, and what is found
+    /// in place is recorded as applied, where no plan would decide otherwise.
     fn is_to_be_planned_for(&mut self, idx: NodeIdx, step: &mut EngineOutput) -> bool {
         let owner = self.owner_in_flight(idx);
         match owner {
             Some(owner) => self.running.mark_dirty_after(owner, idx),
             None => self.clear_recovered(idx, step),
         }
-        let is_left = owner.is_none() && !self.graph.is_drift_tolerated(idx);
+        // Beside a transaction, a plan is compared with it.
+        let is_found = self.running.is_empty() && self.graph.is_found_for_itself(idx);
+        if is_found {
+            self.graph.counters.found_in_place += 1;
+            self.install_found(idx, step);
+        }
+        let is_left = owner.is_none() && !is_found && !self.graph.is_drift_tolerated(idx);
         if !is_left {
             self.graph.unmark_dirty(idx);
         }

@@ -150,6 +150,8 @@ pub struct Counters {
     pub watchers_updated: u64,
     /// Items of complete readings that were taken in. One call does a portion of them.
     pub read_in: u64,
+    /// Values that were found in place and recorded as applied without a plan.
+    pub found_in_place: u64,
     pub facts: u64,
     pub facts_ignored: u64,
     pub reads: u64,

@@ -31,6 +31,11 @@ pub(crate) struct TargetState {
 }
 
 impl TargetState {
+    /// True when values need the target, or may need it.
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.watchers.is_empty() || self.dependents > 0
+    }
+
     /// Watchers without duplicates. Only a list with stale entries can hold any.
     pub(crate) fn unique_watchers(&self) -> Cow<'_, [NodeIdx]> {
         if self.stale == 0 {

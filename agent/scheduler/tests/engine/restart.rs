@@ -44,6 +44,41 @@ fn a_restart_plans_only_differences() {
     );
 }
 
+/// Intent, system, and what becomes of it; how many values are recorded as applied without a plan.
+#[test]
+fn what_a_start_finds_in_place_needs_no_plan() {
+    for (intent, system, states, found) in [
+        ("a <f; b <f", "f; a <f mine; b <f mine", ["CONFIGURED", "CONFIGURED"], 2),
+        // Others rely on it, its dependency is missing, or is missing for one of the two only.
+        ("a; b <a", "a mine; b <a mine", ["CONFIGURED", "CONFIGURED"], 1),
+        ("a; b <x", "a mine; b <x mine", ["CONFIGURED", "PENDING <x"], 1),
+        // Nothing else supports them.
+        ("a <b; b <a", "a <b mine; b <a mine", ["CYCLIC <b", "CYCLIC <a"], 0),
+        // One of them may have the identity.
+        ("a #1; b #1", "a #1 mine; b #1 mine", ["CONFIGURED", "CONFLICT"], 0),
+        // Not as intended, not there, and of others, whose value comes back.
+        ("a =1; b", "a =2 mine", ["CONFIGURED", "CONFIGURED"], 0),
+        ("a =1 port; b", "a =1 port; b mine", ["CONFIGURED", "CONFIGURED"], 1),
+    ] {
+        let mut lab = Lab { strict: false, ..Lab::default() };
+        let values = common::changes(intent).into_iter().map(|(key, value)| (key, value.unwrap()));
+        lab.engine.load(values.collect(), Vec::new());
+        lab.system = common::things(system).into_iter().map(|thing| (thing.key(), thing)).collect();
+        lab.resync();
+        lab.run_until_idle(SECOND);
+        assert_eq!(["a", "b"].map(|name| lab.state(name)), states, "{intent}, {system}");
+        assert_eq!(lab.engine.counters().found_in_place, found, "{intent}, {system}");
+        lab.engine.audit().unwrap();
+    }
+    let mut lab = Lab::default();
+    let value = common::changes("p =2 port").remove(0).1.unwrap();
+    lab.engine.load(vec![(key("p"), value)], Vec::new());
+    lab.system.insert(key("p"), common::Thing::parse("p =2 port"));
+    lab.resync();
+    lab.commit("-p").unwrap();
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("release p", "p =2 port"));
+}
+
 // proves kv.R3
 #[test]
 fn an_empty_intent_removes_everything_of_ours() {
