@@ -127,6 +127,8 @@ impl Engine {
             // planned meanwhile, a dependency was lost, or the value was created after its operation was given up.
             if self.graph.is_out_of_place(idx) {
                 self.schedule_drift_check(idx, now, urgent, step);
+            } else if let Some(retry) = &mut self.graph.node_mut(idx).retry {
+                retry.has_returned = true;
             }
             return;
         }
@@ -166,14 +168,17 @@ impl Engine {
     pub(crate) fn check_value(&mut self, idx: NodeIdx, step: &mut EngineOutput) {
         let is_out_of_place = self.graph.is_out_of_place(idx);
         let node = self.graph.node_mut(idx);
-        let Some(retry) = &mut node.retry else { return self.graph.mark_dirty(idx) };
+        let Some(retry) = &mut node.retry else { return };
         retry.due = None;
+        let has_returned = std::mem::take(&mut retry.has_returned);
         if retry.error.is_some() {
             step.changed.push(node.key.clone());
-        } else if !is_out_of_place && node.observed.is_some() {
-            return request_drift_read(&node.key, step);
+            self.graph.mark_dirty(idx);
+        } else if is_out_of_place {
+            self.graph.mark_dirty(idx);
+        } else if has_returned {
+            request_drift_read(&node.key, step);
         }
-        self.graph.mark_dirty(idx);
     }
 
     /// Schedules a check of the value after a delay and reads it meanwhile: late notifications of our own changes look

@@ -34,6 +34,8 @@ pub(crate) struct RetryState {
     /// Repairs since the value was last quiet.
     repairs: u32,
     repaired: Option<Duration>,
+    /// True when the value was seen in place again since the next look was scheduled.
+    pub(crate) has_returned: bool,
     /// Time of the next look at the value; listed in the timers of the engine as well.
     pub(crate) due: Option<Duration>,
 }
