@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_base::RebootInhibitors;
 use holdfast_config::edit::EditErrors;
-use holdfast_config::rows::{LayersReader, layer_rows_diff};
+use holdfast_config::rows::{LayersReader, RowSplit, layer_rows_diff};
 use holdfast_config::services::Services;
 use holdfast_config::{Configuration, Layers, Models, Tree, document, parallel};
 use holdfast_platform::objects::{GrpcEndpoint, Profiles, VethPairs};
@@ -237,11 +237,23 @@ impl Core {
     }
 }
 
-/// Reads layers from rows.
+/// Reads layers from rows, those of many on two threads.
 fn read_layers(models: &Models, rows: &LayerRows) -> Result<Layers, StartError> {
-    let mut reader = LayersReader::new(models);
-    rows.visit(|key, value| -> Result<(), StartError> { Ok(reader.row(key, value)?) })?;
-    layers_of(reader)
+    let much = rows.len() > parallel::FEW;
+    let split = if much { RowSplit::of_sample(rows.sample()) } else { None };
+    let read = |is_second: bool| {
+        let mut reader = LayersReader::new(models);
+        rows.visit(|key, value| -> Result<(), StartError> {
+            let is_taken = split.as_ref().is_none_or(|it| it.is_second(key) == is_second);
+            if is_taken { Ok(reader.row(key, value)?) } else { Ok(()) }
+        })?;
+        layers_of(reader)
+    };
+    if split.is_none() {
+        return read(false);
+    }
+    let (first, second) = parallel::both(true, || read(false), || read(true));
+    Ok(first?.joined(&second?))
 }
 
 /// Layers of all rows that were read. Rows that this version does not know are counted in the log, and ignored.

@@ -42,6 +42,11 @@ impl LayerRows {
         self.len() == 0
     }
 
+    /// Keys of some rows, about one in sixty, ascending.
+    pub fn sample(&self) -> impl Iterator<Item = &[u8]> {
+        self.blocks.iter().map(|(key, _)| key.as_slice())
+    }
+
     #[cfg(test)]
     pub(super) fn block_sizes(&self) -> impl Iterator<Item = Size> {
         self.blocks.iter().map(|(_, octets)| Size::of(octets))

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use self::bytes::RowReader;
-pub use self::reader::LayersReader;
+pub use self::reader::{LayersReader, RowSplit};
 pub use self::transaction::{read_transaction, write_transaction};
 use crate::boot::BootConfiguration;
 use crate::claims::{Claim, ClaimKey, Claims, ServiceTag};

@@ -18,7 +18,7 @@ use crate::layer::{LayerKey, LayerSet, Layers, LeafMark};
 use crate::models::Models;
 use crate::schema::{NodeId, NodeKind, Origin, Schema};
 use crate::secrets::{SecretLeaf, SecretRef};
-use crate::tree::{Branch, Tree};
+use crate::tree::{Branch, List, Tree};
 use crate::value::Value;
 
 /// Octets of a row's key before the keys of entries: layer and list; those of claims have their name besides.
@@ -39,7 +39,47 @@ pub struct LayersReader<'m> {
     list: Option<ListReader<'m>>,
 }
 
+/// Split of the rows of the layers, so that two threads may read them.
+///
+/// An entry and what is in it are on the same side: keys of entries in it begin with those of the entry. Rows that are no
+/// entries of a layer, and entries that others on both sides are in, are on the first side.
+#[derive(Debug)]
+pub struct RowSplit {
+    /// First keys of entries on the second side.
+    keys: Vec<u8>,
+}
+
+impl RowSplit {
+    /// A split in the middle of a sample of rows; `None` without any row of a layer.
+    pub fn of_sample<'k>(sample: impl Iterator<Item = &'k [u8]>) -> Option<Self> {
+        let mut keys: Vec<&[u8]> = sample.filter_map(keys_of_entry).collect();
+        let middle = keys.len() / 2;
+        if keys.is_empty() {
+            return None;
+        }
+        let (_, keys, _) = keys.select_nth_unstable(middle);
+        Some(Self { keys: keys.to_vec() })
+    }
+
+    /// True for rows of the second side.
+    pub fn is_second(&self, key: &[u8]) -> bool {
+        keys_of_entry(key).is_some_and(|keys| keys >= self.keys.as_slice())
+    }
+}
+
+/// Octets of the keys of entries in the key of a row of a layer.
+fn keys_of_entry(key: &[u8]) -> Option<&[u8]> {
+    let (of, keys) = key.split_at_checked(PREFIX)?;
+    LayerKey::ALL.into_iter().any(|layer| code(layer) == of[0]).then_some(keys)
+}
+
 impl Layers {
+    /// Joins layers of which others are the second side of a [`RowSplit`].
+    #[must_use]
+    pub fn joined(self, second: &Self) -> Self {
+        self.merged(&Self::new(), second).0
+    }
+
     /// Restores layers from their rows. Also returns the number of rows and leaves that this version of the models
     /// does not know.
     ///
@@ -203,45 +243,57 @@ impl<'m> ListReader<'m> {
         value: &[u8],
     ) -> Result<usize, &'static str> {
         self.go_to(keys)?;
-        let octets = value;
-        let mut value = RowReader(value);
-        let flags = value.byte()?;
+        let mut reader = RowReader(value);
+        let flags = reader.byte()?;
         let mark = mark_of(flags & !FLAG_GIVEN)?;
         let schema = self.schema;
-        let key_leaves = self.key_leaves;
-        let mirrors = self.mirrors;
         let steps = std::mem::take(&mut self.steps);
         let read = match steps.split_last() {
             Some((Step { node, keys: Some(keys) }, above)) => {
-                let list = tree.branch_mut(schema, above, &mark).list_mut(*node);
-                // An entry that is there already has more than its own leaves.
-                let is_new = list.len() < SHORT && list.get(keys).is_none();
-                if let Some((same, of, entry)) = &self.last
-                    && (of, same.as_slice()) == (keys, octets)
-                    && is_new
-                {
-                    list.put(keys.clone(), Arc::clone(entry));
-                    self.steps = steps;
-                    return Ok(0);
-                }
-                let make = || Branch::of_keys(schema, *node, keys, &mark);
-                let read = list.in_entry(keys, make, |entry| {
-                    entry.given = flags & FLAG_GIVEN != 0;
-                    for (leaf, value) in key_leaves.iter().zip(keys) {
-                        entry.put_leaf(*leaf, value.clone(), mark);
-                    }
-                    for (config, leaf, place) in mirrors {
-                        entry.container_mut(*config).put_leaf(*leaf, keys[*place].clone(), mark);
-                    }
-                    self.leaves(entry, &mut value)
-                });
-                let entry = list.get(keys).filter(|_| is_new && read == Ok(0));
-                self.last = entry.map(|it| (octets.to_vec(), keys.clone(), Arc::clone(it)));
-                read
+                tree.in_branch(schema, above, &mark, |branch| {
+                    self.entry(branch.list_mut(*node), keys, (flags, mark), value)
+                })
             }
-            _ => self.leaves(tree.branch_mut(schema, &steps, &mark), &mut value),
+            _ => tree.in_branch(schema, &steps, &mark, |branch| self.leaves(branch, &mut reader)),
         };
         self.steps = steps;
+        read
+    }
+
+    /// Adds an entry to its list, and returns the number of unknown leaves.
+    fn entry(
+        &mut self,
+        list: &mut List<LeafMark>,
+        keys: &Keys,
+        (flags, mark): (u8, LeafMark),
+        octets: &[u8],
+    ) -> Result<usize, &'static str> {
+        let (schema, node, key_leaves, mirrors) =
+            (self.schema, self.node, self.key_leaves, self.mirrors);
+        // An entry that is there already has more than its own leaves.
+        let is_new = list.len() < SHORT && list.get(keys).is_none();
+        if let Some((same, of, entry)) = &self.last
+            && (of, same.as_slice()) == (keys, octets)
+            && is_new
+        {
+            list.put(keys.clone(), Arc::clone(entry));
+            return Ok(0);
+        }
+        let mut reader = RowReader(octets);
+        reader.byte()?; // the flags
+        let make = || Branch::of_keys(schema, node, keys, &mark);
+        let read = list.in_entry(keys, make, |entry| {
+            entry.given = flags & FLAG_GIVEN != 0;
+            for (leaf, value) in key_leaves.iter().zip(keys) {
+                entry.put_leaf(*leaf, value.clone(), mark);
+            }
+            for (config, leaf, place) in mirrors {
+                entry.container_mut(*config).put_leaf(*leaf, keys[*place].clone(), mark);
+            }
+            self.leaves(entry, &mut reader)
+        });
+        let entry = if is_new && read == Ok(0) { list.get(keys) } else { None };
+        self.last = entry.map(|it| (octets.to_vec(), keys.clone(), Arc::clone(it)));
         read
     }
 

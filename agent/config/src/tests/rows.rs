@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::model::some_request;
 use super::*;
+use crate::rows::RowSplit;
 
 fn all_rows(layers: &Layers) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let rows = layer_rows_diff(models(), &Layers::new(), layers);
@@ -66,6 +67,15 @@ proptest! {
             }
             configuration = new;
             prop_assert_eq!(&stored, &all_rows(configuration.layers()));
+        }
+        for sample in stored.keys() {
+            let Some(split) = RowSplit::of_sample([sample.as_slice()].into_iter()) else { continue };
+            let [first, second] = [false, true].map(|is_second| {
+                let rows = stored.clone().into_iter();
+                let side = rows.filter(|(key, _)| split.is_second(key) == is_second);
+                Layers::from_rows(models(), side).unwrap().0
+            });
+            prop_assert_eq!(&first.joined(&second), configuration.layers());
         }
         let descending: Vec<_> = stored.clone().into_iter().rev().collect();
         for rows in [stored.into_iter().collect(), descending] {

@@ -265,6 +265,23 @@ impl<M: LeafMeta> Branch<M> {
         })
     }
 
+    /// Runs a function on the branch at the end of `steps`, created where absent. In long lists this searches an entry once.
+    pub fn in_branch<R>(
+        &mut self,
+        schema: &Schema,
+        steps: &[Step],
+        meta: &M,
+        act: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        let Some((step, rest)) = steps.split_first() else { return act(self) };
+        let Some(keys) = &step.keys else {
+            return self.container_mut(step.node).in_branch(schema, rest, meta, act);
+        };
+        let make = || Self::of_keys(schema, step.node, keys, meta);
+        let within = |entry: &mut Self| entry.in_branch(schema, rest, meta, act);
+        self.list_mut(step.node).in_entry(keys, make, within)
+    }
+
     /// A new entry of list `node` with its key leaves only.
     pub fn of_keys(schema: &Schema, node: NodeId, keys: &Keys, meta: &M) -> Self {
         let it = schema.node(node);

@@ -177,7 +177,8 @@ impl<M: LeafMeta> List<M> {
     }
 
     /// Runs a function on the entry with `keys`, created by `make` when absent, copied when shared. In a long list
-    /// this searches an existing entry once, where [`List::entry_mut`] searches twice.
+    /// this searches an existing entry once, where [`List::entry_mut`] searches twice; one behind the last entry is not
+    /// searched for.
     pub fn in_entry<R>(
         &mut self,
         keys: &Keys,
@@ -185,7 +186,8 @@ impl<M: LeafMeta> List<M> {
         act: impl FnOnce(&mut Branch<M>) -> R,
     ) -> R {
         let EntryMap::Many(many) = &mut self.0 else { return act(self.entry_mut(keys, make)) };
-        if let Some(entry) = many.get_mut(keys) {
+        let is_behind = many.get_max().is_some_and(|(last, _)| last < keys);
+        if !is_behind && let Some(entry) = many.get_mut(keys) {
             return act(entry.0.make_mut());
         }
         let mut entry = make();

@@ -132,6 +132,17 @@ impl<M: LeafMeta> Tree<M> {
         Arc::make_mut(&mut self.root).descend_mut(schema, path, meta)
     }
 
+    /// Runs a function on the branch at `path`, created where absent, with the key leaves of its entries.
+    pub fn in_branch<R>(
+        &mut self,
+        schema: &Schema,
+        path: &[Step],
+        meta: &M,
+        act: impl FnOnce(&mut Branch<M>) -> R,
+    ) -> R {
+        Arc::make_mut(&mut self.root).in_branch(schema, path, meta, act)
+    }
+
     /// Replaces the subtree at `path`.
     ///
     /// A [`Child::Container`] at the path of an entry becomes that entry; the caller supplies its key leaves. A
