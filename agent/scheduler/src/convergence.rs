@@ -176,9 +176,12 @@ impl Engine {
         if let Ok(plan) = plan {
             self.converge(plan, dirty, now, step);
         }
-        let last = self.running.numbers().last().copied();
+        if found.is_empty() {
+            return;
+        }
+        self.recording_after = self.running.numbers().last().copied();
         for idx in found {
-            match last {
+            match self.recording_after {
                 Some(txn) => self.running.mark_dirty_after(txn, idx),
                 None => self.graph.mark_dirty(idx),
             }
