@@ -9,11 +9,10 @@
 //!                  | owned: marked          | something that it has read
 //!                  | again at the end       | changes: begun again
 //!                  | in place: recorded
-//!                  | at the end
 //! ```
 //!
-//! At a start, most values are found in place. Those that nothing relies on need no plan: they are recorded as applied once all
-//! others are done. Where one of the others goes or changes, they are planned for together with it, since they may rely on it.
+//! At a start, most values are found in place. Those that nothing relies on are recorded as applied by the sorting out alone;
+//! what others rely on is decided by the plan, which knows what goes.
 //!
 //! Values stay marked as dirty until their plan is made, so that none is dropped or listed a second time. Changes of clients may
 //! begin meanwhile; the plan is that of the last moment, and waits for what conflicts with it then.
@@ -23,8 +22,8 @@ use std::time::Duration;
 use crate::engine::{Engine, EngineOutput, IN_FLIGHT_MOST};
 use crate::graph::NodeIdx;
 use crate::history::Trigger;
-use crate::operation::{Action, Now};
-use crate::plan::{Plan, PlanError};
+use crate::operation::Now;
+use crate::plan::Plan;
 use crate::planner::{ComparedPlan, OwnPlan, Planning};
 use crate::transaction::{Budget, Comparison, Verdict};
 
@@ -38,20 +37,8 @@ pub(crate) struct Convergence {
     unsorted: std::vec::IntoIter<NodeIdx>,
     /// Values to be planned for.
     dirty: Vec<NodeIdx>,
-    /// Values in place that have only to be recorded as applied, see [`Graph::is_found_for_itself`](crate::graph::Graph).
-    found: Vec<NodeIdx>,
     /// Plan in the making, once all values are sorted out.
     plan: Option<OwnPlan>,
-    /// Revision of the graph at the end of the last portion.
-    revision: u64,
-}
-
-/// What a dirty value needs.
-enum DirtyValue {
-    Plan,
-    /// To be recorded as applied.
-    Record,
-    Nothing,
 }
 
 impl Engine {
@@ -64,8 +51,7 @@ impl Engine {
         }
         let unsorted = std::mem::take(&mut self.graph.dirty).into_iter();
         let dirty = Vec::with_capacity(unsorted.len());
-        let revision = self.graph.log.revision();
-        let convergence = Convergence { unsorted, dirty, found: Vec::new(), plan: None, revision };
+        let convergence = Convergence { unsorted, dirty, plan: None };
         self.advance_convergence(Box::new(convergence), now, step);
         true
     }
@@ -90,102 +76,51 @@ impl Engine {
         now: Now,
         step: &mut EngineOutput,
     ) {
-        let Convergence { unsorted, dirty, found, plan, .. } = &mut *convergence;
+        let Convergence { unsorted, dirty, plan } = &mut *convergence;
         if unsorted.len() > 0 {
-            for idx in unsorted.by_ref().take(self.portion) {
-                match self.sort_out(idx, step) {
-                    DirtyValue::Plan => dirty.push(idx),
-                    DirtyValue::Record => found.push(idx),
-                    DirtyValue::Nothing => self.graph.unmark_dirty(idx),
-                }
-            }
+            let portion = unsorted.by_ref().take(self.portion);
+            dirty.extend(portion.filter(|&idx| self.is_to_be_planned_for(idx, step)));
         }
-        let is_sorted = unsorted.len() == 0;
-        if is_sorted && !dirty.is_empty() {
-            let own = plan.get_or_insert_with(|| OwnPlan::new(Planning::of_values(dirty.clone())));
-            if let Some(plan) = self.advance_own_plan(own, None) {
-                return self.end_convergence(convergence, plan, now, step);
-            }
-        } else if is_sorted && self.record_found_portion(&mut convergence, step) {
-            return;
-        }
-        convergence.revision = self.graph.log.revision();
-        self.convergence = Some(convergence);
-    }
-
-    /// Sorts a dirty value out: one that a transaction owns is marked again at its end, and tolerated drift stays.
-    fn sort_out(&mut self, idx: NodeIdx, step: &mut EngineOutput) -> DirtyValue {
-        if let Some(owner) = self.owner_in_flight(idx) {
-            self.running.mark_dirty_after(owner, idx);
-            return DirtyValue::Nothing;
-        }
-        self.clear_recovered(idx, step);
-        if self.graph.is_drift_tolerated(idx) {
-            DirtyValue::Nothing
-        } else if self.running.is_empty() && self.graph.is_found_for_itself(idx) {
-            DirtyValue::Record // beside a transaction, a plan is compared with it
-        } else {
-            DirtyValue::Plan
-        }
-    }
-
-    /// Records the next values found in place as applied. True when none is left.
-    fn record_found_portion(
-        &mut self,
-        convergence: &mut Convergence,
-        step: &mut EngineOutput,
-    ) -> bool {
-        let is_unchanged = convergence.revision == self.graph.log.revision();
-        let found = &mut convergence.found;
-        for idx in found.drain(found.len().saturating_sub(self.portion)..) {
-            self.graph.unmark_dirty(idx);
-            let may_record = || self.running.is_empty() && self.graph.is_found_for_itself(idx);
-            if is_unchanged || may_record() {
-                self.graph.counters.found_in_place += 1;
-                self.install_found(idx, step);
-            } else {
-                self.graph.mark_dirty(idx);
-            }
-        }
-        found.is_empty()
-    }
-
-    /// Carries out what is planned, and has the values found in place looked at again after that. Where anything goes or changes,
-    /// they may rely on it, and are planned for as well.
-    fn end_convergence(
-        &mut self,
-        mut convergence: Box<Convergence>,
-        plan: Result<ComparedPlan, PlanError>,
-        now: Now,
-        step: &mut EngineOutput,
-    ) {
-        let Convergence { dirty, found, plan: made, .. } = &mut *convergence;
-        let is_adding = |plan: &Plan| plan.operations.iter().all(|op| op.action == Action::Create);
-        if !found.is_empty() && !plan.as_ref().is_ok_and(|(plan, _)| is_adding(plan)) {
-            dirty.append(found);
-            *made = None;
-            if dirty.len() <= self.portion {
-                return self.advance_convergence(convergence, now, step);
-            }
+        if unsorted.len() > 0 {
             self.convergence = Some(convergence);
             return;
         }
-        let (dirty, found) = (std::mem::take(dirty), std::mem::take(found));
-        dirty.iter().chain(&found).for_each(|&idx| self.graph.unmark_dirty(idx));
-        // What the engine holds already is refused by no planner.
-        if let Ok(plan) = plan {
-            self.converge(plan, dirty, now, step);
-        }
-        if found.is_empty() {
+        if dirty.is_empty() {
             return;
         }
-        self.recording_after = self.running.numbers().last().copied();
-        for idx in found {
-            match self.recording_after {
-                Some(txn) => self.running.mark_dirty_after(txn, idx),
-                None => self.graph.mark_dirty(idx),
+        let own = plan.get_or_insert_with(|| OwnPlan::new(Planning::of_values(dirty.clone())));
+        match self.advance_own_plan(own, None) {
+            None => self.convergence = Some(convergence),
+            Some(plan) => {
+                let dirty = std::mem::take(dirty);
+                dirty.iter().for_each(|&idx| self.graph.unmark_dirty(idx));
+                // What the engine holds already is refused by no planner.
+                if let Ok(plan) = plan {
+                    self.converge(plan, dirty, now, step);
+                }
             }
         }
+    }
+
+    /// Sorts a dirty value out: one that a transaction owns is marked again at its end, tolerated drift stays, and what is found
+    /// in place is recorded as applied, where no plan would decide otherwise.
+    fn is_to_be_planned_for(&mut self, idx: NodeIdx, step: &mut EngineOutput) -> bool {
+        let owner = self.owner_in_flight(idx);
+        match owner {
+            Some(owner) => self.running.mark_dirty_after(owner, idx),
+            None => self.clear_recovered(idx, step),
+        }
+        // Beside a transaction, a plan is compared with it.
+        let is_found = self.running.is_empty() && self.graph.is_found_for_itself(idx);
+        if is_found {
+            self.graph.counters.found_in_place += 1;
+            self.install_found(idx, step);
+        }
+        let is_left = owner.is_none() && !is_found && !self.graph.is_drift_tolerated(idx);
+        if !is_left {
+            self.graph.unmark_dirty(idx);
+        }
+        is_left
     }
 
     /// Clears the error of a value that failed and is in place now, so that it is not tried again.

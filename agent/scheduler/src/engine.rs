@@ -156,8 +156,6 @@ pub struct Engine {
     pub(crate) next_op: u64,
     /// Dirty values that are being planned for.
     pub(crate) convergence: Option<Box<Convergence>>,
-    /// Transaction after which values found in place are recorded as applied.
-    pub(crate) recording_after: Option<TxnId>,
     /// True after a transaction of a client: dirty values are planned for before the next change.
     convergence_first: bool,
     pub(crate) history: History,
@@ -187,7 +185,6 @@ impl Engine {
             next_txn: 1,
             next_op: 1,
             convergence: None,
-            recording_after: None,
             convergence_first: false,
             history: History::default(),
             jitter_rng: JitterRng::default(),
@@ -400,8 +397,7 @@ impl Engine {
 
     /// True while values that are not as intended are being planned for.
     pub fn is_converging(&self) -> bool {
-        let is_recording = self.recording_after.is_some_and(|txn| self.running.contains(txn));
-        self.convergence.is_some() || is_recording
+        self.convergence.is_some()
     }
 
     /// True while half of a plan is taken over, half of a reading is taken in, or half of the values that need a target know of
