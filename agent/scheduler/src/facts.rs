@@ -193,17 +193,22 @@ impl Engine {
         if urgent {
             return self.graph.mark_dirty(idx);
         }
-        let node = self.graph.node_mut(idx);
-        let retry = node.retry.get_or_insert_default();
+        if self.schedule_check(idx, now) {
+            self.graph.counters.drifts += 1;
+            request_drift_read(&self.graph.node(idx).key, step);
+        }
+    }
+
+    /// Schedules a look at a value after a delay. False when one is scheduled already.
+    fn schedule_check(&mut self, idx: NodeIdx, now: Now) -> bool {
+        let retry = self.graph.node_mut(idx).retry.get_or_insert_default();
         if retry.due.is_some() {
-            return;
+            return false;
         }
         let at = retry.drifted(now.monotonic);
         retry.due = Some(at);
-        let key = node.key.clone();
         self.timers.insert((at, idx));
-        self.graph.counters.drifts += 1;
-        request_drift_read(&key, step);
+        true
     }
 
     /// Schedules checks of values that lost a dependency without our doing: they may be gone themselves, or have to go.
@@ -213,6 +218,11 @@ impl Engine {
             let is_lacking = self.graph.count_unmet(idx) > 0;
             if node.running_op().is_none() && is_lacking && self.graph.is_ours(idx) {
                 self.schedule_drift_check(idx, now, false, step);
+            }
+        }
+        for idx in std::mem::take(&mut self.graph.lost_by_us) {
+            if self.graph.node(idx).running_op().is_none() && self.graph.count_unmet(idx) > 0 {
+                self.schedule_check(idx, now);
             }
         }
     }

@@ -21,6 +21,7 @@
 //! `need_targets` with no providers; `providers` counts every present value, `dependents` only values of ours.
 
 mod change_log;
+mod in_place;
 mod node;
 mod node_set;
 mod readiness;
@@ -44,7 +45,7 @@ use crate::operation::Action;
 use crate::plan::PlannedOperation;
 use crate::retry_triggers::RetryTriggers;
 use crate::status::Counters;
-use crate::targets::{Addresses, PrefixTable, provided_targets};
+use crate::targets::{Addresses, PrefixTable};
 use crate::value::{SharedValue, same};
 use crate::value_spec::ValueSpec;
 
@@ -99,6 +100,10 @@ pub(crate) struct Graph {
     pub(crate) dirty: Vec<NodeIdx>,
     /// Present values of ours that lost a dependency, to be checked.
     pub(crate) lost_dependency: Vec<NodeIdx>,
+    /// Those that lost it by a change of ours: the transaction may bring it back.
+    pub(crate) lost_by_us: Vec<NodeIdx>,
+    /// True while a change of ours is recorded, rather than one that was observed.
+    is_own_change: bool,
     pub(crate) retry_triggers: RetryTriggers,
     /// Drift policies by key prefix.
     pub(crate) policies: FixedMap<Key, DriftPolicy>,
@@ -253,63 +258,6 @@ impl Graph {
         part.is_some_and(|(value, _)| !same(goal, Some(&value)))
     }
 
-    /// True when a value is not as intended, or cannot stay as it is.
-    pub(crate) fn is_out_of_place(&self, idx: NodeIdx) -> bool {
-        let node = self.node(idx);
-        match &node.goal {
-            _ if !node.used => false,
-            Goal::Refused(..) => false,
-            Goal::Valid(_, spec) => {
-                !node.in_place()
-                    || self.count_unmet(idx) > 0
-                    || self.is_reduction_stale(idx)
-                    || self.is_contended(idx)
-                    || !node.present.as_ref().is_some_and(|present| Arc::ptr_eq(present, spec))
-            }
-            Goal::Nothing => {
-                let owned =
-                    node.observed.as_ref().is_some_and(|observed| self.owned(&node.key, observed));
-                node.present.is_some()
-                    && (owned || node.applied.is_some() || self.restores.contains_key(&node.key))
-            }
-        }
-    }
-
-    /// True for a value of ours that is found in place, and that no plan would decide otherwise about: it has what it needs,
-    /// claims nothing that another value may hold, and nothing needs what it provides.
-    pub(crate) fn is_found_for_itself(&self, idx: NodeIdx) -> bool {
-        let node = self.node(idx);
-        let (Goal::Valid(value, spec), Some(observed), Some(present)) =
-            (&node.goal, &node.observed, &node.present)
-        else {
-            return false;
-        };
-        let is_new = node.applied.is_none() && node.running_op().is_none() && node.retry.is_none();
-        let is_free = node.owner().is_none() && spec.claims().is_empty() && !node.goal.is_partial();
-        is_new
-            && is_free
-            && !node.goal.is_reducible()
-            && self.count_unmet(idx) == 0
-            && self.satisfied(&node.key, value, observed)
-            && self.owned(&node.key, observed)
-            && !self.restores.contains_key(&node.key)
-            && !self.is_needed(&node.key, present)
-    }
-
-    /// True when a value that is in place needs something that this one provides, or one that is intended does.
-    fn is_needed(&self, key: &Key, present: &ValueSpec) -> bool {
-        let is_watched =
-            |target: &Target| self.target_state(target).is_some_and(TargetState::is_watched);
-        // Most kinds are needed by none, and their keys need not be looked up.
-        let kind = key.kind();
-        let is_target = self.target_kinds.contains(kind) || self.has_under_targets(kind);
-        if is_target || !present.prefixes().is_empty() {
-            let provided = provided_targets(key, Some(present), &[&self.addresses]);
-            return provided.iter().any(is_watched);
-        }
-        present.offers.keys().any(is_watched)
-    }
-
     /// Marks a value to be planned for, unless an operation on it is in flight.
     pub(crate) fn mark_dirty(&mut self, idx: NodeIdx) {
         let node = &mut self.nodes[idx];
@@ -461,6 +409,18 @@ impl Graph {
         self.trigger_retries(idx, old.as_deref(), present.as_deref());
         self.update_unsettled(idx);
         self.mark_ready_dirty(&parked);
+    }
+
+    /// Like [`Graph::set_present`], for what an operation or a plan has made of the value.
+    pub(crate) fn set_present_by_us(
+        &mut self,
+        idx: NodeIdx,
+        present: Option<Arc<ValueSpec>>,
+        ours: bool,
+    ) {
+        self.is_own_change = true;
+        self.set_present(idx, present, ours);
+        self.is_own_change = false;
     }
 
     /// Watchers that may wait for a value to go that could not be deleted: once it goes, others may provide its

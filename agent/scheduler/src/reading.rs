@@ -265,7 +265,8 @@ impl Engine {
     }
 
     fn end_reading(&mut self, reading: Box<Reading>, step: &mut EngineOutput) {
-        for idx in std::mem::take(&mut self.graph.lost_dependency) {
+        let lost = std::mem::take(&mut self.graph.lost_dependency).into_iter();
+        for idx in lost.chain(std::mem::take(&mut self.graph.lost_by_us)) {
             if self.graph.is_out_of_place(idx) {
                 self.graph.mark_dirty(idx);
             }

@@ -254,6 +254,28 @@ fn a_foreign_alias_of_a_link_that_is_down_is_found_by_a_resync() {
 }
 
 #[test]
+fn a_start_reads_and_changes_nothing_that_is_in_place() {
+    enter_fresh_namespaces();
+    ip("link add eth0 type veth peer name far0");
+    ip("link set far0 up");
+    let config = "port eth0 mtu 1400
+        address eth0 192.0.2.1/24
+        route 10.0.0.0/8 via 192.0.2.2
+        route 10.1.0.0/16 via 192.0.2.2
+        route 10.2.0.0/16 via 192.0.2.3";
+    let mut agent = Agent::start(Vec::new(), Vec::new());
+    agent.commit("", config);
+    let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
+    drop(agent);
+    let agent = Agent::start(values(config), restores);
+    let counters = agent.engine.counters();
+    assert_eq!(counters.operations_planned, 1, "the prefix of the address, which is no object");
+    assert_eq!((counters.reads, counters.drifts), (0, 0));
+    assert_eq!(counters.found_in_place, 3, "the routes");
+    agent.engine.audit().unwrap();
+}
+
+#[test]
 fn address_families_of_a_link_are_enabled_and_disabled() {
     enter_fresh_namespaces();
     ip("link add eth0 type veth peer name far0");

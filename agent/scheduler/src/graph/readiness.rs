@@ -428,7 +428,8 @@ impl Graph {
             return;
         }
         if state.watchers.len() > self.watcher_updates.portion {
-            return self.watcher_updates.push(id, state.watchers.to_vec());
+            let watchers = state.watchers.to_vec();
+            return self.watcher_updates.push(id, watchers, self.is_own_change);
         }
         let mut watchers = std::mem::take(&mut state.watchers);
         if state.stale > 0 {
@@ -474,7 +475,9 @@ impl Graph {
             let stuck = need_count > 0 && node.ours && node.present.is_some();
             let waits = need_count > 0 && node.present.is_none();
             if (used || stuck) && node.running_op().is_none() {
-                self.lost_dependency.push(idx);
+                let own = self.is_own_change;
+                let lost = if own { &mut self.lost_by_us } else { &mut self.lost_dependency };
+                lost.push(idx);
             }
             if waits && self.is_reduction_stale(idx) {
                 self.mark_dirty(idx); // it waited for this target, and may be reduced instead

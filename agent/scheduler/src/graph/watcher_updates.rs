@@ -25,6 +25,8 @@ struct WatcherUpdate {
     target: TargetId,
     /// Those that are left. May hold stale entries.
     watchers: Vec<NodeIdx>,
+    /// True when the target came or went by a change of ours.
+    is_own_change: bool,
 }
 
 /// Updates that wait for their turn.
@@ -47,9 +49,9 @@ impl WatcherUpdates {
     }
 
     /// Adds the watchers of a target. They replace those that are left of an earlier update.
-    pub(super) fn push(&mut self, target: TargetId, watchers: Vec<NodeIdx>) {
+    pub(super) fn push(&mut self, target: TargetId, watchers: Vec<NodeIdx>, is_own_change: bool) {
         self.cancel(target);
-        self.pending.push_back(WatcherUpdate { target, watchers });
+        self.pending.push_back(WatcherUpdate { target, watchers, is_own_change });
     }
 
     /// Drops what is left of the update of a target.
@@ -57,12 +59,12 @@ impl WatcherUpdates {
         self.pending.retain(|update| update.target != target);
     }
 
-    /// The next watcher and its target. An update without any stays until then, as long as its last watcher lags.
-    fn next(&mut self) -> Option<(NodeIdx, TargetId)> {
+    /// The next watcher, its target, and whether that is a change of ours. An update without any stays until then, as long as its last watcher lags.
+    fn next(&mut self) -> Option<(NodeIdx, TargetId, bool)> {
         loop {
             let update = self.pending.front_mut()?;
             if let Some(watcher) = update.watchers.pop() {
-                return Some((watcher, update.target));
+                return Some((watcher, update.target, update.is_own_change));
             }
             self.pending.pop_front();
         }
@@ -90,10 +92,12 @@ impl Graph {
     pub(crate) fn update_watchers(&mut self, most: usize) -> usize {
         let mut done = 0;
         while done < most
-            && let Some((watcher, target)) = self.watcher_updates.next()
+            && let Some((watcher, target, is_own_change)) = self.watcher_updates.next()
         {
             let is_provided = self.targets.of(target).providers > 0;
+            self.is_own_change = is_own_change;
             self.update_watcher(watcher, target, is_provided);
+            self.is_own_change = false;
             done += 1;
         }
         self.counters.edges += done as u64;

@@ -321,7 +321,7 @@ impl Engine {
         let Goal::Valid(value, spec) = self.graph.node(idx).goal.clone() else { return };
         self.graph.set_applied(idx, Some(value));
         self.clear_error(idx);
-        self.graph.set_present(idx, Some(spec), true);
+        self.graph.set_present_by_us(idx, Some(spec), true);
         self.graph.update_unsettled(idx);
         step.changed.push(self.graph.node(idx).key.clone());
     }

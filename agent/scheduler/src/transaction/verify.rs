@@ -64,13 +64,13 @@ impl Engine {
         match (action, new) {
             (Action::Delete, _) | (_, None) => {
                 self.graph.set_applied(idx, None);
-                self.graph.set_present(idx, None, false);
+                self.graph.set_present_by_us(idx, None, false);
             }
             (Action::Release, Some(new)) => {
                 self.graph.set_applied(idx, None);
                 let spec =
                     ValueSpec::of_observed(&self.graph.registry, &self.graph.node(idx).key, &new);
-                self.graph.set_present(idx, Some(spec), false);
+                self.graph.set_present_by_us(idx, Some(spec), false);
             }
             (_, Some(new)) => {
                 if action == Action::Create {
@@ -80,7 +80,7 @@ impl Engine {
                 }
                 let spec = self.spec_of(idx, &new);
                 self.graph.set_applied(idx, Some(new));
-                self.graph.set_present(idx, Some(spec), true);
+                self.graph.set_present_by_us(idx, Some(spec), true);
             }
         }
         self.graph.update_unsettled(idx);
