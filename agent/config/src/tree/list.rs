@@ -139,6 +139,21 @@ impl<M: LeafMeta> List<M> {
         }
     }
 
+    /// True when all keys of one list are before those of the other.
+    pub(super) fn are_apart(one: &Self, other: &Self) -> bool {
+        let ends = |list: &Self| match &list.0 {
+            EntryMap::Few(few) => {
+                few.first().zip(few.last()).map(|(first, last)| (first.0.clone(), last.0.clone()))
+            }
+            EntryMap::Many(many) => many
+                .get_min()
+                .zip(many.get_max())
+                .map(|(first, last)| (first.0.clone(), last.0.clone())),
+        };
+        let (Some(one), Some(other)) = (ends(one), ends(other)) else { return true };
+        one.1 < other.0 || other.1 < one.0
+    }
+
     /// Lower bound of the number of entries that differ.
     pub fn differ_by(old: &Self, new: &Self) -> usize {
         old.len().abs_diff(new.len())

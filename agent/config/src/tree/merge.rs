@@ -91,9 +91,11 @@ impl Merge {
     fn list<M: LeafMeta>(&mut self, base: &List<M>, ours: &List<M>, theirs: &List<M>) -> List<M> {
         let ours_onto_theirs = differs_less(base, ours, theirs);
         let (from, onto) = if ours_onto_theirs { (ours, theirs) } else { (theirs, ours) };
+        // Lists that share no key need no search.
+        let are_apart = List::are_apart(from, onto);
         let mut merged = onto.clone();
         for it in List::differences(base, from) {
-            let present = onto.get(it.keys);
+            let present = if are_apart { None } else { onto.get(it.keys) };
             let (ours, theirs) =
                 if ours_onto_theirs { (it.new, present) } else { (present, it.new) };
             match (self.entry::<M>(it.old, ours, theirs), present) {

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Graph, NodeIdx, TargetState};
+use super::{Goal, Graph, NodeIdx, TargetState};
 use crate::dependency::Target;
-use crate::graph::Goal;
 use crate::key::Key;
 use crate::targets::provided_targets;
 use crate::value_spec::ValueSpec;

@@ -16,6 +16,7 @@
 //! * Nothing is planned meanwhile: a plan would find some values ready, and others not yet.
 
 use std::collections::VecDeque;
+use std::vec;
 
 use super::{Graph, NodeIdx, TargetId};
 
@@ -24,7 +25,7 @@ use super::{Graph, NodeIdx, TargetId};
 struct WatcherUpdate {
     target: TargetId,
     /// Those that are left. May hold stale entries.
-    watchers: Vec<NodeIdx>,
+    watchers: vec::IntoIter<NodeIdx>,
     /// True when the target came or went by a change of ours.
     is_own_change: bool,
 }
@@ -51,7 +52,11 @@ impl WatcherUpdates {
     /// Adds the watchers of a target. They replace those that are left of an earlier update.
     pub(super) fn push(&mut self, target: TargetId, watchers: Vec<NodeIdx>, is_own_change: bool) {
         self.cancel(target);
-        self.pending.push_back(WatcherUpdate { target, watchers, is_own_change });
+        self.pending.push_back(WatcherUpdate {
+            target,
+            watchers: watchers.into_iter(),
+            is_own_change,
+        });
     }
 
     /// Drops what is left of the update of a target.
@@ -63,7 +68,7 @@ impl WatcherUpdates {
     fn next(&mut self) -> Option<(NodeIdx, TargetId, bool)> {
         loop {
             let update = self.pending.front_mut()?;
-            if let Some(watcher) = update.watchers.pop() {
+            if let Some(watcher) = update.watchers.next() {
                 return Some((watcher, update.target, update.is_own_change));
             }
             self.pending.pop_front();
