@@ -64,7 +64,8 @@ impl WatcherUpdates {
         self.pending.retain(|update| update.target != target);
     }
 
-    /// The next watcher, its target, and whether that is a change of ours. An update without any stays until then, as long as its last watcher lags.
+    /// The next watcher, its target, and whether that is a change of ours. An update stays listed until the call after its last
+    /// watcher, which lags until then.
     fn next(&mut self) -> Option<(NodeIdx, TargetId, bool)> {
         loop {
             let update = self.pending.front_mut()?;
