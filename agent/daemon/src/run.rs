@@ -49,7 +49,7 @@ use crate::{
     slots::Slots,
     software::{self, Software},
     tls::{Listener, TlsError},
-    users::{Password, PasswordError, UserError, Users, collect_entropy},
+    users::{Password, PasswordError, UserError, Users},
     watchdog,
 };
 
@@ -132,7 +132,6 @@ pub fn run(settings: RunSettings) -> Result<(RunEnd, HostnameWriter), RunError> 
     let hostname = privileges::drop_capabilities(&settings)
         .map_err(|source| RunError::Start { what: "with reduced privileges", source })?;
     info!(version = env!("CARGO_PKG_VERSION"), state = %settings.state.path().display(), "starting");
-    collect_entropy();
     let (store, loaded) = Store::open(settings.state.path())?;
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()

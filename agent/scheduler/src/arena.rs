@@ -1,4 +1,4 @@
-//! Arenas of the graph and of plans, and their indexes: tables that grow a piece at a time.
+//! Arenas of the graph, and their indexes: tables that grow a piece at a time.
 //!
 //! A table of a million values that moves to a larger place as a whole keeps events waiting for a tenth of a second. So an arena adds
 //! chunks, whose slots stay where they are, and an index by content has shards that grow one by one:
@@ -67,15 +67,6 @@ impl<T> Arena<T> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flatten()
-    }
-
-    /// Slots from the first one on.
-    pub(crate) fn into_slots(self) -> impl Iterator<Item = T> {
-        self.chunks.into_iter().flatten()
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.chunks.iter_mut().flatten()
     }
 }
 

@@ -228,7 +228,7 @@ impl Engine {
         // A best-effort change is refused only for a key named twice, and a store has each key of an owner once.
         let nodes =
             planner::goals(&self.graph, &Delta::new(intent).best_effort()).unwrap_or_default();
-        for node in nodes.into_slots().filter(|node| node.changed) {
+        for node in nodes.into_iter().filter(|node| node.changed) {
             let idx = self.graph.intern(&node.key);
             self.graph.set_goal(idx, node.sources, node.goal, &[]);
         }

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::arena::Arena;
 use crate::dependency::{Dependency, Target};
 use crate::graph::{Goal, Graph, NodeIdx, Sources, TargetId};
 use crate::key::{FixedMap, Key, hash_of};
@@ -248,10 +247,10 @@ pub(crate) type Overlay<'g> = OverlayOf<&'g Graph>;
 #[derive(Debug)]
 pub(crate) struct OverlayOf<G> {
     pub(crate) graph: G,
-    pub(crate) nodes: Arena<OverlayNode>,
-    pub(crate) targets: Arena<OverlayTarget>,
+    pub(crate) nodes: Vec<OverlayNode>,
+    pub(crate) targets: Vec<OverlayTarget>,
     /// Targets by index.
-    pub(crate) target_refs: Arena<TargetRef>,
+    pub(crate) target_refs: Vec<TargetRef>,
     pub(crate) reads: ReadSet,
     /// Changes in the number of providers of each prefix, relative to the graph.
     prefixes: FixedMap<(u32, IpNet), i64>,
@@ -267,9 +266,9 @@ impl<G> OverlayOf<G> {
     pub(crate) fn new(graph: G) -> Self {
         Self {
             graph,
-            nodes: Arena::default(),
-            targets: Arena::default(),
-            target_refs: Arena::default(),
+            nodes: Vec::new(),
+            targets: Vec::new(),
+            target_refs: Vec::new(),
             reads: ReadSet::default(),
             prefixes: FixedMap::default(),
             ready_changes: ReadyChanges::default(),
@@ -305,6 +304,9 @@ impl<G> OverlayOf<G> {
 
 impl Overlay<'_> {
     pub(crate) fn reserve(&mut self, nodes: usize, need_targets: usize) {
+        self.nodes.reserve(nodes);
+        self.targets.reserve(need_targets);
+        self.target_refs.reserve(need_targets);
         self.reads.by_key.expect(nodes);
         self.reads.by_target.expect(need_targets);
     }
@@ -321,23 +323,24 @@ impl Overlay<'_> {
 
     /// Reserves memory for this many nodes of the graph.
     pub(crate) fn reserve_known(&mut self, nodes: usize) {
+        self.nodes.reserve(nodes);
         self.reads.by_idx.reserve(nodes);
     }
 
     pub(crate) fn node(&self, oidx: OverlayIdx) -> &OverlayNode {
-        &self.nodes[oidx]
+        &self.nodes[oidx as usize]
     }
 
     pub(crate) fn node_mut(&mut self, oidx: OverlayIdx) -> &mut OverlayNode {
-        &mut self.nodes[oidx]
+        &mut self.nodes[oidx as usize]
     }
 
     pub(crate) fn target(&self, target_id: OverlayTargetId) -> &OverlayTarget {
-        &self.targets[target_id]
+        &self.targets[target_id as usize]
     }
 
     pub(crate) fn target_mut(&mut self, target_id: OverlayTargetId) -> &mut OverlayTarget {
-        &mut self.targets[target_id]
+        &mut self.targets[target_id as usize]
     }
 
     /// Node of a key, if the plan has touched it.
@@ -360,7 +363,7 @@ impl Overlay<'_> {
                 }
                 let oidx = self.push(OverlayNode::empty(key.clone()));
                 let nodes = &self.nodes;
-                self.reads.by_key.insert(hash, oidx, |oidx| hash_of(&nodes[oidx].key));
+                self.reads.by_key.insert(hash, oidx, |oidx| hash_of(&nodes[oidx as usize].key));
                 (oidx, true)
             }
         }
@@ -368,12 +371,14 @@ impl Overlay<'_> {
 
     /// Node of a key that the graph does not have.
     fn find_added(&self, key: &Key, hash: u64) -> Option<OverlayIdx> {
-        self.reads.by_key.find(hash, |oidx| self.nodes[oidx].key == *key)
+        self.reads.by_key.find(hash, |oidx| self.nodes[oidx as usize].key == *key)
     }
 
     /// Index of a target that the graph does not have.
     fn find_unknown_target_id(&self, target: &Target, hash: u64) -> Option<OverlayTargetId> {
-        self.reads.by_target.find(hash, |target_id| self.target_refs[target_id].target == *target)
+        self.reads
+            .by_target
+            .find(hash, |target_id| self.target_refs[target_id as usize].target == *target)
     }
 
     pub(crate) fn touch_idx(&mut self, idx: NodeIdx) -> (OverlayIdx, bool) {
@@ -404,7 +409,8 @@ impl Overlay<'_> {
     }
 
     fn push(&mut self, node: OverlayNode) -> OverlayIdx {
-        self.nodes.push(node)
+        self.nodes.push(node);
+        to_u32(self.nodes.len() - 1)
     }
 
     /// Sets another reduction of a value as its goal, which is no change of intent.

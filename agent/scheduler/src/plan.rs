@@ -9,7 +9,6 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-use crate::arena::Arena;
 use crate::descriptor::Registry;
 use crate::graph::Graph;
 use crate::history::Author;
@@ -176,14 +175,14 @@ pub struct Plan {
     pub(crate) operations: Vec<PlannedOperation>,
     pub(crate) order: DispatchOrder,
     /// All nodes the plan has touched.
-    pub(crate) nodes: Arena<OverlayNode>,
+    pub(crate) nodes: Vec<OverlayNode>,
     /// Values that are in place already and only have to be recorded as applied.
     pub(crate) found: Vec<OverlayIdx>,
     pub(crate) restores: Vec<(Key, SharedValue)>,
     /// Values that will wait, with their unmet dependencies, ascending by key.
     pub(crate) waiting: Vec<(OverlayIdx, Unmet)>,
     /// Targets of the touched nodes, by the indexes the nodes use.
-    pub(crate) target_refs: Arena<TargetRef>,
+    pub(crate) target_refs: Vec<TargetRef>,
     /// Revision of the engine state that the plan is known to be valid for.
     pub(crate) revision: u64,
     pub(crate) reads: ReadSet,
@@ -226,7 +225,7 @@ impl Plan {
     /// Keys that the operations touch although the change does not name them.
     pub fn side_effects(&self) -> impl Iterator<Item = &Key> {
         self.operations.iter().flat_map(|op| {
-            let changed = self.nodes[op.oidx].changed;
+            let changed = self.nodes[op.oidx as usize].changed;
             (!changed).then_some(&op.key).into_iter().chain(&op.cascaded)
         })
     }
@@ -244,14 +243,14 @@ impl Plan {
 
     /// Values of the change that will wait, ascending by key.
     pub fn pending(&self) -> Vec<Key> {
-        self.waiting.iter().map(|&(oidx, _)| self.nodes[oidx].key.clone()).collect()
+        self.waiting.iter().map(|&(oidx, _)| self.nodes[oidx as usize].key.clone()).collect()
     }
 
     /// Values of the change that will wait, with the labels of their unmet dependencies. No labels where another value
     /// holds an identity they claim.
     pub fn waiting(&self) -> impl Iterator<Item = (&Key, impl Iterator<Item = &SmolStr>)> {
         self.waiting.iter().map(|(oidx, unmet)| {
-            let node = &self.nodes[*oidx];
+            let node = &self.nodes[*oidx as usize];
             let needs = node.goal.spec().map_or(&[][..], |spec| &spec.needs);
             (&node.key, unmet.iter().map(|&need| &needs[need as usize].label))
         })

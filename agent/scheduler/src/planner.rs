@@ -503,7 +503,7 @@ impl<'g> Planner<'g> {
     ) -> bool {
         let blocking = self.blocking(present, lost);
         for &target_id in &blocking {
-            self.overlay.targets[target_id].removal_mut().blocked.push(oidx);
+            self.overlay.targets[target_id as usize].removal_mut().blocked.push(oidx);
         }
         if !blocking.is_empty() {
             let key = self.overlay.node(oidx).key.clone();

@@ -367,7 +367,7 @@ impl Engine {
     pub(crate) fn install_goals(&mut self, mut plan: Plan, step: &mut EngineOutput) {
         self.count(&plan);
         let mut indexes = Vec::with_capacity(plan.nodes.len());
-        for node in plan.nodes.iter() {
+        for node in &plan.nodes {
             indexes.push(node.idx.unwrap_or_else(|| self.graph.intern(&node.key)));
         }
         for (node, &idx) in plan.nodes.iter_mut().zip(&indexes) {

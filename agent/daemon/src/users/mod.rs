@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 pub(crate) use self::password::Tag;
 use self::password::Tagger;
-pub use self::password::{Password, PasswordError, collect_entropy};
+pub use self::password::{Password, PasswordError};
 
 /// Longest user name, in octets: enough for a SPIFFE id, since a certificate may get its role from a user of that name.
 const MAX_NAME_BYTES: usize = 2048;

@@ -6,10 +6,7 @@ use argon2::{
     Algorithm, Argon2, Block, Params, Version,
     password_hash::phc::{Output, ParamsString, PasswordHash, Salt},
 };
-use aws_lc_rs::{
-    hmac,
-    rand::{SecureRandom as _, SystemRandom},
-};
+use aws_lc_rs::{hmac, rand::SystemRandom};
 use holdfast_security::credentialz::CryptHash;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -152,13 +149,6 @@ impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Password(..)")
     }
-}
-
-/// Has a thread collect what the first random number needs, which takes some tens of milliseconds: the start goes on meanwhile.
-/// Without the thread, the first user of random numbers waits.
-pub fn collect_entropy() {
-    let collect = || SystemRandom::new().fill(&mut [0]);
-    let _not_started = std::thread::Builder::new().name("entropy".into()).spawn(collect);
 }
 
 /// Record of a verified password: a hash with a random key that never leaves this process.

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::{OverlayClaim, OverlayIdx, OverlayNode, OverlayTargetId, TargetRef};
-use crate::arena::{Arena, Slots};
+use crate::arena::Slots;
 use crate::dependency::{Claim, Target};
 use crate::graph::{Graph, GraphChange, NodeIdx, TargetId};
 use crate::key::{FixedHasher, FixedMap, Key, Kinds, hash_of};
@@ -19,20 +19,16 @@ use crate::targets::{Addresses, provided_targets};
 
 type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
 
-/// Shards of an index of a plan. With a million values, one of them grows within some milliseconds, and small plans have no room
-/// to clear.
-const SHARDS: usize = 16;
-
 #[derive(Debug, Default)]
 pub(crate) struct ReadSet {
     /// Nodes that the graph has.
     pub(super) by_idx: FixedMap<NodeIdx, OverlayIdx>,
     /// Nodes that the graph does not have, by the hash of their key.
-    pub(super) by_key: Slots<SHARDS>,
+    pub(super) by_key: Slots,
     /// Targets that the graph has, by their index there.
     pub(super) by_known_target: FixedMap<TargetId, OverlayTargetId>,
     /// Targets that the graph does not have, by hash.
-    pub(super) by_target: Slots<SHARDS>,
+    pub(super) by_target: Slots,
     pub(super) claims: FixedMap<Claim, OverlayClaim>,
     /// Addresses and key prefixes of targets of the overlay.
     pub(super) addresses: Addresses,
@@ -89,8 +85,8 @@ impl ReadSet {
 #[derive(Clone, Copy)]
 pub(crate) struct Readings<'p> {
     pub(crate) reads: &'p ReadSet,
-    pub(crate) nodes: &'p Arena<OverlayNode>,
-    pub(crate) target_refs: &'p Arena<TargetRef>,
+    pub(crate) nodes: &'p [OverlayNode],
+    pub(crate) target_refs: &'p [TargetRef],
 }
 
 impl Readings<'_> {
@@ -102,7 +98,7 @@ impl Readings<'_> {
 
     /// Node of the plan with this key.
     pub(crate) fn touched(self, graph: &Graph, key: &Key) -> Option<OverlayIdx> {
-        let is = |oidx: OverlayIdx| self.nodes[oidx].key == *key;
+        let is = |oidx: OverlayIdx| self.nodes[oidx as usize].key == *key;
         let known = graph.find(key).and_then(|idx| self.reads.by_idx.get(&idx)).copied();
         known.filter(|&oidx| is(oidx)).or_else(|| self.reads.by_key.find(hash_of(key), is))
     }
@@ -183,13 +179,13 @@ impl Readings<'_> {
 
     /// True when the plan has touched a key that the graph did not have.
     fn has_added(self, key: &Key) -> bool {
-        let is = |oidx: OverlayIdx| self.nodes[oidx].key == *key;
+        let is = |oidx: OverlayIdx| self.nodes[oidx as usize].key == *key;
         self.reads.by_key.find(hash_of(key), is).is_some()
     }
 
     /// True when the plan has a target that the graph did not have.
     fn has_added_target(self, target: &Target) -> bool {
-        let is = |id: OverlayTargetId| self.target_refs[id].target == *target;
+        let is = |id: OverlayTargetId| self.target_refs[id as usize].target == *target;
         self.reads.by_target.find(hash_of(target), is).is_some()
     }
 }

@@ -32,7 +32,7 @@ impl Overlay<'_> {
                 if *count < self.target(target_id).providers {
                     continue;
                 }
-                if targets.contains(&&self.target_refs[target_id].target) {
+                if targets.contains(&&self.target_refs[target_id as usize].target) {
                     return true;
                 }
                 let mut dependents_of = self.dependents_of(target_id);
@@ -56,7 +56,7 @@ impl Overlay<'_> {
     /// Present values of ours that need a target, or are to need it.
     fn dependents_of(&mut self, target_id: OverlayTargetId) -> Vec<Dependent> {
         self.note_walked(target_id);
-        let TargetRef { target, graph_id } = &self.target_refs[target_id];
+        let TargetRef { target, graph_id } = &self.target_refs[target_id as usize];
         let state = graph_id.map(|id| self.graph.target_at(id));
         let watchers = state.map_or_else(Default::default, TargetState::unique_watchers);
         let new_watchers = &self.target(target_id).new_watchers;

@@ -26,7 +26,7 @@ impl Overlay<'_> {
                 None => {
                     let target_id = self.open(target, None);
                     let target_refs = &self.target_refs;
-                    let of = |target_id: u32| hash_of(&target_refs[target_id].target);
+                    let of = |target_id: u32| hash_of(&target_refs[target_id as usize].target);
                     self.reads.by_target.insert(hash, target_id, of);
                     target_id
                 }
@@ -60,7 +60,8 @@ impl Overlay<'_> {
             !self.goals_set || graph_id.is_some(),
             "{target:?} was offered and not counted"
         );
-        let target_id = self.targets.push(state);
+        self.targets.push(state);
+        let target_id = to_u32(self.targets.len() - 1);
         self.target_refs.push(TargetRef { target: target.clone(), graph_id });
         match target {
             Target::Exact(key) => self.reads.target_kinds.insert(key.kind()),
@@ -127,7 +128,7 @@ impl Overlay<'_> {
         let mut waiting = false;
         let target_ids = self.target_ids_of(oidx, spec);
         for target_id in target_ids {
-            let state = &mut self.targets[target_id];
+            let state = &mut self.targets[target_id as usize];
             if !state.stays() {
                 state.removal_mut().waiting.push(oidx);
                 waiting = true;
@@ -266,7 +267,7 @@ impl Overlay<'_> {
         let Some(spec) = spec else { return };
         let target_ids = self.target_ids_of(oidx, &spec);
         for target_id in target_ids {
-            let state = &mut self.targets[target_id];
+            let state = &mut self.targets[target_id as usize];
             state.dependents = state.dependents.saturating_add_signed(sign);
             if sign < 0 {
                 if let Some(by) = by {

@@ -36,7 +36,7 @@ pub(crate) struct Gathering {
 impl Overlay<'_> {
     /// Records that the plan depends on the watchers and dependents of a target.
     pub(super) fn note_walked(&mut self, target_id: OverlayTargetId) {
-        if let Some(graph_id) = self.target_refs[target_id].graph_id {
+        if let Some(graph_id) = self.target_refs[target_id as usize].graph_id {
             self.reads.note_walked(graph_id);
         }
     }
@@ -50,7 +50,7 @@ impl Overlay<'_> {
     /// Leaves it to the planner to notify the watchers of a target that was gained or lost: they may be many.
     pub(super) fn notify_watchers(&mut self, target_id: OverlayTargetId, there: bool) {
         self.note_walked(target_id);
-        let graph_id = self.target_refs[target_id].graph_id;
+        let graph_id = self.target_refs[target_id as usize].graph_id;
         if graph_id.is_some() || !self.target(target_id).new_watchers.is_empty() {
             self.ready_changes.notifications.push((target_id, there));
         }
@@ -63,7 +63,7 @@ impl Overlay<'_> {
         there: bool,
     ) -> Option<Notification> {
         let graph = self.graph;
-        let state = &mut self.targets[target_id];
+        let state = &mut self.targets[target_id as usize];
         if there != (state.providers > 0) {
             return None;
         }
@@ -72,7 +72,7 @@ impl Overlay<'_> {
             state.new_watchers.dedup();
         }
         let mut new = state.new_watchers.clone();
-        let TargetRef { target, graph_id } = &self.target_refs[target_id];
+        let TargetRef { target, graph_id } = &self.target_refs[target_id as usize];
         let target = target.clone();
         let state = graph_id.map(|id| graph.target_at(id));
         let watchers = state.map_or_else(Default::default, TargetState::unique_watchers);
@@ -171,7 +171,7 @@ impl Overlay<'_> {
     pub(crate) fn gathering(&mut self, target_id: OverlayTargetId) -> Gathering {
         self.note_walked(target_id);
         let graph = self.graph;
-        let TargetRef { target, graph_id } = &self.target_refs[target_id];
+        let TargetRef { target, graph_id } = &self.target_refs[target_id as usize];
         let target = target.clone();
         let state = graph_id.map(|id| graph.target_at(id));
         let mut of_graph =
@@ -213,7 +213,7 @@ impl Overlay<'_> {
 
     /// Number of dependencies of this spec on a target: a value does not block itself.
     pub(crate) fn own_dependencies(&mut self, spec: &ValueSpec, target_id: OverlayTargetId) -> u32 {
-        let target = &self.target_refs[target_id].target;
+        let target = &self.target_refs[target_id as usize].target;
         u32::try_from(spec.needs_of(target).len()).unwrap_or(u32::MAX)
     }
 }

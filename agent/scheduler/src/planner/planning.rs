@@ -20,7 +20,6 @@ use std::sync::Arc;
 use super::intent::sorted_places;
 use super::tasks::Unit;
 use super::{Planner, PlannerOf, validation};
-use crate::arena::Arena;
 use crate::dependency::Claim;
 use crate::engine::Engine;
 use crate::graph::{Graph, NodeIdx};
@@ -255,7 +254,7 @@ pub(crate) fn plan_for(graph: &Graph, revisits: Vec<NodeIdx>) -> Result<Plan, Pl
 }
 
 /// Goals of a change alone, without operations.
-pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Arena<OverlayNode>, PlanError> {
+pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, PlanError> {
     let mut planner = Planner { order: sorted_places(delta), ..Planner::new(graph) };
     while !planner.validated {
         planner.advance(delta)?;
@@ -309,6 +308,6 @@ impl Planner<'_> {
 
     pub(super) fn sort_waiting(&mut self) {
         let nodes = &self.overlay.nodes;
-        sort_by_keys_of(&mut self.waiting, |&(oidx, _)| &nodes[oidx].key);
+        sort_by_keys_of(&mut self.waiting, |&(oidx, _)| &nodes[oidx as usize].key);
     }
 }

@@ -47,7 +47,7 @@ impl Planner<'_> {
         let rank = (FOUND..=CREATES).find(|&rank| !self.ready[rank].is_empty());
         let Some(rank) = rank else { return self.resolve() };
         let mut round = std::mem::take(&mut self.ready[rank]);
-        let key = |oidx: &OverlayIdx| &self.overlay.nodes[*oidx].key;
+        let key = |oidx: &OverlayIdx| &self.overlay.nodes[*oidx as usize].key;
         round.sort_unstable();
         round.dedup();
         sort_by_keys_of(&mut round, key);

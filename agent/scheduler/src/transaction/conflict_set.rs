@@ -14,7 +14,6 @@ use crate::dependency::{Claim, Target};
 use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedHasher, FixedMap, Key, KeySet};
 use crate::operation::Action;
-use crate::overlay::to_u32;
 use crate::plan::{Plan, PlannedOperation};
 use crate::sorted_map::SortedMap;
 use crate::targets::{PrefixTable, TargetIndex};
@@ -85,7 +84,7 @@ impl Subject for Plan {
     }
 
     fn value<'a>(&'a self, graph: &'a Graph, at: usize) -> Option<ValueChange<'a>> {
-        let node = self.nodes.get(to_u32(at)).filter(|node| !node.is_bystander)?;
+        let node = self.nodes.get(at).filter(|node| !node.is_bystander)?;
         let present = node.idx.and_then(|idx| graph.node(idx).present.as_deref());
         let goal = node.goal.spec().map(|spec| &**spec);
         Some(ValueChange { key: &node.key, present, goal })

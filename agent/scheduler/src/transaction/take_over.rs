@@ -22,7 +22,6 @@
 use smallvec::SmallVec;
 
 use super::{OpProgress, OpState, Phase, Transaction, drop_beside};
-use crate::arena::Arena;
 use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Goal, NodeIdx, TargetId};
 use crate::key::Key;
@@ -38,11 +37,11 @@ const ITEMS_MOST: usize = 2048;
 #[derive(Debug)]
 pub(super) struct TakeOver {
     restores: Vec<(Key, SharedValue)>,
-    nodes: Arena<OverlayNode>,
+    nodes: Vec<OverlayNode>,
     found: Vec<OverlayIdx>,
     operations: usize,
     waiting: Vec<(OverlayIdx, Unmet)>,
-    target_refs: Arena<TargetRef>,
+    target_refs: Vec<TargetRef>,
     reads: ReadSet,
     /// Nodes of the graph for those of the plan; `None` before a value is taken over.
     indexes: Vec<Option<NodeIdx>>,
@@ -218,7 +217,7 @@ impl Engine {
             (Item::Operation, at) => self.take_over_operation(transaction, take_over, at, now),
             (Item::Waiting, at) if transaction.phase == Phase::Executing => {
                 let (oidx, _) = take_over.waiting[at];
-                transaction.pending.push(take_over.nodes[oidx].key.clone());
+                transaction.pending.push(take_over.nodes[oidx as usize].key.clone());
             }
             (Item::Waiting, _) => {}
         }
@@ -233,10 +232,10 @@ impl Engine {
         step: &mut EngineOutput,
     ) {
         let at = oidx as usize;
-        if take_over.indexes[at].is_some() || take_over.nodes[oidx].is_bystander {
+        if take_over.indexes[at].is_some() || take_over.nodes[at].is_bystander {
             return;
         }
-        let idx = self.node_of(&take_over.nodes[oidx]);
+        let idx = self.node_of(&take_over.nodes[at]);
         take_over.indexes[at] = Some(idx);
         if transaction.phase == Phase::Executing {
             self.note_claims_held(transaction, idx);
@@ -244,7 +243,7 @@ impl Engine {
         if self.graph.node_mut(idx).reserve(transaction.txn) {
             transaction.reserved.push(idx);
         }
-        let node = &mut take_over.nodes[oidx];
+        let node = &mut take_over.nodes[at];
         if let Some(op) = node.op {
             self.graph.node_mut(idx).begin_op(OpId(transaction.first_op + u64::from(op)));
         }
@@ -279,19 +278,19 @@ impl Engine {
         &mut self,
         node: &mut OverlayNode,
         idx: NodeIdx,
-        target_refs: &mut Arena<TargetRef>,
+        target_refs: &mut [TargetRef],
         step: &mut EngineOutput,
     ) {
         if !node.changed {
             return;
         }
         self.clear_error(idx);
-        let graph_ids = node.need_targets.iter().map(|&it| target_refs[it].graph_id);
+        let graph_ids = node.need_targets.iter().map(|&it| target_refs[it as usize].graph_id);
         let graph_ids: SmallVec<[Option<TargetId>; 4]> = graph_ids.collect();
         let (sources, goal) = (std::mem::take(&mut node.sources), std::mem::take(&mut node.goal));
         self.graph.set_goal(idx, sources, goal, &graph_ids);
         for (&target_id, &graph_id) in node.need_targets.iter().zip(self.graph.need_targets(idx)) {
-            target_refs[target_id].graph_id = Some(graph_id);
+            target_refs[target_id as usize].graph_id = Some(graph_id);
         }
         step.changed.push(node.key.clone());
         let node = self.graph.node(idx);
