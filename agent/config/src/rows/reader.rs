@@ -70,7 +70,12 @@ impl RowSplit {
 /// Octets of the keys of entries in the key of a row of a layer.
 fn keys_of_entry(key: &[u8]) -> Option<&[u8]> {
     let (of, keys) = key.split_at_checked(PREFIX)?;
-    LayerKey::ALL.into_iter().any(|layer| code(layer) == of[0]).then_some(keys)
+    layer_of(of[0]).map(|_| keys)
+}
+
+/// Layer with this code.
+fn layer_of(stored: u8) -> Option<LayerKey> {
+    LayerKey::ALL.into_iter().find(|layer| code(*layer) == stored)
 }
 
 impl Layers {
@@ -207,7 +212,7 @@ impl<'m> ListReader<'m> {
     fn new(models: &'m Models, key: &[u8]) -> Result<Option<Self>, &'static str> {
         let mut reader = RowReader(key);
         let stored = reader.byte()?;
-        let layer = LayerKey::ALL.into_iter().find(|it| code(*it) == stored);
+        let layer = layer_of(stored);
         let mut origins = [Origin::Native, Origin::OpenConfig].into_iter();
         let of_claim = origins.find(|it| claim_code(*it) == stored);
         let Some(origin) = layer.map(|it| it.origin).or(of_claim) else { return Ok(None) };

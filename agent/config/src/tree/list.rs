@@ -139,18 +139,17 @@ impl<M: LeafMeta> List<M> {
         }
     }
 
+    /// First and last key.
+    fn ends(&self) -> Option<(&Keys, &Keys)> {
+        match &self.0 {
+            EntryMap::Few(few) => Some((&few.first()?.0, &few.last()?.0)),
+            EntryMap::Many(many) => Some((&many.get_min()?.0, &many.get_max()?.0)),
+        }
+    }
+
     /// True when all keys of one list are before those of the other.
     pub(super) fn are_apart(one: &Self, other: &Self) -> bool {
-        let ends = |list: &Self| match &list.0 {
-            EntryMap::Few(few) => {
-                few.first().zip(few.last()).map(|(first, last)| (first.0.clone(), last.0.clone()))
-            }
-            EntryMap::Many(many) => many
-                .get_min()
-                .zip(many.get_max())
-                .map(|(first, last)| (first.0.clone(), last.0.clone())),
-        };
-        let (Some(one), Some(other)) = (ends(one), ends(other)) else { return true };
+        let (Some(one), Some(other)) = (one.ends(), other.ends()) else { return true };
         one.1 < other.0 || other.1 < one.0
     }
 
