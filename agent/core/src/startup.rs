@@ -239,20 +239,20 @@ impl Core {
 
 /// Reads layers from rows, those of many on two threads.
 fn read_layers(models: &Models, rows: &LayerRows) -> Result<Layers, StartError> {
-    let much = rows.len() > parallel::FEW;
-    let split = if much { RowSplit::of_sample(rows.sample()) } else { None };
-    let read = |is_second: bool| {
+    let read = |is_taken: &dyn Fn(&[u8]) -> bool| {
         let mut reader = LayersReader::new(models);
         rows.visit(|key, value| -> Result<(), StartError> {
-            let is_taken = split.as_ref().is_none_or(|it| it.is_second(key) == is_second);
-            if is_taken { Ok(reader.row(key, value)?) } else { Ok(()) }
+            if is_taken(key) { Ok(reader.row(key, value)?) } else { Ok(()) }
         })?;
         layers_of(reader)
     };
-    if split.is_none() {
-        return read(false);
-    }
-    let (first, second) = parallel::both(true, || read(false), || read(true));
+    let is_much = rows.len() > parallel::FEW;
+    let Some(split) = RowSplit::of_sample(rows.sample()).filter(|_| is_much) else {
+        return read(&|_| true);
+    };
+    let first = || read(&|key| !split.is_second(key));
+    let second = || read(&|key| split.is_second(key));
+    let (first, second) = parallel::both(true, first, second);
     Ok(first?.joined(&second?))
 }
 
