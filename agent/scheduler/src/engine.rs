@@ -136,7 +136,7 @@ pub(crate) const IN_FLIGHT_MOST: usize = 16;
 /// Operations submitted before the transports get them: they begin with the first ones of a large change while the
 /// engine prepares the next. Also items of a large plan that are taken over, those of a large reading that are taken in, and
 /// nodes of a large change that are released, before facts get their turn: some ten milliseconds of work.
-const PORTION: usize = 4096;
+pub(crate) const PORTION: usize = 4096;
 
 /// Planes of every key, and the transactions in flight.
 #[derive(Debug)]
@@ -172,10 +172,8 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(registry: Registry) -> Self {
-        let mut graph = Graph::new(Arc::new(registry));
-        graph.watcher_updates.portion = PORTION;
         Self {
-            graph,
+            graph: Graph::new(Arc::new(registry)),
             running: InFlight::default(),
             releases: Releases::default(),
             transport_queues: BTreeMap::new(),

@@ -128,7 +128,7 @@ impl Engine {
             if self.graph.is_out_of_place(idx) {
                 self.schedule_drift_check(idx, now, urgent, step);
             } else if let Some(retry) = &mut self.graph.node_mut(idx).retry {
-                retry.has_returned = true;
+                retry.has_returned = retry.due.is_some();
             }
             return;
         }
@@ -171,10 +171,9 @@ impl Engine {
         let Some(retry) = &mut node.retry else { return };
         retry.due = None;
         let has_returned = std::mem::take(&mut retry.has_returned);
-        if retry.error.is_some() {
-            step.changed.push(node.key.clone());
-            self.graph.mark_dirty(idx);
-        } else if is_out_of_place {
+        let has_failed = retry.error.is_some();
+        step.changed.extend(has_failed.then(|| node.key.clone()));
+        if has_failed || is_out_of_place {
             self.graph.mark_dirty(idx);
         } else if has_returned {
             request_drift_read(&node.key, step);
@@ -206,7 +205,7 @@ impl Engine {
             return false;
         }
         let at = retry.drifted(now.monotonic);
-        retry.due = Some(at);
+        (retry.due, retry.has_returned) = (Some(at), false);
         self.timers.insert((at, idx));
         true
     }

@@ -328,7 +328,7 @@ fn what_many_values_wait_for_is_planned_in_portions_of_bounded_size() {
     lab.engine.audit().unwrap();
 }
 
-/// What is shown of the values meanwhile is right, and a target that comes back before all of them know is there.
+/// States of values are right while their updates wait, and a target that comes back before all updates are done counts as there.
 #[test]
 fn values_that_need_one_target_are_updated_in_portions_of_bounded_size() {
     const COUNT: usize = 1000;
@@ -338,9 +338,8 @@ fn values_that_need_one_target_are_updated_in_portions_of_bounded_size() {
     work_off(&mut lab);
     let updated = |lab: &Lab| lab.engine.counters().watchers_updated;
     let before = updated(&lab);
-    let facts = |lab: &mut Lab, text| lab.change_outside_silently(text);
     for (text, state) in [("l", "PENDING"), ("-l", "PENDING <l"), ("l =1", "PENDING")] {
-        let facts = facts(&mut lab, text);
+        let facts = lab.change_outside_silently(text);
         let step = lab.engine.observed(facts, lab.now());
         lab.deadline = step.deadline;
         assert_eq!(updated(&lab), before, "none is updated with the fact");

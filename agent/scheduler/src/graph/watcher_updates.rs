@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use std::vec;
 
 use super::{Graph, NodeIdx, TargetId};
+use crate::engine::PORTION;
 
 /// Updates of the watchers of one target.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ pub(crate) struct WatcherUpdates {
 
 impl Default for WatcherUpdates {
     fn default() -> Self {
-        Self { pending: VecDeque::new(), portion: usize::MAX }
+        Self { pending: VecDeque::new(), portion: PORTION }
     }
 }
 

@@ -5,16 +5,21 @@ use holdfast_scheduler::{IntentChange, Scope, SharedValue};
 use crate::SECOND;
 use crate::common::{self, Lab, key};
 
-/// Intent in the store, content of the system, and the operations planned.
-#[track_caller]
-fn check_restart(intent: &str, system: &str, want: &str) {
-    let mut lab = Lab::default();
+/// An engine that has started with this intent in the store, and this content of the system.
+fn started(intent: &str, system: &str) -> Lab {
+    let mut lab = Lab { strict: false, ..Lab::default() };
     let values = common::changes(intent).into_iter().map(|(key, value)| (key, value.unwrap()));
     lab.engine.load(values.collect(), Vec::new());
     lab.system = common::things(system).into_iter().map(|thing| (thing.key(), thing)).collect();
-    lab.strict = false;
     lab.resync();
     lab.run_until_idle(SECOND);
+    lab
+}
+
+/// Intent in the store, content of the system, and the operations planned.
+#[track_caller]
+fn check_restart(intent: &str, system: &str, want: &str) {
+    let mut lab = started(intent, system);
     assert_eq!(lab.log(), want);
     assert_eq!(
         lab.engine.counters().operations_planned,
@@ -49,7 +54,7 @@ fn a_restart_plans_only_differences() {
 fn what_a_start_finds_in_place_needs_no_plan() {
     for (intent, system, states, found) in [
         ("a <f; b <f", "f; a <f mine; b <f mine", ["CONFIGURED", "CONFIGURED"], 2),
-        // Others rely on it, its dependency is missing, or is missing for one of the two only.
+        // Another value relies on `a`, or `b` lacks what it needs.
         ("a; b <a", "a mine; b <a mine", ["CONFIGURED", "CONFIGURED"], 1),
         ("a; b <x", "a mine; b <x mine", ["CONFIGURED", "PENDING <x"], 1),
         // Nothing else supports them.
@@ -60,21 +65,12 @@ fn what_a_start_finds_in_place_needs_no_plan() {
         ("a =1; b", "a =2 mine", ["CONFIGURED", "CONFIGURED"], 0),
         ("a =1 port; b", "a =1 port; b mine", ["CONFIGURED", "CONFIGURED"], 1),
     ] {
-        let mut lab = Lab { strict: false, ..Lab::default() };
-        let values = common::changes(intent).into_iter().map(|(key, value)| (key, value.unwrap()));
-        lab.engine.load(values.collect(), Vec::new());
-        lab.system = common::things(system).into_iter().map(|thing| (thing.key(), thing)).collect();
-        lab.resync();
-        lab.run_until_idle(SECOND);
+        let lab = started(intent, system);
         assert_eq!(["a", "b"].map(|name| lab.state(name)), states, "{intent}, {system}");
         assert_eq!(lab.engine.counters().found_in_place, found, "{intent}, {system}");
         lab.engine.audit().unwrap();
     }
-    let mut lab = Lab::default();
-    let value = common::changes("p =2 port").remove(0).1.unwrap();
-    lab.engine.load(vec![(key("p"), value)], Vec::new());
-    lab.system.insert(key("p"), common::Thing::parse("p =2 port"));
-    lab.resync();
+    let mut lab = started("p =2 port", "p =2 port");
     lab.commit("-p").unwrap();
     assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("release p", "p =2 port"));
 }
