@@ -202,9 +202,7 @@ pub(super) fn target_text(render: &Renderer, target: &Target) -> Option<String> 
     match target {
         Target::Exact(key) | Target::Whole(key) => Some(render.key(key)),
         Target::Under(prefix) => Some(render.key(prefix) + "/*"),
-        Target::Covering { table, address } => {
-            Some(format!("a prefix of table {table} with {address}"))
-        }
+        Target::Covering { space, address } => Some(format!("a prefix of {space} with {address}")),
         Target::AnyOf(_) => None,
     }
 }

@@ -105,11 +105,11 @@ fn offers(node: &Node, present: &ValueSpec, target: &Target) -> u32 {
     let own = match target {
         Target::Exact(key) => u32::from(node.key == *key),
         Target::Under(prefix) => u32::from(node.key.starts_with(prefix)),
-        Target::Covering { table, address } => {
+        Target::Covering { space, address } => {
             let within = present
                 .prefixes()
                 .iter()
-                .filter(|(other, prefix)| other == table && prefix.contains(address));
+                .filter(|(other, prefix)| other == space && prefix.contains(address));
             u32::try_from(within.count()).unwrap_or(u32::MAX)
         }
         Target::AnyOf(_) | Target::Whole(_) => 0,

@@ -42,6 +42,55 @@ impl Facet {
     }
 }
 
+/// Longest name of a link: `IFNAMSIZ` less the zero at its end.
+const LINK_NAME_OCTETS: usize = 15;
+
+/// Scope in which prefixes make addresses reachable: a routing table, or one link of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Space([u8; 1 + LINK_NAME_OCTETS]);
+
+impl Space {
+    const TABLE: u8 = 0;
+    const LINK: u8 = 1;
+
+    /// All prefixes of a routing table.
+    pub fn table(number: u32) -> Self {
+        Self::new(Self::TABLE, &number.to_be_bytes())
+    }
+
+    /// The prefixes on one link. Octets of the name beyond the longest one that a link can have do not count.
+    pub fn link(name: &str) -> Self {
+        Self::new(Self::LINK, name.as_bytes())
+    }
+
+    fn new(tag: u8, content: &[u8]) -> Self {
+        let mut octets = [0; 1 + LINK_NAME_OCTETS];
+        octets[0] = tag;
+        for (octet, value) in octets[1..].iter_mut().zip(content) {
+            *octet = *value;
+        }
+        Self(octets)
+    }
+}
+
+impl std::fmt::Display for Space {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [tag, content @ ..] = &self.0;
+        if *tag == Self::TABLE {
+            let [a, b, c, d, ..] = *content;
+            return write!(f, "table {}", u32::from_be_bytes([a, b, c, d]));
+        }
+        let name = content.split(|octet| *octet == 0).next().unwrap_or_default();
+        write!(f, "link {}", String::from_utf8_lossy(name))
+    }
+}
+
+impl std::fmt::Debug for Space {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
 /// Condition that other values meet by existing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
@@ -51,8 +100,8 @@ pub enum Target {
     AnyOf(Facet),
     /// Any value whose key starts with these segments.
     Under(Key),
-    /// Any value of this table that offers a prefix with this address in it.
-    Covering { table: u32, address: IpAddr },
+    /// Any value that offers a prefix of this space with this address in it.
+    Covering { space: Space, address: IpAddr },
     /// Any value that has this key as a part. The engine adds this dependency to each part.
     Whole(Key),
 }
@@ -85,9 +134,9 @@ impl Dependency {
         Self::new(label, Target::Under(prefix))
     }
 
-    /// Any prefix offered in `table` that contains `address`: makes a gateway reachable.
-    pub fn covering(label: impl Into<SmolStr>, table: u32, address: IpAddr) -> Self {
-        Self::new(label, Target::Covering { table, address })
+    /// Any prefix offered in `space` that contains `address`: makes a gateway reachable.
+    pub fn covering(label: impl Into<SmolStr>, space: Space, address: IpAddr) -> Self {
+        Self::new(label, Target::Covering { space, address })
     }
 }
 
@@ -97,13 +146,13 @@ pub enum Offer {
     /// Meets [`Target::AnyOf`].
     Facet(Facet),
     /// Meets [`Target::Covering`] for every address of `prefix`.
-    Prefix { table: u32, prefix: IpNet },
+    Prefix { space: Space, prefix: IpNet },
 }
 
 impl Offer {
     /// Connected prefix of an address, or destination of a route to a link. Host bits are dropped.
-    pub fn prefix(table: u32, prefix: IpNet) -> Self {
-        Self::Prefix { table, prefix: prefix.trunc() }
+    pub fn prefix(space: Space, prefix: IpNet) -> Self {
+        Self::Prefix { space, prefix: prefix.trunc() }
     }
 }
 

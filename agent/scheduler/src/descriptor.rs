@@ -178,6 +178,19 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         false
     }
 
+    /// True for drift that no operation of ours may undo, because another program has added to what was applied. It is
+    /// shown, as under [`DriftPolicy::Report`](crate::DriftPolicy::Report).
+    fn tolerates(&self, applied: &Self::Value, observed: &Self::Value) -> bool {
+        let _ = (applied, observed);
+        false
+    }
+
+    /// True for kinds whose values are removed after others are created, where nothing asks for another order: a route
+    /// to the same place is there before the old one goes, and no packet is lost in between.
+    fn removed_last(&self) -> bool {
+        false
+    }
+
     /// False for kinds that cannot be read back: their operations count as verified when they are completed.
     fn observable(&self) -> bool {
         true
@@ -227,6 +240,8 @@ pub trait AnyDescriptor: Debug + Send + Sync {
         before: Option<&dyn ObjectValue>,
     ) -> Option<SharedValue>;
     fn is_on(&self, observed: &dyn ObjectValue, object: &Key) -> bool;
+    fn tolerates(&self, applied: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool;
+    fn removed_last(&self) -> bool;
     fn observable(&self) -> bool;
     fn classify(&self, error: &OperationError) -> ErrorClass;
 }
@@ -341,6 +356,14 @@ impl<D: Descriptor> AnyDescriptor for D {
 
     fn is_on(&self, observed: &dyn ObjectValue, object: &Key) -> bool {
         Descriptor::is_on(self, typed(self, observed), object)
+    }
+
+    fn tolerates(&self, applied: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool {
+        Descriptor::tolerates(self, typed(self, applied), typed(self, observed))
+    }
+
+    fn removed_last(&self) -> bool {
+        Descriptor::removed_last(self)
     }
 
     fn observable(&self) -> bool {

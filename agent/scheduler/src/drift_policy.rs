@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::descriptor::catch_panic;
 use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::Key;
 use crate::operation::Now;
+use crate::value::SharedValue;
 
 /// Reaction to drift.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -27,22 +29,31 @@ impl Graph {
         longest.copied().unwrap_or_default()
     }
 
-    /// True when the intent was applied and the system shows something else.
-    fn is_drifted(&self, idx: NodeIdx) -> bool {
+    /// The applied value, and the observed one, where the intent was applied and the system shows something else.
+    fn drift(&self, idx: NodeIdx) -> Option<(&SharedValue, Option<&SharedValue>)> {
         let node = self.node(idx);
         let (Goal::Valid(goal, _), Some(applied)) = (&node.goal, &node.applied) else {
-            return false;
+            return None;
         };
         let observed = node.observed.as_ref().filter(|_| node.present.is_some());
-        Arc::ptr_eq(goal, applied)
-            && observed.is_none_or(|observed| !self.satisfied(&node.key, applied, observed))
+        let differs = Arc::ptr_eq(goal, applied)
+            && observed.is_none_or(|observed| !self.satisfied(&node.key, applied, observed));
+        differs.then_some((applied, observed))
     }
 
-    /// True for drift that the policy only reports.
+    /// True for drift that is shown and not repaired: the policy says so, or the kind of the value does.
     pub(crate) fn is_drift_tolerated(&self, idx: NodeIdx) -> bool {
-        !self.policies.is_empty()
-            && self.policy(&self.node(idx).key) != DriftPolicy::Repair
-            && self.is_drifted(idx)
+        let Some((applied, observed)) = self.drift(idx) else { return false };
+        let key = &self.node(idx).key;
+        self.policy(key) != DriftPolicy::Repair
+            || observed.is_some_and(|observed| self.tolerates(key, applied, observed))
+    }
+
+    fn tolerates(&self, key: &Key, applied: &SharedValue, observed: &SharedValue) -> bool {
+        let descriptor = self.registry.descriptor(key.kind());
+        descriptor.is_some_and(|descriptor| {
+            catch_panic(|| descriptor.tolerates(&**applied, &**observed)).unwrap_or(false)
+        })
     }
 }
 
@@ -67,7 +78,7 @@ impl Engine {
                 .graph
                 .nodes()
                 .map(|(idx, _)| idx)
-                .filter(|&idx| self.graph.is_drifted(idx))
+                .filter(|&idx| self.graph.drift(idx).is_some())
                 .collect();
             for idx in drifted {
                 self.graph.mark_dirty(idx);

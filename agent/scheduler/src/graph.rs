@@ -322,7 +322,7 @@ impl Graph {
             }
             Target::AnyOf(_) | Target::Whole(_) => 0,
             Target::Under(prefix) => self.count_under(prefix),
-            Target::Covering { table, address } => self.count_covering(*table, *address),
+            Target::Covering { space, address } => self.count_covering(*space, *address),
         }
     }
 

@@ -52,7 +52,7 @@ mod value_spec;
 mod value_status;
 mod waits;
 
-pub use dependency::{Cascade, Claim, Dependency, Facet, Offer, Target};
+pub use dependency::{Cascade, Claim, Dependency, Facet, Offer, Space, Target};
 pub use descriptor::{
     AnyDescriptor, ChangeMethod, Descriptor, Effect, Part, PartsChanged, Registry, RegistryError,
 };

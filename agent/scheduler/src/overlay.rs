@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::dependency::{Dependency, Target};
+use crate::dependency::{Dependency, Space, Target};
 use crate::graph::{Goal, Graph, NodeIdx, Sources, TargetId};
 use crate::key::{FixedMap, Key, hash_of};
 use crate::plan::{After, Cause};
@@ -253,7 +253,7 @@ pub(crate) struct OverlayOf<G> {
     pub(crate) target_refs: Vec<TargetRef>,
     pub(crate) reads: ReadSet,
     /// Changes in the number of providers of each prefix, relative to the graph.
-    prefixes: FixedMap<(u32, IpNet), i64>,
+    prefixes: FixedMap<(Space, IpNet), i64>,
     pub(crate) ready_changes: ReadyChanges,
     /// True once all goals are set: every target that can be needed from then on is here or in the graph.
     pub(crate) goals_set: bool,

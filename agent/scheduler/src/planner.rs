@@ -10,6 +10,7 @@
 //! rank 1  DELETES    allowed when no dependent would be without a provider
 //! rank 2  CHANGES    in place; allowed when new dependencies are met and lost offers are unused
 //! rank 3  CREATES    allowed when all dependencies are met by providers that stay
+//! rank 4  LAST       deletes of kinds that are removed after others are created
 //!            |
 //!            | nothing is ready
 //!            v
@@ -22,7 +23,8 @@
 //! simulated before the plan is refused or complete.
 //!
 //! Invariant: no operation of the plan leaves a value without a provider for one of its dependencies. Deletes come
-//! before creates, so that identities and keys are free when they are needed; a value that could not be created is
+//! before creates, so that identities and keys are free when they are needed, except for kinds whose values replace each
+//! other without a gap ([`Descriptor::removed_last`](crate::Descriptor::removed_last)); a value that could not be created is
 //! pending. A value goes and returns a few times at most, for each decision parks, reduces or gives up values for good;
 //! `ROUNDS_PER_VALUE` bounds the rounds should a case be overlooked.
 
@@ -66,6 +68,9 @@ const FOUND: usize = 0;
 const DELETES: usize = 1;
 const CHANGES: usize = 2;
 const CREATES: usize = 3;
+const LAST: usize = 4;
+/// Number of ranks.
+const RANKS: usize = 5;
 
 /// Planner of a graph that is at hand.
 pub(crate) type Planner<'g> = PlannerOf<&'g Graph>;
@@ -74,7 +79,7 @@ pub(crate) type Planner<'g> = PlannerOf<&'g Graph>;
 #[derive(Debug)]
 pub(crate) struct PlannerOf<G> {
     pub(crate) overlay: OverlayOf<G>,
-    ready: [Vec<OverlayIdx>; 4],
+    ready: [Vec<OverlayIdx>; RANKS],
     /// Empty list that is swapped with the ready changes, so that neither is allocated again.
     spare: Vec<OverlayIdx>,
     /// Deletes and changes that wait for dependents to go, by key.
@@ -320,7 +325,7 @@ impl<'g> Planner<'g> {
         }
         node.pending_action = PendingAction::Delete;
         let present = node.present.clone();
-        self.ready[DELETES].push(oidx);
+        self.push_delete(oidx);
         self.overlay.mark_going(oidx, None);
         if let Some(spec) = present {
             let properties = spec.property_cascades().iter().map(|(_, taken)| taken);
@@ -328,6 +333,14 @@ impl<'g> Planner<'g> {
                 self.mark_cascade(cascade, oidx);
             }
         }
+    }
+
+    /// Lists a delete that may be ready.
+    fn push_delete(&mut self, oidx: OverlayIdx) {
+        let kind = self.overlay.node(oidx).key.kind();
+        let descriptor = self.overlay.graph.registry.descriptor(kind);
+        let last = descriptor.is_some_and(|descriptor| descriptor.removed_last());
+        self.ready[if last { LAST } else { DELETES }].push(oidx);
     }
 
     pub(crate) fn delete(&mut self, oidx: OverlayIdx, force: bool) {

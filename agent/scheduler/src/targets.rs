@@ -9,36 +9,36 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::dependency::Target;
+use crate::dependency::{Space, Target};
 use crate::key::{FixedMap, Key};
 use crate::value_spec::ValueSpec;
 
-/// Addresses of `Covering` targets, by table and in order.
+/// Addresses of `Covering` targets, by space and in order.
 #[derive(Debug, Default)]
-pub(crate) struct Addresses(BTreeSet<(u32, IpAddr)>);
+pub(crate) struct Addresses(BTreeSet<(Space, IpAddr)>);
 
 impl Addresses {
-    pub(crate) fn insert(&mut self, table: u32, address: IpAddr) {
-        self.0.insert((table, address));
+    pub(crate) fn insert(&mut self, space: Space, address: IpAddr) {
+        self.0.insert((space, address));
     }
 
-    pub(crate) fn remove(&mut self, table: u32, address: IpAddr) {
-        self.0.remove(&(table, address));
+    pub(crate) fn remove(&mut self, space: Space, address: IpAddr) {
+        self.0.remove(&(space, address));
     }
 
     /// `Covering` targets with an address in the prefix, ascending.
-    pub(crate) fn within(&self, table: u32, prefix: IpNet) -> impl Iterator<Item = Target> + '_ {
-        let range = (table, prefix.network())..=(table, prefix.broadcast());
-        self.0.range(range).map(|&(table, address)| Target::Covering { table, address })
+    pub(crate) fn within(&self, space: Space, prefix: IpNet) -> impl Iterator<Item = Target> + '_ {
+        let range = (space, prefix.network())..=(space, prefix.broadcast());
+        self.0.range(range).map(|&(space, address)| Target::Covering { space, address })
     }
 }
 
-/// Entries by table and prefix, found by the prefix or by an address in it.
+/// Entries by space and prefix, found by the prefix or by an address in it.
 #[derive(Debug)]
 pub(crate) struct PrefixTable<T> {
-    entries: FixedMap<(u32, IpNet), T>,
-    /// Number of prefixes of each table, family (true for IPv6) and length.
-    lengths: BTreeMap<(u32, bool, u8), u32>,
+    entries: FixedMap<(Space, IpNet), T>,
+    /// Number of prefixes of each space, family (true for IPv6) and length.
+    lengths: BTreeMap<(Space, bool, u8), u32>,
 }
 
 impl<T> Default for PrefixTable<T> {
@@ -49,22 +49,22 @@ impl<T> Default for PrefixTable<T> {
 
 impl<T: Default> PrefixTable<T> {
     /// Entry of a prefix, added if it is new.
-    pub(crate) fn entry(&mut self, table: u32, prefix: IpNet) -> &mut T {
-        if !self.entries.contains_key(&(table, prefix)) {
-            *self.lengths.entry(Self::length(table, prefix)).or_default() += 1;
+    pub(crate) fn entry(&mut self, space: Space, prefix: IpNet) -> &mut T {
+        if !self.entries.contains_key(&(space, prefix)) {
+            *self.lengths.entry(Self::length(space, prefix)).or_default() += 1;
         }
-        self.entries.entry((table, prefix)).or_default()
+        self.entries.entry((space, prefix)).or_default()
     }
 
-    pub(crate) fn get(&self, table: u32, prefix: IpNet) -> Option<&T> {
-        self.entries.get(&(table, prefix))
+    pub(crate) fn get(&self, space: Space, prefix: IpNet) -> Option<&T> {
+        self.entries.get(&(space, prefix))
     }
 
-    pub(crate) fn remove(&mut self, table: u32, prefix: IpNet) {
-        if self.entries.remove(&(table, prefix)).is_none() {
+    pub(crate) fn remove(&mut self, space: Space, prefix: IpNet) {
+        if self.entries.remove(&(space, prefix)).is_none() {
             return;
         }
-        let length = Self::length(table, prefix);
+        let length = Self::length(space, prefix);
         if let Some(count) = self.lengths.get_mut(&length) {
             *count -= 1;
             if *count == 0 {
@@ -74,26 +74,26 @@ impl<T: Default> PrefixTable<T> {
     }
 
     /// Entries of the prefixes that contain an address, by ascending length.
-    pub(crate) fn covering(&self, table: u32, address: IpAddr) -> impl Iterator<Item = &T> {
-        let of = |length| (table, address.is_ipv6(), length);
+    pub(crate) fn covering(&self, space: Space, address: IpAddr) -> impl Iterator<Item = &T> {
+        let of = |length| (space, address.is_ipv6(), length);
         let lengths = self.lengths.range(of(0)..=of(u8::MAX));
         let prefixes =
             lengths.filter_map(move |(&(.., length), _)| IpNet::new(address, length).ok());
-        prefixes.filter_map(move |prefix| self.entries.get(&(table, prefix.trunc())))
+        prefixes.filter_map(move |prefix| self.entries.get(&(space, prefix.trunc())))
     }
 
-    fn length(table: u32, prefix: IpNet) -> (u32, bool, u8) {
-        (table, prefix.addr().is_ipv6(), prefix.prefix_len())
+    fn length(space: Space, prefix: IpNet) -> (Space, bool, u8) {
+        (space, prefix.addr().is_ipv6(), prefix.prefix_len())
     }
 }
 
 /// `Covering` targets with an address in the prefix that is in any of the sets, each one once; ascending.
 pub(crate) fn addresses_within(
     sets: &[&Addresses],
-    table: u32,
+    space: Space,
     prefix: IpNet,
 ) -> SmallVec<[Target; 4]> {
-    let within = sets.iter().flat_map(|addresses| addresses.within(table, prefix));
+    let within = sets.iter().flat_map(|addresses| addresses.within(space, prefix));
     let mut targets: SmallVec<[Target; 4]> = within.collect();
     if sets.len() > 1 {
         targets.sort_unstable();
@@ -113,8 +113,8 @@ pub(crate) fn provided_targets(
     targets.push(Target::Exact(key.clone()));
     let Some(spec) = spec else { return targets };
     targets.extend(spec.offers.keys().cloned());
-    for &(table, prefix) in spec.prefixes() {
-        targets.extend(addresses_within(sets, table, prefix));
+    for &(space, prefix) in spec.prefixes() {
+        targets.extend(addresses_within(sets, space, prefix));
     }
     targets
 }
@@ -151,7 +151,7 @@ impl<T: Default> TargetIndex<T> {
     pub(crate) fn entry(&mut self, target: &Target) -> &mut T {
         if !self.entries.contains_key(target) {
             match target {
-                Target::Covering { table, address } => self.addresses.insert(*table, *address),
+                Target::Covering { space, address } => self.addresses.insert(*space, *address),
                 Target::Under(_) => self.unders += 1,
                 _ => {}
             }
@@ -164,7 +164,7 @@ impl<T: Default> TargetIndex<T> {
             return;
         }
         match target {
-            Target::Covering { table, address } => self.addresses.remove(*table, *address),
+            Target::Covering { space, address } => self.addresses.remove(*space, *address),
             Target::Under(_) => self.unders -= 1,
             _ => {}
         }
@@ -177,8 +177,8 @@ impl<T: Default> TargetIndex<T> {
     }
 
     /// True when some address of a `Covering` target is in the prefix.
-    pub(crate) fn has_within(&self, table: u32, prefix: IpNet) -> bool {
-        self.addresses.within(table, prefix).next().is_some()
+    pub(crate) fn has_within(&self, space: Space, prefix: IpNet) -> bool {
+        self.addresses.within(space, prefix).next().is_some()
     }
 
     /// True when some `Under` target is a prefix of the key.
@@ -194,12 +194,16 @@ mod tests {
     use crate::dependency::Facet;
     use crate::key::KindId;
 
+    fn main() -> Space {
+        Space::table(254)
+    }
+
     fn key(name: &str) -> Key {
         Key::of(KindId(1)).str(name)
     }
 
     fn covering(address: &str) -> Target {
-        Target::Covering { table: 254, address: address.parse().unwrap() }
+        Target::Covering { space: main(), address: address.parse().unwrap() }
     }
 
     #[test]
@@ -214,13 +218,13 @@ mod tests {
         assert_eq!(found(&index, &key("a").str("b")), 2);
         assert_eq!((found(&index, &key("a").str("c")), found(&index, &key("ab"))), (1, 0));
         let prefix = |text: &str| text.parse().unwrap();
-        assert!(index.has_within(254, prefix("10.0.0.0/8")));
-        assert!(!index.has_within(254, prefix("11.0.0.0/8")));
-        assert!(!index.has_within(255, prefix("10.0.0.0/8")));
+        assert!(index.has_within(main(), prefix("10.0.0.0/8")));
+        assert!(!index.has_within(main(), prefix("11.0.0.0/8")));
+        assert!(!index.has_within(Space::table(255), prefix("10.0.0.0/8")));
         for target in [&under, &under, &covering("10.0.0.1")] {
             index.remove(target);
         }
-        assert!(!index.has_under(&key("a")) && !index.has_within(254, prefix("10.0.0.0/8")));
+        assert!(!index.has_under(&key("a")) && !index.has_within(main(), prefix("10.0.0.0/8")));
         assert_eq!((index.entries.len(), found(&index, &key("a").str("b"))), (2, 1));
     }
 
@@ -229,19 +233,23 @@ mod tests {
         let prefix = |text: &str| text.parse().unwrap();
         let mut table = PrefixTable::<u32>::default();
         for (at, text) in (1..).zip(["10.0.0.0/8", "10.1.0.0/16", "11.0.0.0/8", "2001:db8::/32"]) {
-            *table.entry(254, prefix(text)) = at;
+            *table.entry(main(), prefix(text)) = at;
         }
-        let covering = |table: &PrefixTable<u32>, number, address: &str| {
-            table.covering(number, address.parse().unwrap()).copied().collect::<Vec<_>>()
+        let covering = |table: &PrefixTable<u32>, space, address: &str| {
+            table.covering(space, address.parse().unwrap()).copied().collect::<Vec<_>>()
         };
-        assert_eq!(covering(&table, 254, "10.1.2.3"), [1, 2], "the shorter one first");
-        assert_eq!(covering(&table, 254, "2001:db8::1"), [4]);
-        assert!(covering(&table, 255, "10.1.2.3").is_empty(), "another table");
-        *table.entry(254, prefix("10.0.0.0/8")) += 4;
-        table.remove(254, prefix("11.0.0.0/8"));
-        table.remove(254, prefix("12.0.0.0/8"));
-        assert_eq!(covering(&table, 254, "10.2.0.0"), [5], "the other one of its length is left");
-        assert!(covering(&table, 254, "11.0.0.1").is_empty());
+        assert_eq!(covering(&table, main(), "10.1.2.3"), [1, 2], "the shorter one first");
+        assert_eq!(covering(&table, main(), "2001:db8::1"), [4]);
+        assert!(covering(&table, Space::table(255), "10.1.2.3").is_empty(), "another table");
+        *table.entry(main(), prefix("10.0.0.0/8")) += 4;
+        table.remove(main(), prefix("11.0.0.0/8"));
+        table.remove(main(), prefix("12.0.0.0/8"));
+        assert_eq!(
+            covering(&table, main(), "10.2.0.0"),
+            [5],
+            "the other one of its length is left"
+        );
+        assert!(covering(&table, main(), "11.0.0.1").is_empty());
     }
 
     #[test]
@@ -249,12 +257,12 @@ mod tests {
         let mut one = Addresses::default();
         let mut other = Addresses::default();
         for address in ["10.0.0.2", "10.0.0.1"] {
-            one.insert(254, address.parse().unwrap());
+            one.insert(main(), address.parse().unwrap());
         }
         for address in ["10.0.0.1", "192.0.2.1"] {
-            other.insert(254, address.parse().unwrap());
+            other.insert(main(), address.parse().unwrap());
         }
-        let found = addresses_within(&[&one, &other], 254, "10.0.0.0/8".parse().unwrap());
+        let found = addresses_within(&[&one, &other], main(), "10.0.0.0/8".parse().unwrap());
         assert_eq!(found[..], [covering("10.0.0.1"), covering("10.0.0.2")]);
     }
 }

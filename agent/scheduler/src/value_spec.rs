@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smol_str::SmolStr;
 
-use crate::dependency::{Cascade, Claim, Dependency, Offer, Target};
+use crate::dependency::{Cascade, Claim, Dependency, Offer, Space, Target};
 use crate::descriptor::{AnyDescriptor, Effect, Part, PartsChanged, Registry, catch_panic};
 use crate::key::Key;
 use crate::sorted_map::SortedMap;
@@ -33,7 +33,7 @@ pub(crate) struct ValueSpec {
 struct RareFields {
     /// Parts with operations of their own.
     parts: SortedMap<Key, ValueEq>,
-    prefixes: Box<[(u32, IpNet)]>,
+    prefixes: Box<[(Space, IpNet)]>,
     claims: Box<[Claim]>,
     cascades: Box<[Cascade]>,
     /// Values that the system removes when the offered property goes.
@@ -207,7 +207,7 @@ impl ValueSpec {
     }
 
     /// Prefixes that the value offers, ascending.
-    pub(crate) fn prefixes(&self) -> &[(u32, IpNet)] {
+    pub(crate) fn prefixes(&self) -> &[(Space, IpNet)] {
         self.rare.as_ref().map_or(&[], |rare| &rare.prefixes)
     }
 
@@ -236,10 +236,10 @@ impl ValueSpec {
         let own = match target {
             Target::Exact(other) => key == other,
             Target::Under(prefix) => key.starts_with(prefix),
-            Target::Covering { table, address } => self
+            Target::Covering { space, address } => self
                 .prefixes()
                 .iter()
-                .any(|(other, prefix)| other == table && prefix.contains(address)),
+                .any(|(other, prefix)| other == space && prefix.contains(address)),
             Target::AnyOf(_) | Target::Whole(_) => false,
         };
         own || self.offers(target)
@@ -292,7 +292,7 @@ fn has_operations(registry: &Registry, key: &Key) -> bool {
 #[derive(Default)]
 struct SpecBuilder {
     offers: Vec<Target>,
-    prefixes: Vec<(u32, IpNet)>,
+    prefixes: Vec<(Space, IpNet)>,
     property_cascades: Vec<(Target, Cascade)>,
     parts: Vec<(Key, ValueEq)>,
 }
@@ -307,7 +307,7 @@ impl SpecBuilder {
         for offer in descriptor.provides(value) {
             match offer {
                 Offer::Facet(facet) => self.offers.push(Target::AnyOf(facet)),
-                Offer::Prefix { table, prefix } => self.prefixes.push((table, prefix)),
+                Offer::Prefix { space, prefix } => self.prefixes.push((space, prefix)),
             }
         }
         if let Some(key) = property {

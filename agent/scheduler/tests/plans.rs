@@ -26,6 +26,16 @@ fn check(foreign: &str, ours: &str, change: &str, want: &str) {
     assert_eq!(lab.plan(change).unwrap().to_string(), "", "nothing is left to do");
 }
 
+/// What a digit stands for is replaced without a gap: the new one is there before the old one goes.
+#[test]
+fn kinds_that_are_removed_last_go_after_others_have_come() {
+    check("", "1", "-1; 2", "create 2; delete 1");
+    check("", "1; a", "-1; -a; 2; b", "delete a; create b; create 2; delete 1");
+    check("", "1 <a; a", "-1; -a; 2", "create 2; delete 1; delete a");
+    check("", "1 <a; a !1", "a !2; 2", "create 2; delete 1; delete a; create a; create 1");
+    check("", "1 #x", "-1; 2 #x", "delete 1; create 2");
+}
+
 #[test]
 fn creates_follow_their_dependencies() {
     check("", "", "a <b; b", "create b; create a");

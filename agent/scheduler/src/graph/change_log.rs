@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use ipnet::IpNet;
 
 use super::{NodeIdx, TargetId};
-use crate::dependency::Claim;
+use crate::dependency::{Claim, Space};
 use crate::key::Key;
 
 /// Number of entries kept. A large transaction has some for each value, so a plan older than one is made again without a
@@ -43,8 +43,8 @@ pub(crate) enum GraphChange {
     Providers(TargetId),
     /// Watchers or dependents of a target.
     Watchers(TargetId),
-    /// Number of providers of a prefix.
-    Prefix(u32, IpNet),
+    /// Number of providers of a prefix in a space. Boxed, since it is rare and larger than the other entries.
+    Prefix(Box<(Space, IpNet)>),
     /// Holder of an identity.
     Claim(Claim),
 }

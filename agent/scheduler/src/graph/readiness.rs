@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use smallvec::{SmallVec, smallvec};
 
 use super::{Graph, GraphChange, NodeIdx, STALE_WATCHERS, TargetId, TargetState, difference};
-use crate::dependency::{Claim, Dependency, Target};
+use crate::dependency::{Claim, Dependency, Space, Target};
 use crate::key::{Key, KindId};
 use crate::sorted_map::SortedMap;
 use crate::targets::provided_targets;
@@ -25,8 +25,8 @@ impl Graph {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn count_covering(&self, table: u32, address: IpAddr) -> u32 {
-        self.prefixes.covering(table, address).sum()
+    pub(super) fn count_covering(&self, space: Space, address: IpAddr) -> u32 {
+        self.prefixes.covering(space, address).sum()
     }
 
     /// Specs whose targets this node watches.
@@ -110,8 +110,8 @@ impl Graph {
         if let Target::Under(prefix) = target {
             self.index_kind(prefix.kind());
         }
-        if let Target::Covering { table, address } = target {
-            self.addresses.insert(*table, *address);
+        if let Target::Covering { space, address } = target {
+            self.addresses.insert(*space, *address);
         }
         let (providers, watchers) = (self.count(target), smallvec![idx]);
         self.open(target, TargetState { providers, watchers, ..TargetState::default() })
@@ -169,8 +169,8 @@ impl Graph {
     fn close(&mut self, id: TargetId) {
         self.log.push(GraphChange::Closed(id));
         self.watcher_updates.cancel(id);
-        if let Some(Target::Covering { table, address }) = self.targets.close(id) {
-            self.addresses.remove(table, address);
+        if let Some(Target::Covering { space, address }) = self.targets.close(id) {
+            self.addresses.remove(space, address);
         }
     }
 
@@ -325,11 +325,11 @@ impl Graph {
         for offer in offers.iter().filter(|it| it.new.is_none()) {
             self.offer(offer.key, false);
         }
-        for &(table, prefix) in more {
-            self.count_prefix(table, prefix, true);
+        for &(space, prefix) in more {
+            self.count_prefix(space, prefix, true);
         }
-        for &(table, prefix) in less {
-            self.count_prefix(table, prefix, false);
+        for &(space, prefix) in less {
+            self.count_prefix(space, prefix, false);
         }
     }
 
@@ -349,18 +349,18 @@ impl Graph {
         self.offer(&Target::Exact(key), exists);
     }
 
-    pub(super) fn count_prefix(&mut self, table: u32, prefix: IpNet, offered: bool) {
-        self.log.push(GraphChange::Prefix(table, prefix));
-        let count = self.prefixes.entry(table, prefix);
+    pub(super) fn count_prefix(&mut self, space: Space, prefix: IpNet, offered: bool) {
+        self.log.push(GraphChange::Prefix(Box::new((space, prefix))));
+        let count = self.prefixes.entry(space, prefix);
         if offered {
             *count += 1;
         } else {
             *count -= 1;
             if *count == 0 {
-                self.prefixes.remove(table, prefix);
+                self.prefixes.remove(space, prefix);
             }
         }
-        let targets: Vec<Target> = self.addresses.within(table, prefix).collect();
+        let targets: Vec<Target> = self.addresses.within(space, prefix).collect();
         for target in targets {
             self.offer(&target, offered);
         }

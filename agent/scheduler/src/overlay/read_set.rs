@@ -12,7 +12,7 @@ use ipnet::IpNet;
 
 use super::{OverlayClaim, OverlayIdx, OverlayNode, OverlayTargetId, TargetRef};
 use crate::arena::Slots;
-use crate::dependency::{Claim, Target};
+use crate::dependency::{Claim, Space, Target};
 use crate::graph::{Graph, GraphChange, NodeIdx, TargetId};
 use crate::key::{FixedHasher, FixedMap, Key, Kinds, hash_of};
 use crate::targets::{Addresses, provided_targets};
@@ -40,7 +40,7 @@ pub(crate) struct ReadSet {
     /// Targets of the graph whose watchers or dependents were counted or walked.
     pub(super) walked: FixedSet<TargetId>,
     /// Prefixes for which watched addresses were looked for.
-    pub(super) prefixes: FixedSet<(u32, IpNet)>,
+    pub(super) prefixes: FixedSet<(Space, IpNet)>,
     /// Targets of the graph whose dependents have changed since their count was copied, and before it was read.
     changed_unread: FixedSet<TargetId>,
     /// True once such a count was read: the plan relies on what is no longer the same.
@@ -114,8 +114,9 @@ impl Readings<'_> {
             }
             GraphChange::Watchers(id) => reads.walked.contains(id),
             GraphChange::Opened(id) => graph.target_in(*id).is_some_and(|target| self.miss(target)),
-            GraphChange::Prefix(table, prefix) => {
-                reads.addresses.within(*table, *prefix).next().is_some()
+            GraphChange::Prefix(offered) => {
+                let (space, prefix) = **offered;
+                reads.addresses.within(space, prefix).next().is_some()
             }
             GraphChange::Claim(claim) => reads.claims.contains_key(claim),
         }
@@ -167,14 +168,14 @@ impl Readings<'_> {
 
     /// True when a target would have been found that was opened since.
     fn miss(self, target: &Target) -> bool {
-        let within = |&(table, address): &(u32, IpAddr)| {
+        let within = |&(space, address): &(Space, IpAddr)| {
             let lengths = 0..=if address.is_ipv6() { 128 } else { 32 };
             let mut prefixes = lengths.filter_map(|length| IpNet::new(address, length).ok());
-            prefixes.any(|prefix| self.reads.prefixes.contains(&(table, prefix.trunc())))
+            prefixes.any(|prefix| self.reads.prefixes.contains(&(space, prefix.trunc())))
         };
         self.reads.missed.contains(&hash_of(target))
             || self.has_added_target(target)
-            || matches!(target, Target::Covering { table, address } if within(&(*table, *address)))
+            || matches!(target, Target::Covering { space, address } if within(&(*space, *address)))
     }
 
     /// True when the plan has touched a key that the graph did not have.

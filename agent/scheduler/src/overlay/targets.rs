@@ -8,7 +8,7 @@ use super::{
     Overlay, OverlayClaim, OverlayIdx, OverlayTarget, OverlayTargetId, OverlayTargetIds, TargetRef,
     to_u32,
 };
-use crate::dependency::{Claim, Target};
+use crate::dependency::{Claim, Space, Target};
 use crate::graph::{TargetId, TargetState, difference};
 use crate::key::{Key, hash_of};
 use crate::sorted_map::SortedMap;
@@ -66,8 +66,8 @@ impl Overlay<'_> {
         match target {
             Target::Exact(key) => self.reads.target_kinds.insert(key.kind()),
             Target::Under(_) => self.reads.unders = true,
-            Target::Covering { table, address } => {
-                self.reads.addresses.insert(*table, *address);
+            Target::Covering { space, address } => {
+                self.reads.addresses.insert(*space, *address);
             }
             _ => {}
         }
@@ -165,11 +165,11 @@ impl Overlay<'_> {
                     .filter(|&oidx| self.node(oidx).key.starts_with(prefix));
                 oidxs.map(|oidx| self.existence(oidx)).sum()
             }
-            Target::Covering { table, address } => {
+            Target::Covering { space, address } => {
                 let within = self
                     .prefixes
                     .iter()
-                    .filter(|((t, prefix), _)| t == table && prefix.contains(address));
+                    .filter(|((other, prefix), _)| other == space && prefix.contains(address));
                 within.map(|(_, count)| count).sum()
             }
             // Providers of these are counted from the first one on, with or without watchers.
@@ -205,11 +205,11 @@ impl Overlay<'_> {
                 target_ids.extend(self.existing_target_id(offer.key));
             }
         }
-        for &&(table, prefix) in &more {
-            self.covering(table, prefix, &mut gained);
+        for &&(space, prefix) in &more {
+            self.covering(space, prefix, &mut gained);
         }
-        for &&(table, prefix) in &less {
-            self.covering(table, prefix, &mut lost);
+        for &&(space, prefix) in &less {
+            self.covering(space, prefix, &mut lost);
         }
         match (old.is_some(), new.is_some()) {
             (false, true) => self.existence_target_ids(key, &mut gained),
@@ -222,13 +222,13 @@ impl Overlay<'_> {
     /// Collects the watched addresses within a prefix.
     pub(super) fn covering(
         &mut self,
-        table: u32,
+        space: Space,
         prefix: IpNet,
         target_ids: &mut OverlayTargetIds,
     ) {
         let sets = [&self.graph.addresses, &self.reads.addresses];
-        let targets = addresses_within(&sets, table, prefix);
-        self.reads.prefixes.insert((table, prefix));
+        let targets = addresses_within(&sets, space, prefix);
+        self.reads.prefixes.insert((space, prefix));
         for target in &targets {
             target_ids.push(self.target_id(target));
         }

@@ -3,7 +3,7 @@
 use std::vec::IntoIter;
 
 use super::tasks::Task;
-use super::{CREATES, FOUND, Planner};
+use super::{FOUND, LAST, Planner};
 use crate::graph::NodeIdx;
 use crate::key::sort_by_keys_of;
 use crate::overlay::OverlayIdx;
@@ -44,7 +44,7 @@ impl Planner<'_> {
             debug_assert!(false, "the plan turns in a circle: {last:?}");
             return false;
         }
-        let rank = (FOUND..=CREATES).find(|&rank| !self.ready[rank].is_empty());
+        let rank = (FOUND..=LAST).find(|&rank| !self.ready[rank].is_empty());
         let Some(rank) = rank else { return self.resolve() };
         let mut round = std::mem::take(&mut self.ready[rank]);
         let key = |oidx: &OverlayIdx| &self.overlay.nodes[*oidx as usize].key;

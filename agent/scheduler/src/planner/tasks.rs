@@ -22,7 +22,7 @@ use std::vec::IntoIter;
 
 use super::hashing::Hashing;
 use super::intent::{Ordering, Portions};
-use super::{CHANGES, CREATES, DELETES, FOUND, Planner};
+use super::{CHANGES, CREATES, DELETES, FOUND, LAST, Planner};
 use crate::graph::NodeIdx;
 use crate::overlay::{Gathering, Notification, OverlayIdx, OverlayTargetId, PendingAction, to_u32};
 use crate::plan::{Delta, Mode, PlanError};
@@ -267,7 +267,7 @@ impl Planner<'_> {
 
     fn act(&mut self, rank: usize, oidx: OverlayIdx) {
         match rank {
-            DELETES => self.delete(oidx, false),
+            DELETES | LAST => self.delete(oidx, false),
             FOUND | CHANGES => self.change(oidx, false),
             _ => self.create(oidx),
         }
@@ -328,7 +328,7 @@ impl Planner<'_> {
 
     fn on_unblocked(&mut self, oidx: OverlayIdx) {
         match self.overlay.node(oidx).pending_action {
-            PendingAction::Delete => self.ready[DELETES].push(oidx),
+            PendingAction::Delete => self.push_delete(oidx),
             PendingAction::InPlace(in_place_action) => {
                 self.ready[super::rank(in_place_action)].push(oidx)
             }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::dependency::{Claim, Target};
+use crate::dependency::{Claim, Space, Target};
 use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedHasher, FixedMap, Key, KeySet};
 use crate::operation::Action;
@@ -42,7 +42,7 @@ pub(crate) struct ValueChange<'a> {
 /// Target, or prefix of a table, that a value begins or ceases to provide.
 enum Provided<'a> {
     Target(&'a Target),
-    Prefix(u32, IpNet),
+    Prefix(Space, IpNet),
 }
 
 /// Portion of a step of the engine that is left for conflicts.
@@ -169,7 +169,7 @@ fn only_of<'s>(
         let has = move |prefix| other.is_some_and(|it| it.prefixes().binary_search(prefix).is_ok());
         let prefixes = spec.prefixes().iter().filter(move |prefix| !has(prefix));
         let targets = offers.map(|it| Provided::Target(it.key));
-        targets.chain(prefixes.map(|&(table, prefix)| Provided::Prefix(table, prefix)))
+        targets.chain(prefixes.map(|&(space, prefix)| Provided::Prefix(space, prefix)))
     })
 }
 
@@ -212,7 +212,7 @@ impl ConflictSet {
         for (provided, goes) in change.moves(&self.going) {
             let entry = match provided {
                 Provided::Target(target) => self.moves.entry(target.clone()).or_default(),
-                Provided::Prefix(table, prefix) => self.prefixes.entry(table, prefix),
+                Provided::Prefix(space, prefix) => self.prefixes.entry(space, prefix),
             };
             *entry |= goes;
         }
@@ -233,8 +233,8 @@ impl ConflictSet {
         match target {
             Target::Exact(key) => self.keys.contains(key) || is_moved(),
             Target::Under(prefix) => self.has_key_under(prefix) || is_moved(),
-            Target::Covering { table, address } => {
-                self.has_covering(*table, *address) || is_moved()
+            Target::Covering { space, address } => {
+                self.has_covering(*space, *address) || is_moved()
             }
             Target::AnyOf(_) | Target::Whole(_) => is_moved(),
         }
@@ -244,8 +244,8 @@ impl ConflictSet {
         self.keys.range(prefix..).next().is_some_and(|key| key.starts_with(prefix))
     }
 
-    fn has_covering(&self, table: u32, address: IpAddr) -> bool {
-        self.prefixes.covering(table, address).next().is_some()
+    fn has_covering(&self, space: Space, address: IpAddr) -> bool {
+        self.prefixes.covering(space, address).next().is_some()
     }
 
     /// True when the set needs what the change of a value provides or takes away, or when both might remove the last two
@@ -256,9 +256,9 @@ impl ConflictSet {
                 self.needs.contains(target)
                     || self.moves.get(target).is_some_and(|other| goes || *other)
             }
-            Provided::Prefix(table, prefix) => {
-                self.needs.has_within(table, prefix)
-                    || self.prefixes.get(table, prefix).is_some_and(|other| goes || *other)
+            Provided::Prefix(space, prefix) => {
+                self.needs.has_within(space, prefix)
+                    || self.prefixes.get(space, prefix).is_some_and(|other| goes || *other)
             }
         };
         self.needs.contains(&Target::Exact(change.key.clone()))

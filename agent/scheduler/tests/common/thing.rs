@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use holdfast_scheduler::{
     Cascade, ChangeMethod, Claim, Delta, Dependency, Descriptor, Effect, Facet, Key, KindId,
-    ObjectValue, Offer, Part, PartsChanged, Registry, SharedValue, Target, TransportId,
+    ObjectValue, Offer, Part, PartsChanged, Registry, SharedValue, Space, Target, TransportId,
 };
 
 const THING: KindId = KindId(1);
 const CAPITAL: KindId = KindId(2);
 const PROPERTY: KindId = KindId(3);
+/// Values that are removed after others are created.
+const DIGIT: KindId = KindId(4);
 
 /// One value of the test language.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -161,7 +163,11 @@ impl fmt::Display for Thing {
 
 /// Key of a name, whose segments are separated by slashes.
 pub fn key(name: &str) -> Key {
-    let kind = if name.starts_with(char::is_uppercase) { CAPITAL } else { THING };
+    let kind = match name.chars().next() {
+        Some(first) if first.is_uppercase() => CAPITAL,
+        Some(first) if first.is_ascii_digit() => DIGIT,
+        _ => THING,
+    };
     name.split('/').fold(Key::of(kind), Key::str)
 }
 
@@ -176,7 +182,7 @@ fn facet(name: &str) -> Facet {
 fn need(text: &str) -> Dependency {
     match text.split_at(1) {
         ("?", name) => Dependency::any_of(text, facet(name)),
-        ("@", ip) => Dependency::covering(text, 0, ip.parse().expect("an address")),
+        ("@", ip) => Dependency::covering(text, Space::table(0), ip.parse().expect("an address")),
         _ if text.ends_with('/') => Dependency::under(text, key(text.trim_end_matches('/'))),
         _ if text.contains(':') => Dependency::exact(text, property(text)),
         _ => Dependency::exact(text, key(text)),
@@ -194,7 +200,11 @@ impl Descriptor for ThingDescriptor {
     }
 
     fn name(&self) -> &'static str {
-        if self.0 == THING { "thing" } else { "capital" }
+        match self.0 {
+            CAPITAL => "capital",
+            DIGIT => "digit",
+            _ => "thing",
+        }
     }
 
     fn key(&self, thing: &Thing) -> Key {
@@ -206,7 +216,7 @@ impl Descriptor for ThingDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Operation(TransportId(u8::from(self.0 != THING)))
+        Effect::Operation(TransportId(u8::from(self.0 == CAPITAL)))
     }
 
     fn dependencies(&self, thing: &Thing) -> Vec<Dependency> {
@@ -224,7 +234,7 @@ impl Descriptor for ThingDescriptor {
 
     fn provides(&self, thing: &Thing) -> Vec<Offer> {
         let offers = thing.starting("+").map(|text| match text.parse() {
-            Ok(prefix) => Offer::prefix(0, prefix),
+            Ok(prefix) => Offer::prefix(Space::table(0), prefix),
             Err(_) => facet(text).into(),
         });
         offers.collect()
@@ -282,6 +292,10 @@ impl Descriptor for ThingDescriptor {
         another.then(|| observed.clone())
     }
 
+    fn removed_last(&self) -> bool {
+        self.0 == DIGIT
+    }
+
     fn after_delete(&self, deleted: &Thing) -> Option<Thing> {
         deleted.has("stays").then(|| Thing::parse(&format!("{} stays", deleted.name)))
     }
@@ -322,6 +336,7 @@ pub fn registry() -> Registry {
     let mut registry = Registry::new();
     registry.register(ThingDescriptor(THING)).unwrap();
     registry.register(ThingDescriptor(CAPITAL)).unwrap();
+    registry.register(ThingDescriptor(DIGIT)).unwrap();
     registry.register(PropertyDescriptor).unwrap();
     registry
 }
