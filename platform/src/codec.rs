@@ -1,6 +1,6 @@
 //! Encoding of operations as transport requests. Pure.
 
-use holdfast_scheduler::{Action, Key, Operation, SharedValue};
+use holdfast_scheduler::{Action, Key, Operation, OperationError, SharedValue};
 use holdfast_security::credentialz::Digest;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -112,6 +112,14 @@ impl Request {
         Self::netlink(message, 0)
     }
 
+    /// Puts back an object of another program, in the place of ours if that is there. It succeeds also when the object is
+    /// there again, or when the link or the prefix that it needs is gone: it would have gone with them.
+    pub fn restore(message: RouteNetlinkMessage, in_place: bool) -> Self {
+        let how = if in_place { NLM_F_REPLACE } else { NLM_F_EXCL };
+        let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | how;
+        Self::Netlink { message, flags, forgiven: NOT_RESTORED }
+    }
+
     /// A deletion, which succeeds also when the object is gone already.
     pub fn delete(message: RouteNetlinkMessage) -> Self {
         Self::Netlink { message, flags: NLM_F_REQUEST | NLM_F_ACK, forgiven: GONE }
@@ -126,9 +134,22 @@ impl Request {
 pub const GONE: &[i32] =
     &[libc_errno::ENOENT, libc_errno::ESRCH, libc_errno::ENODEV, libc_errno::EADDRNOTAVAIL];
 
+/// Errnos of the kernel when an object of another program is there again, or cannot be put back.
+const NOT_RESTORED: &[i32] = &[
+    libc_errno::EEXIST,
+    libc_errno::ENODEV,
+    libc_errno::ENETDOWN,
+    libc_errno::ENETUNREACH,
+    libc_errno::EHOSTUNREACH,
+];
+
 mod libc_errno {
     use nix::errno::Errno;
 
+    pub(super) const EEXIST: i32 = Errno::EEXIST as i32;
+    pub(super) const EHOSTUNREACH: i32 = Errno::EHOSTUNREACH as i32;
+    pub(super) const ENETDOWN: i32 = Errno::ENETDOWN as i32;
+    pub(super) const ENETUNREACH: i32 = Errno::ENETUNREACH as i32;
     pub(super) const ENOENT: i32 = Errno::ENOENT as i32;
     pub(super) const ESRCH: i32 = Errno::ESRCH as i32;
     pub(super) const ENODEV: i32 = Errno::ENODEV as i32;
@@ -145,9 +166,37 @@ pub enum EncodeError {
     /// A link of this name exists, is not ours, and cannot be changed into the requested one.
     #[error("link `{0}` is there already, not made by the agent, and cannot be changed into this")]
     OthersLink(SmolStr),
+    /// A route of another program has the same destination and metric, and does not lead the same way, or belongs to a
+    /// program that looks after it.
+    #[error(
+        "another program's route is in its place: `{0}`; remove that one, or give this one another metric"
+    )]
+    OthersRoute(String),
+    /// The stored message of a route cannot be read.
+    #[error(
+        "the route `{0}` of another program cannot be put back: what was stored of it cannot be read"
+    )]
+    UnreadableRoute(String),
     /// No transport carries out operations on this kind of key.
     #[error("no codec for {0}")]
     NoCodec(String),
+}
+
+impl EncodeError {
+    /// Error number of the kernel with the same meaning.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::LinkNotFound(_) => Some(libc_errno::ENODEV),
+            Self::OthersLink(_) | Self::OthersRoute(_) => Some(libc_errno::EEXIST),
+            Self::UnreadableRoute(_) | Self::NoCodec(_) => None,
+        }
+    }
+}
+
+impl From<EncodeError> for OperationError {
+    fn from(error: EncodeError) -> Self {
+        Self { errno: error.errno(), message: error.to_string(), transient: false }
+    }
 }
 
 /// A key with its observed value; `None` when the object does not exist.

@@ -13,6 +13,7 @@
 pub mod codec;
 mod collector;
 pub mod descriptors;
+mod foreign_routes;
 pub mod hostname;
 pub mod links;
 pub mod netns;
@@ -26,6 +27,7 @@ pub mod values;
 mod vault;
 
 pub use collector::{Collector, PolledLeaves};
+pub use foreign_routes::{Destination, ForeignRoutes};
 pub use platform::{Platform, PlatformError, PlatformSettings};
 pub use vault::{EmptyVault, Vault};
 

@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use holdfast_scheduler::{Key, ObjectValue, SharedValue};
 use holdfast_security::credentialz::DigestError;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::descriptors::{address, credential, forwarding, link, neighbor, system};
+use crate::descriptors::{address, credential, forwarding, link, neighbor, route, system};
 use crate::values::{
-    Address, BridgeParams, Content, Family, Forwarding, Hostname, Link, LinkFacts, LinkKind,
-    LinkMaster, MacAddr, Neighbor, Password, TextFile,
+    Address, BridgeParams, Content, Family, ForeignRoute, Forwarding, Hop, Hostname, KernelRoute,
+    Link, LinkFacts, LinkKind, LinkMaster, MAIN_TABLE, MacAddr, Neighbor, Password, RouteTarget,
+    TextFile,
 };
 
 /// The octets cannot be decoded.
@@ -59,6 +61,18 @@ enum PreImageRow {
         ip: IpAddr,
         mac: Option<String>,
     },
+    /// A route of another program that ours took the place of.
+    Route {
+        prefix: IpNet,
+        /// Metric of ours; that of the other route is in `message`.
+        metric: u32,
+        /// Next hops; `None` for a route that drops packets.
+        hops: Option<Vec<HopRow>>,
+        /// `rtm_protocol`.
+        protocol: u8,
+        /// `RTM_NEWROUTE` as the kernel showed it.
+        message: Vec<u8>,
+    },
     Hostname {
         name: String,
     },
@@ -82,6 +96,12 @@ struct BridgeRow {
     stp: bool,
     vlan_filtering: bool,
     ageing_time_s: u32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct HopRow {
+    gateway: Option<IpAddr>,
+    link: Option<String>,
 }
 
 /// Encodes a value; `None` for a kind with nothing to restore.
@@ -140,6 +160,24 @@ fn row(value: &dyn ObjectValue) -> Option<PreImageRow> {
             link: it.link.to_string(),
             ip: it.ip,
             mac: mac(it.mac),
+        });
+    }
+    if let Some(it) = any.downcast_ref::<KernelRoute>() {
+        let foreign = it.foreign.as_ref()?;
+        let hop = |hop: &Hop| HopRow {
+            gateway: hop.gateway,
+            link: hop.link.as_ref().map(ToString::to_string),
+        };
+        let hops = match &it.target {
+            RouteTarget::Hops(hops) => Some(hops.iter().map(hop).collect()),
+            RouteTarget::Blackhole => None,
+        };
+        return Some(PreImageRow::Route {
+            prefix: it.prefix,
+            metric: it.metric,
+            hops,
+            protocol: foreign.protocol,
+            message: foreign.message.clone(),
         });
     }
     if let Some(it) = any.downcast_ref::<Hostname>() {
@@ -207,6 +245,16 @@ fn value(row: PreImageRow) -> Result<(Key, SharedValue), PreImageError> {
             let neighbor = Neighbor { link: link.into(), ip, mac: mac(text)?, facts: None };
             (neighbor::key(&neighbor.link, ip), Arc::new(neighbor))
         }
+        PreImageRow::Route { prefix, metric, hops, protocol, message } => {
+            let hop = |row: HopRow| Hop { gateway: row.gateway, link: row.link.map(Into::into) };
+            let target = hops.map_or(RouteTarget::Blackhole, |hops| {
+                RouteTarget::Hops(hops.into_iter().map(hop).collect())
+            });
+            let foreign = Some(Box::new(ForeignRoute { protocol, message }));
+            let table = MAIN_TABLE;
+            let route = KernelRoute { table, prefix, metric, target, source: None, foreign };
+            (route::key(table, prefix, metric), Arc::new(route))
+        }
         PreImageRow::Hostname { name } => {
             (system::hostname_key(), Arc::new(Hostname { name: name.into() }))
         }
@@ -257,6 +305,13 @@ mod tests {
         check(Forwarding { link: "eth0".into(), family, enabled: true, on_our_link: false });
         check(Address::new("eth0", ip, 24));
         check(Neighbor { link, ip, mac, facts: None });
+        let hop = Hop { gateway: Some(ip), link: Some("eth0".into()) };
+        for target in [RouteTarget::Hops(vec![hop]), RouteTarget::Blackhole] {
+            let foreign = Some(Box::new(ForeignRoute { protocol: 3, message: vec![2, 0, 255] }));
+            let prefix = "0.0.0.0/0".parse().unwrap();
+            let (table, metric) = (MAIN_TABLE, 20);
+            check(KernelRoute { table, prefix, metric, target, source: None, foreign });
+        }
         check(Hostname { name: "box".into() });
         check(Password { account: "alice".into(), digest: Digest::of(b"hash") });
         let link = Content::Link { target: "../run/motd".into(), text: "t".into() };
@@ -278,6 +333,7 @@ mod tests {
             r#"{"kind":"forwarding","link":"eth0","ipv6":true,"enabled":true}"#,
             r#"{"kind":"address","link":"eth0","ip":"192.0.2.1","prefix_len":24}"#,
             r#"{"kind":"neighbor","link":"eth0","ip":"192.0.2.1","mac":"02:00:00:00:00:01"}"#,
+            r#"{"kind":"route","prefix":"0.0.0.0/0","metric":20,"hops":[{"gateway":"192.0.2.1","link":"eth0"}],"protocol":3,"message":[2,0,255]}"#,
             r#"{"kind":"hostname","name":"box"}"#,
             r#"{"kind":"password","account":"alice","digest":"d04b98f48e8f8bcc15c6ae5ac050801cd6dcfd428fb5f9e65c4e16e7807340fa"}"#,
             r#"{"kind":"file","path":"etc/motd","whole":"a","block":null}"#,

@@ -142,7 +142,8 @@ fn kernel_route(number: u32) -> Change {
     let prefix = IpAddr::from(yardstick::destination(number)).into();
     let hop = Hop { gateway: Some(Ipv4Addr::new(192, 0, 2, 2).into()), link: None };
     let target = RouteTarget::Hops(vec![hop]);
-    let route = KernelRoute { table: MAIN_TABLE, prefix, metric: 0, target, source: None };
+    let route =
+        KernelRoute { table: MAIN_TABLE, prefix, metric: 20, target, source: None, foreign: None };
     (route::key(MAIN_TABLE, prefix, 0), Some(Arc::new(route)))
 }
 

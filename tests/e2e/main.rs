@@ -25,6 +25,7 @@ mod documents;
 mod drift;
 mod ethernet;
 mod factory;
+mod foreign_routes;
 mod full_disk;
 mod get;
 mod gnoi;

@@ -59,10 +59,10 @@ async fn route_is_restored_when_the_foreign_one_is_removed() {
         .update(STATIC_ROUTES, json!({"static": [route("10.0.0.0/8", "192.0.2.2")]}))
         .await
         .unwrap();
-    net.ip("route replace 10.0.0.0/8 via 192.0.2.77 proto static");
+    net.ip("route replace 10.0.0.0/8 via 192.0.2.77 proto static metric 20");
     eventually("it is told", || agent.show("pending").contains("10.0.0.0/8")).await;
     assert_eq!(net.routes(OURS), [""; 0], "what is not ours stays");
-    net.ip("route del 10.0.0.0/8 proto static");
+    net.ip("route del 10.0.0.0/8 proto static metric 20");
     eventually("ours is back", || net.routes(OURS).join("").contains("10.0.0.0/8 via 192.0.2.2"))
         .await;
 }

@@ -16,7 +16,7 @@ use smol_str::SmolStr;
 use tokio::sync::watch;
 
 use crate::{
-    CommitError, CommitOptions, CommitStamp, IncompleteEntry, Intent, Preview, ServiceState,
+    CommitError, CommitOptions, CommitStamp, IncompleteEntry, Intent, Preview, Remark, ServiceState,
 };
 
 /// Snapshots to read, and transactions to change them.
@@ -107,4 +107,7 @@ pub trait Statuses: Send + Sync + 'static {
     async fn incomplete_entries(
         &self,
     ) -> Result<Vec<IncompleteEntry>, Box<dyn Error + Send + Sync>>;
+
+    /// Values that are in the system and do not have their effect, with the reason.
+    async fn remarks(&self) -> Result<Vec<Remark>, Box<dyn Error + Send + Sync>>;
 }

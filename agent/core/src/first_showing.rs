@@ -30,6 +30,11 @@ pub(super) enum FirstShowing {
 }
 
 impl FirstShowing {
+    /// True until the first complete reading of the box is taken in.
+    pub(super) fn is_reading(&self) -> bool {
+        matches!(self, Self::Reading(_))
+    }
+
     /// Notes that a complete reading of the box was taken in.
     pub(super) fn note_complete_reading(&mut self) {
         *self = match std::mem::replace(self, Self::Done) {

@@ -22,6 +22,7 @@ mod events;
 mod examination;
 mod first_showing;
 mod follow_up;
+mod foreign_routes;
 mod handler_calls;
 mod intent;
 mod options;
@@ -75,6 +76,7 @@ pub use datastore::{Datastore, Statuses};
 pub use election::ElectionError;
 pub use events::{CoreEvent, ShortStatus};
 pub use follow_up::FollowUp;
+pub use foreign_routes::Remark;
 pub use handler_calls::{HandlerCalls, HandlerQuestion, HandlerReply, HandlerTransaction};
 pub use intent::{CredentialChange, Intent, Values, Walks};
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
@@ -401,5 +403,9 @@ impl Statuses for CoreHandle {
         let parts = |view: &CoreView<'_>| (view.objects().clone(), view.configuration.clone());
         let (registry, configuration) = self.inspect(parts).await?;
         Ok(pending::entries(&registry, &configuration))
+    }
+
+    async fn remarks(&self) -> Result<Vec<Remark>, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.inspect(|view| view.shadowed_routes()).await?)
     }
 }

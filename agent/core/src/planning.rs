@@ -74,6 +74,7 @@ struct CandidatePlanner {
 impl CoreTask {
     /// Plans a candidate on another thread. The result is an error if the plan is not the one that the client expects.
     pub(super) fn plan(&mut self, candidate: Candidate, commit: &CommitInFlight) {
+        self.show_routes_to_take_over(&candidate.changes);
         let planner = CandidatePlanner {
             engine: self.engine.clone(),
             examiner: Arc::clone(&self.examiner),

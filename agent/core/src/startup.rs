@@ -1,6 +1,6 @@
 //! Start of the core from the stored layers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdfast_base::RebootInhibitors;
@@ -10,7 +10,7 @@ use holdfast_config::services::Services;
 use holdfast_config::{Configuration, Layers, Models, Tree, document, parallel};
 use holdfast_platform::objects::{GrpcEndpoint, Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
-use holdfast_platform::{Collector, descriptors, pre_image};
+use holdfast_platform::{Collector, ForeignRoutes, descriptors, pre_image};
 use holdfast_scheduler::{Engine, IntentChange, TxnId};
 use holdfast_store::{ArtefactTable, LayerRows, Store, StoreError, StoredState};
 use holdfast_telemetry::BoundarySender;
@@ -183,6 +183,8 @@ impl Core {
             outbox: Outbox::default(),
             examiner,
             pairs: Arc::new(pairs),
+            foreign_routes: ForeignRoutes::default(),
+            routes_shown: BTreeSet::new(),
             store,
             next_number,
             publisher,

@@ -3,7 +3,7 @@
 //! Each event is handled to its end: by the engine, whose steps go to the transports ([`outbox`](super::outbox)), and by
 //! the commits in flight, whose effects are carried out from one queue of events ([`commit`](super::commit)).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use holdfast_base::{RebootInhibitors, now_ns};
 use holdfast_config::Configuration;
+use holdfast_platform::ForeignRoutes;
 use holdfast_platform::objects::VethPairs;
 use holdfast_platform::transport::{self, Events, Transport};
 use holdfast_scheduler::{Delta, Key, Now, SharedValue, TransactionOutcome, TxnId};
@@ -92,6 +93,10 @@ pub(super) struct CoreTask {
     pub(super) examiner: Arc<Examiner>,
     /// Links of the configuration that is final: what the ends of veth pairs are judged by.
     pub(super) pairs: Arc<VethPairs>,
+    /// Routes of other programs, some of which routes of ours may take over.
+    pub(super) foreign_routes: ForeignRoutes,
+    /// Keys under which the engine was shown foreign routes of another metric, to be taken over.
+    pub(super) routes_shown: BTreeSet<Key>,
     pub(super) store: Store,
     /// Number of the transaction that is made final next.
     pub(super) next_number: u64,
@@ -227,8 +232,12 @@ impl CoreTask {
 
     fn handle_platform_event(&mut self, event: transport::Event) {
         let now = self.now();
+        self.log_changed_order(&event);
+        let changed = self.foreign_routes.note(&event);
+        let event = self.with_routes_to_take_over(event, &changed);
         let step = event.report_to(&mut self.engine.write(), now);
         self.follow(step);
+        self.follow_foreign_routes(&changed);
     }
 
     pub(super) fn now(&self) -> Now {

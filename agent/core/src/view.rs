@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use holdfast_config::{Configuration, Models};
+use holdfast_platform::ForeignRoutes;
 use holdfast_platform::objects::Registry;
 use holdfast_scheduler::{Engine, Now, TransactionRecord, TxnId};
 use tokio::sync::oneshot;
@@ -19,6 +20,7 @@ pub struct CoreView<'a> {
     pub engine: &'a Engine,
     pub configuration: &'a Configuration,
     pub now: Now,
+    pub(super) foreign_routes: &'a ForeignRoutes,
     examiner: &'a Examiner,
 }
 
@@ -58,6 +60,7 @@ impl CoreTask {
                 engine: &self.engine.read(),
                 configuration: &self.configuration,
                 now: self.now(),
+                foreign_routes: &self.foreign_routes,
                 examiner: &self.examiner,
             }),
             Query::Resync(answer) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_scheduler::{
     Cascade, ChangeMethod, Claim, Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId,
-    Offer, OperationError, Part,
+    Offer, OperationError, Part, Space,
 };
 use ipnet::IpNet;
 use netlink_packet_route::address::{
@@ -58,6 +58,11 @@ fn is_as_expected(expected: &Address, observed: &Address) -> bool {
 /// Facet of an IPv4 address that is not secondary: a secondary one of its prefix needs it.
 fn primary_facet(link: &str, prefix: IpNet) -> Facet {
     Facet::of(kinds::ADDRESS, "primary").str(link).prefix(prefix)
+}
+
+/// Offers of a prefix that is on-link: its table reaches the addresses in it, and so does the link itself.
+fn reached(link: &str, table: u32, prefix: IpNet) -> [Offer; 2] {
+    [Space::table(table), Space::link(link)].map(|space| Offer::prefix(space, prefix))
 }
 
 /// Key of the prefix that an address makes on-link.
@@ -115,8 +120,8 @@ impl Descriptor for AddressDescriptor {
         let observed = prefix.filter(|_| address.facts.is_some());
         let primary = prefix.filter(|prefix| prefix.addr().is_ipv4() && !address.secondary);
         let primary = primary.map(|prefix| primary_facet(&address.link, prefix).into());
-        let reached = observed.map(|prefix| Offer::prefix(MAIN_TABLE, prefix));
-        reached.into_iter().chain(primary).collect()
+        let reached = observed.map(|prefix| reached(&address.link, MAIN_TABLE, prefix));
+        reached.into_iter().flatten().chain(primary).collect()
     }
 
     fn parts(&self, address: &Address) -> Vec<Part> {
@@ -303,7 +308,7 @@ impl Descriptor for ConnectedPrefixDescriptor {
     }
 
     fn provides(&self, part: &ConnectedPrefix) -> Vec<Offer> {
-        vec![Offer::prefix(part.table, part.prefix)]
+        reached(&part.link, part.table, part.prefix).into()
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 
-use holdfast_scheduler::{Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Target};
+use holdfast_scheduler::{
+    Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Space, Target,
+};
 use ipnet::IpNet;
-use netlink_packet_core::NLM_F_REPLACE;
+use netlink_packet_core::{Emitable as _, NLM_F_REPLACE, Parseable as _};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteNextHopFlags,
     RouteProtocol, RouteScope, RouteType, RouteVia,
@@ -17,7 +19,7 @@ use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
-use crate::values::{Hop, KernelRoute, OUR_PROTOCOL, RouteTarget};
+use crate::values::{ForeignRoute, Hop, KernelRoute, OUR_PROTOCOL, RouteTarget};
 
 /// Routes of the kernel.
 #[derive(Debug)]
@@ -85,8 +87,7 @@ impl Descriptor for RouteDescriptor {
         };
         let hops: Vec<Hop> = hops.iter().filter(reached).cloned().collect();
         let target = (!hops.is_empty()).then_some(RouteTarget::Hops(hops))?;
-        let KernelRoute { table, prefix, metric, .. } = *route;
-        Some(KernelRoute { table, prefix, metric, target, source: route.source.clone() })
+        Some(KernelRoute { target, ..route.clone() })
     }
 
     fn provides(&self, route: &KernelRoute) -> Vec<Offer> {
@@ -99,49 +100,98 @@ impl Descriptor for RouteDescriptor {
         }
     }
 
+    /// A route of another program satisfies none of ours, also where it leads the same way: it has to be taken over.
     fn satisfied_by(&self, expected: &KernelRoute, observed: &KernelRoute) -> bool {
-        match (&expected.target, &observed.target) {
-            (RouteTarget::Hops(expected), RouteTarget::Hops(observed)) => {
-                same_hops(expected, observed)
-            }
-            (expected, observed) => expected == observed,
-        }
+        let protocol = |route: &KernelRoute| route.foreign.as_ref().map(|foreign| foreign.protocol);
+        protocol(expected) == protocol(observed) && leads_the_same_way(expected, observed)
+    }
+
+    /// In IPv6 another program can append next hops to a route of ours, and only it may take them away. The kernel names
+    /// no program for each next hop.
+    fn tolerates(&self, applied: &KernelRoute, observed: &KernelRoute) -> bool {
+        let (RouteTarget::Hops(ours), RouteTarget::Hops(all)) = (&applied.target, &observed.target)
+        else {
+            return false;
+        };
+        applied.prefix.addr().is_ipv6() && ours.len() < all.len() && left_over(ours, all).is_some()
+    }
+
+    /// The old route to a prefix carries traffic until the new one is there.
+    fn removed_last(&self) -> bool {
+        true
     }
 
     /// A route is on each link of its next hops. The kernel names the link of every one.
     fn is_on(&self, observed: &KernelRoute, object: &Key) -> bool {
-        let RouteTarget::Hops(hops) = &observed.target else { return false };
-        hops.iter().filter_map(|hop| hop.link.as_ref()).any(|name| link::key(name) == *object)
+        is_on_link(observed, object)
     }
 
-    /// Always true, because only routes with our protocol number are observed.
-    fn owned(&self, _: &KernelRoute) -> bool {
-        true
+    fn owned(&self, observed: &KernelRoute) -> bool {
+        observed.foreign.is_none()
+    }
+
+    fn restore(&self, observed: &KernelRoute) -> Option<KernelRoute> {
+        observed.foreign.is_some().then(|| observed.clone())
+    }
+}
+
+/// True when a next hop of the route is on the link with this key.
+pub(crate) fn is_on_link(route: &KernelRoute, link: &Key) -> bool {
+    let RouteTarget::Hops(hops) = &route.target else { return false };
+    hops.iter().filter_map(|hop| hop.link.as_ref()).any(|name| link::key(name) == *link)
+}
+
+/// True when a route of ours takes over one of another program: it leads the same way, and a person or an installer may
+/// have made it.
+pub(crate) fn is_equal_and_adoptable(ours: &KernelRoute, theirs: &KernelRoute) -> bool {
+    let foreign = theirs.foreign.as_ref();
+    leads_the_same_way(ours, theirs) && foreign.is_some_and(|it| is_adoptable(it.protocol))
+}
+
+/// True when both routes send packets the same way.
+fn leads_the_same_way(expected: &KernelRoute, observed: &KernelRoute) -> bool {
+    match (&expected.target, &observed.target) {
+        (RouteTarget::Hops(expected), RouteTarget::Hops(observed)) => same_hops(expected, observed),
+        (expected, observed) => expected == observed,
     }
 }
 
 /// Compares next hops in any order. The kernel fills in the link where `expected` has none.
 fn same_hops(expected: &[Hop], observed: &[Hop]) -> bool {
+    left_over(expected, observed).is_some_and(|left| left.is_empty())
+}
+
+/// Observed next hops beside the expected ones, in any order; `None` when an expected one is not among them.
+fn left_over<'h>(expected: &[Hop], observed: &'h [Hop]) -> Option<Vec<&'h Hop>> {
     let matches = |expected: &Hop, observed: &Hop| {
         expected.gateway == observed.gateway
             && (expected.link.is_none() || expected.link == observed.link)
     };
     let mut left: Vec<&Hop> = observed.iter().collect();
-    expected.len() == observed.len()
-        && expected.iter().all(|hop| {
-            let found = left.iter().position(|observed| matches(hop, observed));
-            found.map(|at| left.swap_remove(at)).is_some()
-        })
+    for hop in expected {
+        let found = left.iter().position(|observed| matches(hop, observed))?;
+        left.swap_remove(found);
+    }
+    Some(left)
 }
 
-/// Dependencies of a next hop: its link up, and a prefix that covers its gateway.
+/// Dependencies of a next hop: its link up, and a prefix that covers its gateway. The kernel looks for a gateway on the
+/// link of its next hop alone, where that has one.
 fn hop_needs(table: u32, hop: &Hop) -> impl Iterator<Item = Dependency> {
     let link = hop
         .link
         .as_ref()
         .map(|link| Dependency::exact(format_smolstr!("link {link} up"), link::up_key(link)));
-    let gateway = reached_gateway(hop)
-        .map(|gateway| Dependency::covering(format_smolstr!("gateway {gateway}"), table, gateway));
+    let gateway = reached_gateway(hop).map(|gateway| match &hop.link {
+        Some(link) => {
+            let label = format_smolstr!("gateway {gateway} on link {link}");
+            Dependency::covering(label, Space::link(link), gateway)
+        }
+        None => {
+            let label = format_smolstr!("gateway {gateway}");
+            Dependency::covering(label, Space::table(table), gateway)
+        }
+    });
     link.into_iter().chain(gateway)
 }
 
@@ -168,21 +218,188 @@ impl Codec for RouteDescriptor {
                 let message = message(new, links)?;
                 Ok(smallvec![Request::create(RouteNetlinkMessage::NewRoute(message))])
             }
-            Op::Update { old, new }
-            | Op::Adopt { old, new }
-            | Op::Release { old, restore: new } => {
-                if old.target == new.target {
+            Op::Adopt { old, new } => {
+                require_adoptable(old, leads_the_same_way(new, old))?;
+                let Some(theirs) = under_another_metric(old)? else {
+                    return replace(message(new, links)?);
+                };
+                // Ours is there before theirs goes: no packet is lost.
+                let ours = Request::create(RouteNetlinkMessage::NewRoute(message(new, links)?));
+                let theirs = Request::delete(RouteNetlinkMessage::DelRoute(theirs));
+                Ok(smallvec![ours, theirs])
+            }
+            Op::Update { old, new } => {
+                // Another program may have put a route of its own in the place of ours.
+                require_adoptable(old, leads_the_same_way(new, old))?;
+                if old.foreign.is_none() && old.target == new.target {
                     return Ok(Requests::new());
                 }
-                let message = message(new, links)?;
-                Ok(smallvec![Request::replace(RouteNetlinkMessage::NewRoute(message))])
+                replace(message(new, links)?)
+            }
+            Op::Release { old, restore } => {
+                let ours = Request::delete(RouteNetlinkMessage::DelRoute(deletion(old, links)));
+                Ok(given_back(restore, links)?.into_iter().chain([ours]).collect())
             }
             Op::Delete(old) => {
-                let message = header(old);
+                let message = deletion(old, links);
                 Ok(smallvec![Request::delete(RouteNetlinkMessage::DelRoute(message))])
             }
         }
     }
+}
+
+fn replace(message: RouteMessage) -> Result<Requests, EncodeError> {
+    Ok(smallvec![Request::replace(RouteNetlinkMessage::NewRoute(message))])
+}
+
+/// Refuses to replace a route of another program, unless a person or an installer may have made it and it leads the
+/// same way as ours.
+fn require_adoptable(observed: &KernelRoute, leads_the_same_way: bool) -> Result<(), EncodeError> {
+    match &observed.foreign {
+        Some(foreign) if !(leads_the_same_way && is_adoptable(foreign.protocol)) => {
+            Err(EncodeError::OthersRoute(route_text(observed)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Puts a route of another program back; nothing when a link of it is gone, for it would have gone with that.
+fn given_back(theirs: &KernelRoute, links: &LinkIndex) -> Result<Option<Request>, EncodeError> {
+    let Some(foreign) = &theirs.foreign else { return Ok(None) };
+    let message = match message_of_others(foreign, theirs, links) {
+        Err(EncodeError::LinkNotFound(_)) => return Ok(None),
+        message => RouteNetlinkMessage::NewRoute(message?),
+    };
+    let in_place = under_another_metric(theirs)?.is_none();
+    Ok(Some(Request::restore(message, in_place)))
+}
+
+/// Message that deletes a route of another program which is adopted under another metric than its own; `None` for one
+/// that ours replaces in place.
+fn under_another_metric(theirs: &KernelRoute) -> Result<Option<RouteMessage>, EncodeError> {
+    let Some(foreign) = &theirs.foreign else { return Ok(None) };
+    let mut message = parsed(foreign, theirs)?;
+    let priority = |it: &RouteAttribute| match it {
+        RouteAttribute::Priority(metric) => Some(*metric),
+        _ => None,
+    };
+    let metric = message.attributes.iter().find_map(priority).unwrap_or(0);
+    message.header.flags = RouteFlags::empty();
+    message.attributes.retain(|it| !matches!(it, RouteAttribute::CacheInfo(_)));
+    Ok((metric != theirs.metric).then_some(message))
+}
+
+fn parsed(foreign: &ForeignRoute, route: &KernelRoute) -> Result<RouteMessage, EncodeError> {
+    let unreadable = |_| EncodeError::UnreadableRoute(route_text(route));
+    RouteMessage::parse(&foreign.message).map_err(unreadable)
+}
+
+/// True for the protocols of routes that a person or an installer enters: `ip route` and ifupdown write `boot`, network
+/// managers `static`. Routes of the kernel, of router advertisements, of DHCP clients and of routing daemons belong to
+/// programs that look after them.
+pub(crate) fn is_adoptable(protocol: u8) -> bool {
+    [RouteProtocol::Boot, RouteProtocol::Static].map(u8::from).contains(&protocol)
+}
+
+/// Protocols of foreign routes that are watched: those of adoptable routes, and those whose routes are few and may win
+/// over ours. A routing daemon may have a million of them.
+pub(crate) const WATCHED_PROTOCOLS: [RouteProtocol; 4] =
+    [RouteProtocol::Boot, RouteProtocol::Static, RouteProtocol::Ra, RouteProtocol::Dhcp];
+
+/// A route as `ip route` writes it.
+pub fn route_text(route: &KernelRoute) -> String {
+    let mut text = route.prefix.to_string();
+    match &route.target {
+        RouteTarget::Blackhole => text.insert_str(0, "blackhole "),
+        RouteTarget::Hops(hops) => {
+            for hop in hops {
+                text.push_str(&hop.gateway.map(|ip| format!(" via {ip}")).unwrap_or_default());
+                text.push_str(
+                    &hop.link.as_ref().map(|it| format!(" dev {it}")).unwrap_or_default(),
+                );
+            }
+        }
+    }
+    let protocol = route.foreign.as_ref().map_or(OUR_PROTOCOL, |foreign| foreign.protocol);
+    format!("{text} proto {} metric {}", protocol_name(protocol), route.metric)
+}
+
+/// Name of a protocol in iproute2's `rt_protos`; the number of one that has none there.
+fn protocol_name(protocol: u8) -> String {
+    let name = match RouteProtocol::from(protocol) {
+        RouteProtocol::Unspec => "unspec",
+        RouteProtocol::IcmpRedirect => "redirect",
+        RouteProtocol::Kernel => "kernel",
+        RouteProtocol::Boot => "boot",
+        RouteProtocol::Static => "static",
+        RouteProtocol::Gated => "gated",
+        RouteProtocol::Ra => "ra",
+        RouteProtocol::Mrt => "mrt",
+        RouteProtocol::Zebra => "zebra",
+        RouteProtocol::Bird => "bird",
+        RouteProtocol::DnRouted => "dnrouted",
+        RouteProtocol::Xorp => "xorp",
+        RouteProtocol::Ntk => "ntk",
+        RouteProtocol::Dhcp => "dhcp",
+        RouteProtocol::Mrouted => "mrouted",
+        RouteProtocol::KeepAlived => "keepalived",
+        RouteProtocol::Babel => "babel",
+        RouteProtocol::Bgp => "bgp",
+        RouteProtocol::Isis => "isis",
+        RouteProtocol::Ospf => "ospf",
+        RouteProtocol::Rip => "rip",
+        RouteProtocol::Eigrp => "eigrp",
+        _ if protocol == OUR_PROTOCOL => "holdfast",
+        _ => return protocol.to_string(),
+    };
+    name.to_owned()
+}
+
+/// Message that deletes a route. In IPv6 it names the next hops, because the kernel would delete those that another
+/// program appended with them otherwise.
+fn deletion(route: &KernelRoute, links: &LinkIndex) -> RouteMessage {
+    let mut message = header(route);
+    if let (RouteTarget::Hops(hops), IpNet::V6(_)) = (&route.target, route.prefix)
+        && hops.iter().all(|hop| hop.gateway.is_some())
+        && let Ok(named) = with_hops(message.clone(), hops, route.prefix, links)
+    {
+        message = named;
+    }
+    message
+}
+
+/// Message that puts a route of another program back, with the indices that its links have now.
+fn message_of_others(
+    foreign: &ForeignRoute,
+    route: &KernelRoute,
+    links: &LinkIndex,
+) -> Result<RouteMessage, EncodeError> {
+    let mut message = parsed(foreign, route)?;
+    // The kernel accepts no flags that tell of the state of the links.
+    message.header.flags &= RouteFlags::Onlink;
+    message.attributes.retain(|it| !matches!(it, RouteAttribute::CacheInfo(_)));
+    let RouteTarget::Hops(hops) = &route.target else { return Ok(message) };
+    let mut indices = hops.iter().map(|hop| index(hop, links));
+    for attribute in &mut message.attributes {
+        match attribute {
+            RouteAttribute::Oif(oif) => {
+                if let Some(now) = indices.next().transpose()?.flatten() {
+                    *oif = now;
+                }
+            }
+            RouteAttribute::MultiPath(list) => {
+                list.retain(|hop| !hop.flags.contains(RouteNextHopFlags::Dead));
+                for hop in list {
+                    hop.flags &= RouteNextHopFlags::Onlink;
+                    if let Some(now) = indices.next().transpose()?.flatten() {
+                        hop.interface_index = now;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(message)
 }
 
 /// Identifies a route. Our protocol number is part of it, so that a deletion never matches a foreign route.
@@ -218,17 +435,27 @@ fn message(route: &KernelRoute, links: &LinkIndex) -> Result<RouteMessage, Encod
             if on_link && matches!(route.prefix, IpNet::V4(_)) {
                 message.header.scope = RouteScope::Link;
             }
-            match hops.as_slice() {
-                [hop] => {
-                    message.attributes.extend(gateway(hop, route.prefix));
-                    message.attributes.extend(index(hop, links)?.map(RouteAttribute::Oif));
-                }
-                hops => {
-                    let hops: Result<_, _> =
-                        hops.iter().map(|hop| next_hop(hop, route.prefix, links)).collect();
-                    message.attributes.push(RouteAttribute::MultiPath(hops?));
-                }
-            }
+            return with_hops(message, hops, route.prefix, links);
+        }
+    }
+    Ok(message)
+}
+
+/// Adds next hops to a message.
+fn with_hops(
+    mut message: RouteMessage,
+    hops: &[Hop],
+    prefix: IpNet,
+    links: &LinkIndex,
+) -> Result<RouteMessage, EncodeError> {
+    match hops {
+        [hop] => {
+            message.attributes.extend(gateway(hop, prefix));
+            message.attributes.extend(index(hop, links)?.map(RouteAttribute::Oif));
+        }
+        hops => {
+            let hops: Result<_, _> = hops.iter().map(|hop| next_hop(hop, prefix, links)).collect();
+            message.attributes.push(RouteAttribute::MultiPath(hops?));
         }
     }
     Ok(message)
@@ -254,10 +481,10 @@ fn gateway(hop: &Hop, prefix: IpNet) -> Option<RouteAttribute> {
     })
 }
 
-/// Decodes an `RTM_NEWROUTE` or `RTM_DELROUTE` about a route of ours.
+/// Decodes an `RTM_NEWROUTE` or `RTM_DELROUTE` about a route of ours, or about a foreign one that is watched.
 ///
-/// The inner `None` means that the route is gone. Foreign routes give no observation, unless one replaced ours
-/// (`NLM_F_REPLACE` in `flags`).
+/// The inner `None` means that the route is gone. Other foreign routes give no observation, unless one replaced what
+/// was there (`NLM_F_REPLACE` in `flags`).
 pub(crate) fn decode(
     message: &RouteMessage,
     flags: u16,
@@ -269,12 +496,32 @@ pub(crate) fn decode(
         return None; // a cache entry
     }
     let ours = u8::from(header.protocol) == OUR_PROTOCOL;
-    if !ours && (deleted || flags & NLM_F_REPLACE == 0) {
+    // The kernel tells IPv4 routes for a type of service apart from ours, which are for all of them.
+    let watched = WATCHED_PROTOCOLS.contains(&header.protocol) && header.tos == 0;
+    let replaced = !deleted && flags & NLM_F_REPLACE != 0;
+    if !ours && !watched && !replaced {
         return None;
     }
-    let route = route(message, links)?;
+    let mut route = route(message, links)?;
+    if !ours {
+        route.foreign = Some(Box::new(ForeignRoute::of(message)));
+    }
     let key = key(route.table, route.prefix, route.metric);
-    Some((key, Some(route).filter(|_| ours && !deleted)))
+    Some((key, Some(route).filter(|_| (ours || watched) && !deleted)))
+}
+
+/// The route of another program that a message describes.
+pub(crate) fn decode_any(message: &RouteMessage, links: &LinkIndex) -> Option<KernelRoute> {
+    let foreign = Some(Box::new(ForeignRoute::of(message)));
+    Some(KernelRoute { foreign, ..route(message, links)? })
+}
+
+impl ForeignRoute {
+    fn of(message: &RouteMessage) -> Self {
+        let mut octets = vec![0; message.buffer_len()];
+        message.emit(&mut octets);
+        Self { protocol: message.header.protocol.into(), message: octets }
+    }
 }
 
 fn route(message: &RouteMessage, links: &LinkIndex) -> Option<KernelRoute> {
@@ -307,7 +554,7 @@ fn route(message: &RouteMessage, links: &LinkIndex) -> Option<KernelRoute> {
         RouteType::BlackHole => RouteTarget::Blackhole,
         _ => RouteTarget::Hops(hops.unwrap_or_else(|| vec![single])),
     };
-    Some(KernelRoute { table, prefix, metric, target, source: None })
+    Some(KernelRoute { table, prefix, metric, target, source: None, foreign: None })
 }
 
 fn observed_hop(next_hop: &RouteNextHop, links: &LinkIndex) -> Hop {

@@ -421,7 +421,7 @@ fn a_multipath_route_uses_reachable_uplinks() {
     let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
     drop(agent);
     let agent = Agent::start(values(&down), restores);
-    for (prefix, metric) in [("10.0.0.0/8", 0), ("2001:db8:9::/48", 1024)] {
+    for (prefix, metric) in [("10.0.0.0/8", 20), ("2001:db8:9::/48", 1024)] {
         let key = route::key(MAIN_TABLE, prefix.parse().unwrap(), metric);
         let status = agent.engine.status(&key).unwrap();
         assert_eq!((status.state, status.last), (ValueState::Configured, None), "found in place");

@@ -34,7 +34,7 @@ fn nth_prefix(n: usize) -> String {
 }
 
 fn route_key(prefix: &str) -> holdfast_scheduler::Key {
-    descriptors::route::key(MAIN_TABLE, prefix.parse().unwrap(), 0)
+    descriptors::route::key(MAIN_TABLE, prefix.parse().unwrap(), IPV4_METRIC)
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn foreign_changes_are_reported_as_facts() {
     ip("address add 10.9.0.1/24 dev eth1");
     let key = descriptors::address::key("eth1", "10.9.0.1".parse().unwrap());
     net.until("an address", |net| net.latest::<Address>(&key).map(|_| ()));
-    ip("route add 10.10.0.0/16 via 10.9.0.2 proto 150");
+    ip("route add 10.10.0.0/16 via 10.9.0.2 proto 150 metric 20");
     net.until("a route", |net| net.latest::<KernelRoute>(&route_key("10.10.0.0/16")).map(|_| ()));
     ip("route del 10.10.0.0/16");
     net.until("its end", |net| net.is_gone(&route_key("10.10.0.0/16")).then_some(()));
@@ -155,7 +155,7 @@ fn foreign_routes_are_filtered_unless_they_replace_ours() {
     assert_eq!(net.run(vec![ours]), [Ok(())]);
     net.facts.clear();
     ip("route add 198.51.100.0/24 via 10.0.0.9 proto bgp");
-    ip("route replace 172.16.0.0/12 via 10.0.0.9 proto bgp");
+    ip("route replace 172.16.0.0/12 via 10.0.0.9 proto bgp metric 20");
     net.until("ours replaced", |net| net.is_gone(&route_key("172.16.0.0/12")).then_some(()));
     assert_eq!(net.facts.len(), 1, "{:#?}", net.facts);
 }
@@ -223,7 +223,7 @@ fn an_overrun_causes_a_complete_reading() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("batch");
     let mut lines: String = (0..COUNT)
-        .map(|n| format!("route add {} via {GATEWAY} proto 150\n", nth_prefix(n)))
+        .map(|n| format!("route add {} via {GATEWAY} proto 150 metric 20\n", nth_prefix(n)))
         .collect();
     lines += "address del 10.77.0.1/32 dev eth0\n";
     std::fs::write(&script, lines).unwrap();

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use holdfast_config::LeafMeta;
 use holdfast_config::tree::ListEntry as _;
+use holdfast_config::{Keys, LeafMeta, Provenance, Step, Tree, Value};
 use holdfast_scheduler::{Owner, SharedValue};
 use ipnet::IpNet;
-use smol_str::{SmolStr, format_smolstr};
+use smol_str::{SmolStr, ToSmolStr as _, format_smolstr};
 
-use super::{Entry, ObjectError, ObjectKeys, ObjectValues, Registry};
+use super::{Entry, ObjectError, ObjectKeys, ObjectValues, Registry, only_text};
 use crate::descriptors::route::key;
 use crate::values::{KernelRoute, MAIN_TABLE, NextHop, NextHopTarget};
 
@@ -18,6 +18,10 @@ pub const DEFAULT_INSTANCE: &str = "DEFAULT";
 
 /// Next hops of one kernel route; rtnetlink allows no message of more than 64 KiB.
 const MAX_NEXT_HOPS: usize = 256;
+
+/// Words of the native model for next hops without an address.
+pub(super) const DROP: &str = "drop";
+pub(super) const LOCAL_LINK: &str = "local-link";
 
 /// Owner of the routes of a STATIC protocol.
 pub(super) fn owner((instance, protocol): (&SmolStr, &SmolStr)) -> Owner {
@@ -62,6 +66,26 @@ impl Registry {
         Ok(routes.into_iter().map(route).collect())
     }
 
+    /// Kernel routes that the static routes of a native tree to one prefix ask for, of all protocols.
+    pub fn static_routes_to(&self, tree: &Tree<Provenance>, prefix: IpNet) -> Vec<KernelRoute> {
+        let instance = SmolStr::new_static(DEFAULT_INSTANCE);
+        let keys = Keys::single(Value::Str(instance.clone()));
+        let above =
+            [Step::node(self.nodes.instances), Step::entry(self.nodes.route.instance, keys)];
+        let Some(branch) = tree.find_branch(&above) else { return Vec::new() };
+        let protocols = branch.list(self.nodes.route.protocol);
+        let protocols = protocols.into_iter().flat_map(|list| list.iter());
+        let routes = protocols.filter_map(|(keys, _)| {
+            let path =
+                self.route_path(&instance, only_text(keys)?, Value::Str(prefix.to_smolstr()));
+            let entry = tree.find_branch(&path.0)?;
+            let values = self.values(&path, &entry).ok()?;
+            let routes = values.iter().filter_map(|(_, it)| it.as_any().downcast_ref());
+            Some(routes.cloned().collect::<Vec<KernelRoute>>())
+        });
+        routes.flatten().collect()
+    }
+
     pub(super) fn route_keys<M: LeafMeta>(
         &self,
         entry: &Entry<'_, M>,
@@ -100,7 +124,13 @@ impl Registry {
         let index = entry.key_text().cloned().unwrap_or_default();
         let link = entry.text(nodes.hop_interface);
         let target = match entry.text(nodes.hop_target).as_deref() {
-            Some("drop") => NextHopTarget::Drop,
+            Some(DROP) => NextHopTarget::Drop,
+            Some(LOCAL_LINK) if link.is_none() => {
+                let reason = "`local-link` sends on a link: an interface has to say which";
+                let error = entry.leaf_error(nodes.hop_interface, reason);
+                return Err(ObjectError { incomplete: true, ..error });
+            }
+            Some(LOCAL_LINK) => NextHopTarget::OnLink,
             None if link.is_some() => NextHopTarget::OnLink,
             None => {
                 let reason = "a next hop needs an address, an interface or `drop`";
@@ -143,17 +173,53 @@ fn gateway(text: &str, prefix: IpNet) -> Result<IpAddr, String> {
 
 /// First conflict among the next hops of a route.
 fn fault(prefix: IpNet, hops: &[NextHop]) -> Option<String> {
+    if hops.len() > MAX_NEXT_HOPS {
+        return Some(format!("a route has at most {MAX_NEXT_HOPS} next hops"));
+    }
+    if let (Some(zero), Some(one)) = (with_metric(hops, 0), with_metric(hops, 1)) {
+        let reason = "metric 0 means 1, so the kernel cannot tell them apart by it";
+        return Some(format!(
+            "next hop `{}` has metric 0 and `{}` has metric 1: {reason}",
+            zero.index, one.index
+        ));
+    }
     let metric = |hop: &NextHop| KernelRoute::kernel_metric(prefix, hop.metric);
     for (at, hop) in hops.iter().enumerate() {
-        let others = || hops.iter().enumerate().filter(move |(other, _)| *other != at);
-        let mut same_metric = others().map(|(_, it)| it).filter(|it| metric(it) == metric(hop));
-        if hop.target == NextHopTarget::Drop && same_metric.clone().next().is_some() {
+        let others = hops.iter().enumerate().filter(|(other, _)| *other != at);
+        let same_metric: Vec<&NextHop> =
+            others.map(|(_, it)| it).filter(|it| metric(it) == metric(hop)).collect();
+        if same_metric.is_empty() {
+            continue;
+        }
+        if hop.target == NextHopTarget::Drop {
             return Some(format!("next hop `{}` drops what others of its metric send", hop.index));
         }
-        let twin = same_metric.find(|it| it.target == hop.target && it.link == hop.link);
-        if let Some(twin) = twin {
-            return Some(format!("next hops `{}` and `{}` are the same", hop.index, twin.index));
+        if hop.target == NextHopTarget::OnLink && prefix.addr().is_ipv6() {
+            return Some(format!(
+                "next hop `{}` has no address, and others have its metric: the kernel supports several next hops of \
+                 one metric in IPv6 only with an address each",
+                hop.index
+            ));
+        }
+        if let Some(twin) = same_metric.iter().find(|it| is_twin(hop, it)) {
+            return Some(format!(
+                "next hops `{}` and `{}` are the same: {}",
+                hop.index,
+                twin.index,
+                "a gateway without an interface is reached by that of its prefix"
+            ));
         }
     }
-    (hops.len() > MAX_NEXT_HOPS).then(|| format!("a route has at most {MAX_NEXT_HOPS} next hops"))
+    None
+}
+
+fn with_metric(hops: &[NextHop], metric: u32) -> Option<&NextHop> {
+    hops.iter().find(|hop| hop.metric == Some(metric))
+}
+
+/// True for next hops that are one in the kernel. A gateway that is named with an interface and without one would be in
+/// the route twice.
+fn is_twin(hop: &NextHop, other: &NextHop) -> bool {
+    let same_link = hop.link == other.link || hop.link.is_none() || other.link.is_none();
+    hop.target == other.target && same_link
 }

@@ -10,6 +10,7 @@ use holdfast_scheduler::Key;
 use smallvec::{SmallVec, smallvec};
 use smol_str::{SmolStr, ToSmolStr as _};
 
+use super::route::{DROP, LOCAL_LINK};
 use super::{Entry, Object, Registry, address_type, ip_text};
 use crate::descriptors::{kinds, system};
 use crate::values::{
@@ -338,8 +339,8 @@ impl Registry {
                 nodes.hop_state_target,
                 match next_hop.target {
                     NextHopTarget::Gateway(ip) => Some(ip_text(ip)),
-                    NextHopTarget::Drop => Some(enum_value("drop")),
-                    NextHopTarget::OnLink => None,
+                    NextHopTarget::Drop => Some(enum_value(DROP)),
+                    NextHopTarget::OnLink => Some(enum_value(LOCAL_LINK)),
                 },
             );
             leaves.optional(nodes.hop_state_interface, link.as_deref().map(text_value));
@@ -402,7 +403,12 @@ impl Registry {
         self.link_path(link).join(Step::node(family)).join(entry)
     }
 
-    fn route_path(&self, instance: &SmolStr, protocol: &SmolStr, prefix: Value) -> InstancePath {
+    pub(super) fn route_path(
+        &self,
+        instance: &SmolStr,
+        protocol: &SmolStr,
+        prefix: Value,
+    ) -> InstancePath {
         let nodes = &self.nodes.route;
         let entry =
             |list, name: &SmolStr| Step::entry(list, Keys::single(Value::Str(name.clone())));

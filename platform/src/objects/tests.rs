@@ -171,9 +171,9 @@ fn an_object_has_a_value_for_each_object_of_the_system() {
              {ROUTE}/next-hop[index=d]/next-hop = 192.0.2.3"
         ),
         &[
-            ("route 10.0.0.0/8 metric 0", "Gateway(192.0.2.3)"),
             ("route 10.0.0.0/8 metric 5", "OnLink"),
             ("route 10.0.0.0/8 metric 9", "Blackhole"),
+            ("route 10.0.0.0/8 metric 20", "Gateway(192.0.2.3)"),
         ],
     );
     check(
@@ -220,11 +220,11 @@ fn a_change_touches_the_keys_before_and_after_it() {
     };
     let hop = |index: &str, leaf: &str| format!("{ROUTE}/next-hop[index={index}]/{leaf}\n");
     assert_eq!(keys(""), "");
-    assert_eq!(keys(&hop("a", "next-hop = 192.0.2.2")), "route/254/10.0.0.0/8/0");
+    assert_eq!(keys(&hop("a", "next-hop = 192.0.2.2")), "route/254/10.0.0.0/8/20");
     // Also where the hop is incomplete, or refused.
     assert_eq!(keys(&hop("a", "metric = 5")), "route/254/10.0.0.0/8/5");
     let both = hop("a", "metric = 5") + &hop("b", "next-hop = 0.0.0.0") + &hop("c", "metric = 5");
-    assert_eq!(keys(&both), "route/254/10.0.0.0/8/0 route/254/10.0.0.0/8/5");
+    assert_eq!(keys(&both), "route/254/10.0.0.0/8/5 route/254/10.0.0.0/8/20");
 }
 
 #[test]
@@ -468,7 +468,7 @@ fn state_of_next_hops_is_that_of_the_kernel() {
     observed.target = crate::values::RouteTarget::Hops(vec![hop]);
     let planes = Planes { applied: Some(applied), observed: Some(&observed), ..Planes::default() };
     let state = format!("{route}/next-hop[index=b]/state");
-    let want = ["index = b", "next-hop = 192.0.2.3", "interface = eth1", "metric = 0"];
+    let want = ["index = b", "next-hop = 192.0.2.3", "interface = eth1", "metric = 20"];
     assert_eq!(model.state(&key, planes), want.map(|leaf| format!("{state}/{leaf}")).join("\n"));
     assert_eq!(model.configured_state(route, &lines), format!("{route}/state/prefix = 10.0.0.0/8"));
 }

@@ -194,8 +194,8 @@ impl Task {
     }
 
     fn execute(&self, operation: &Operation) -> Result<(), OperationError> {
-        let requests = (self.codecs.encode)(operation, &mut LinkIndex::new())
-            .map_err(|error| OperationError::message(error.to_string()))?;
+        let requests =
+            (self.codecs.encode)(operation, &mut LinkIndex::new()).map_err(OperationError::from)?;
         for request in requests {
             match request {
                 Request::Hostname(name) => uts::write(&self.hostname, &name)

@@ -24,7 +24,10 @@ pub use link::{
     LinkMaster, LinkUp, OperState, Port, VxlanParams,
 };
 pub use neighbor::{Neighbor, NeighborFacts, NeighborState};
-pub use route::{Hop, KernelRoute, NextHop, NextHopTarget, RouteSource, RouteTarget};
+pub use route::{
+    ForeignRoute, Hop, IPV4_METRIC, IPV6_METRIC, KernelRoute, NextHop, NextHopTarget, RouteSource,
+    RouteTarget,
+};
 pub use system::{Content, Hostname, TextFile};
 
 /// Protocol number that marks routes, addresses and neighbours as made by this agent.

@@ -18,7 +18,7 @@ pub struct NextHop {
     pub target: NextHopTarget,
     /// Outgoing link; `None` means that of the gateway's prefix.
     pub link: Option<SmolStr>,
-    /// Metric of the kernel; `None`: the family's default.
+    /// Configured metric; `None`: the family's default.
     pub metric: Option<u32>,
 }
 
@@ -40,12 +40,24 @@ pub struct KernelRoute {
     pub table: u32,
     /// Destination, host bits cleared.
     pub prefix: IpNet,
-    /// Metric as the kernel shows it (IPv4 default 0, IPv6 default 1024).
+    /// Metric (`RTA_PRIORITY`).
     pub metric: u32,
     /// Treatment of packets.
     pub target: RouteTarget,
     /// Configured entry that the route comes from; `None` in an observed value.
     pub source: Option<RouteSource>,
+    /// Origin of an observed route that another program made; `None` for a route of ours.
+    pub foreign: Option<Box<ForeignRoute>>,
+}
+
+/// Origin of a route that another program made, with all that the kernel showed of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForeignRoute {
+    /// `rtm_protocol`: the program.
+    pub protocol: u8,
+    /// The `RTM_NEWROUTE` message of the kernel (`struct rtmsg` and attributes), to put the route back as it was. The
+    /// indices of links in it are those of that moment.
+    pub message: Vec<u8>,
 }
 
 /// Treatment of packets by a kernel route.
@@ -98,20 +110,50 @@ impl KernelRoute {
             let target = hops.map_or(RouteTarget::Blackhole, RouteTarget::Hops);
             let (instance, protocol) = (instance.clone(), protocol.clone());
             let source = Some(RouteSource { instance, protocol, next_hops });
-            Self { table: MAIN_TABLE, prefix, metric: metric(same[0]), target, source }
+            let metric = metric(same[0]);
+            Self { table: MAIN_TABLE, prefix, metric, target, source, foreign: None }
         };
         hops.chunk_by(|one, other| metric(one) == metric(other)).map(route).collect()
     }
 
-    /// The metric that the kernel shows for a configured one (`IP6_RT_PRIO_USER` is 1024).
+    /// Metric in the kernel of a configured one.
+    ///
+    /// A static route is worse than the connected prefix of an address, whose metric is 0 in IPv4 and 256
+    /// (`IP6_RT_PRIO_ADDRCONF`) in IPv6: without a metric it gets [`IPV4_METRIC`] and [`IPV6_METRIC`]. The kernel takes 0
+    /// for "the default" in IPv6, so 0 means 1 in both families.
     pub fn kernel_metric(prefix: IpNet, metric: Option<u32>) -> u32 {
-        const IPV6_DEFAULT: u32 = 1024;
-        match (prefix, metric.unwrap_or(0)) {
-            (IpNet::V6(_), 0) => IPV6_DEFAULT,
-            (_, metric) => metric,
+        match (prefix, metric) {
+            (IpNet::V4(_), None) => IPV4_METRIC,
+            (IpNet::V6(_), None) => IPV6_METRIC,
+            (_, Some(metric)) => metric.max(1),
         }
     }
+
+    /// True when earlier versions entered the next hops of some routes to one prefix into the kernel in another order of
+    /// preference: without a metric, or with 0, an IPv4 route had metric 0 and an IPv6 route [`IPV6_METRIC`].
+    pub fn order_has_changed(routes: &[Self]) -> bool {
+        let hops = routes.iter().flat_map(|route| {
+            let hops = route.source.iter().flat_map(|source| &source.next_hops);
+            hops.map(|hop| (earlier_metric(route.prefix, hop.metric), route.metric))
+        });
+        let hops: Vec<(u32, u32)> = hops.collect();
+        hops.iter().any(|one| hops.iter().any(|other| one.0.cmp(&other.0) != one.1.cmp(&other.1)))
+    }
 }
+
+/// Metric in the kernel by earlier versions.
+fn earlier_metric(prefix: IpNet, metric: Option<u32>) -> u32 {
+    match (prefix, metric.unwrap_or(0)) {
+        (IpNet::V6(_), 0) => IPV6_METRIC,
+        (_, metric) => metric,
+    }
+}
+
+/// Metric of an IPv4 route without a configured one. Routing daemons use the same for theirs.
+pub const IPV4_METRIC: u32 = 20;
+
+/// Metric of an IPv6 route without a configured one (`IP6_RT_PRIO_USER`).
+pub const IPV6_METRIC: u32 = 1024;
 
 impl NextHop {
     /// Counterpart in the kernel; `None` for one that drops packets.

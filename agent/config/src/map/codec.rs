@@ -218,20 +218,26 @@ fn services_to_openconfig(value: &Value) -> Option<Value> {
     (!identities.is_empty()).then(|| Value::List(identities.into()))
 }
 
-const DROP: &str = "openconfig-local-routing:DROP";
+/// Identities of `LOCAL_DEFINED_NEXT_HOP`, each with its native word.
+const LOCAL_NEXT_HOPS: [(&str, &str); 2] = [
+    ("openconfig-local-routing:DROP", "drop"),
+    ("openconfig-local-routing:LOCAL_LINK", "local-link"),
+];
 
 fn next_hop_to_native(value: &Value) -> Result<Value, String> {
     match value {
-        Value::Identity(identity) if *identity == DROP => Ok(Value::Enum(Name::constant("drop"))),
-        Value::Identity(identity) => Err(format!("next hop `{identity}` is not supported")),
+        Value::Identity(identity) => {
+            let known = LOCAL_NEXT_HOPS.iter().find(|(name, _)| *identity == *name);
+            let known = known.map(|(_, word)| Value::Enum(Name::constant(word)));
+            known.ok_or_else(|| format!("next hop `{identity}` is not supported"))
+        }
         Value::Str(_) => Ok(value.clone()),
         _ => Err("not an address".to_owned()),
     }
 }
 
 fn next_hop_to_openconfig(value: &Value) -> Option<Value> {
-    match value {
-        Value::Enum(word) if *word == "drop" => Some(Value::Identity(Name::constant(DROP))),
-        other => Some(other.clone()),
-    }
+    let Value::Enum(word) = value else { return Some(value.clone()) };
+    let known = LOCAL_NEXT_HOPS.iter().find(|(_, known)| *word == *known);
+    known.map(|(identity, _)| Value::Identity(Name::constant(identity)))
 }

@@ -323,7 +323,7 @@ async fn current_revision_after_an_answer_has_the_commit() {
         let committed = agent.update_all(&[&routes(first, count)]).await.unwrap();
         let revision = agent.handle.current_revision().await;
         assert_eq!((revision.number, revision.time_ns), (committed.revision, committed.time_ns));
-        assert_eq!(agent.published_text().matches("\"metric\":0").count(), first + count + 1);
+        assert_eq!(agent.published_text().matches("\"metric\":20").count(), first + count + 1);
     }
     agent.stop().await;
 }

@@ -107,7 +107,7 @@ fn text(revision: &Revision) -> String {
 /// Routes of the table that a revision shows, and the next hops that it shows as present.
 fn routes_of(revision: &Revision) -> (usize, usize) {
     let text = text(revision);
-    (text.matches("\"prefix\":\"10.0.").count(), text.matches("\"metric\":0").count())
+    (text.matches("\"prefix\":\"10.0.").count(), text.matches("\"metric\":20").count())
 }
 
 /// Readers that look at each revision while a table of routes comes, changes and goes, and a port changes beside it.

@@ -45,7 +45,7 @@ fn key(prefix: &str, metric: u32) -> Key {
 /// Routes of the kernel to the prefix.
 fn kernel_routes(kernel: &SimulatedKernel) -> String {
     let metrics =
-        [0, 5].into_iter().filter(|&metric| kernel.observed(&key(PREFIX, metric)).is_some());
+        [20, 5].into_iter().filter(|&metric| kernel.observed(&key(PREFIX, metric)).is_some());
     metrics.map(|metric| metric.to_string()).collect::<Vec<_>>().join(" ")
 }
 
@@ -82,7 +82,7 @@ async fn a_kernel_route_of_two_protocols_is_refused_with_path_and_owner() {
     for protocol in ["a", "z"] {
         let request = hop(protocol, "next-hop 192.0.2.3");
         let place = format!("static[name={protocol}]/route[prefix={PREFIX}]");
-        let reason = "route 10.0.0.0/8 metric 0 conflicts with that of protocol STATIC m of DEFAULT: only one of them can exist";
+        let reason = "route 10.0.0.0/8 metric 20 conflicts with that of protocol STATIC m of DEFAULT: only one of them can exist";
         let commit_error = commit(&agent, &request).await.unwrap_err();
         let preview_error = preview(&agent, &request).await.unwrap_err();
         for refused in [commit_error, preview_error] {
@@ -94,8 +94,8 @@ async fn a_kernel_route_of_two_protocols_is_refused_with_path_and_owner() {
     // Another metric is another kernel route.
     let beside = hop("a", "next-hop 192.0.2.3") + "; " + &hop("a", "metric 5");
     commit(&agent, &beside).await.unwrap();
-    assert_eq!(kernel_routes(&kernel), "0 5");
-    let refused = commit(&agent, &hop("a", "metric 0")).await.unwrap_err();
+    assert_eq!(kernel_routes(&kernel), "20 5");
+    let refused = commit(&agent, &hop("a", "metric 20")).await.unwrap_err();
     assert!(refused.to_string().contains("protocol STATIC m of DEFAULT"), "{refused}");
 
     // One request moves a route from protocol to protocol, in either order of their names.
@@ -103,7 +103,7 @@ async fn a_kernel_route_of_two_protocols_is_refused_with_path_and_owner() {
     for (from, to) in [("m", "a"), ("a", "m")] {
         let deletion = format!("no network-instance DEFAULT static {from}; ");
         commit(&agent, &(deletion + &hop(to, "next-hop 192.0.2.3"))).await.unwrap();
-        assert_eq!(kernel_routes(&kernel), "0", "{from} to {to}");
+        assert_eq!(kernel_routes(&kernel), "20", "{from} to {to}");
         assert!(agent.handle.statuses(true).await.unwrap().is_empty());
     }
     agent.stop().await;

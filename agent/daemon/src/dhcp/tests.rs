@@ -102,7 +102,7 @@ impl Rig {
 
 fn with(address: &str) -> Vec<String> {
     let address = format!("address {address} of eth0");
-    [&*address, "link eth0", "link lo", "route 0.0.0.0/0 metric 0"].map(ToOwned::to_owned).to_vec()
+    [&*address, "link eth0", "link lo", "route 0.0.0.0/0 metric 20"].map(ToOwned::to_owned).to_vec()
 }
 
 // proves 4.2

@@ -9,7 +9,7 @@ use holdfast_config::{
     schema::{Node, Origin},
     tree::NodeRef,
 };
-use holdfast_core::{Datastore, IncompleteEntry, Statuses};
+use holdfast_core::{Datastore, IncompleteEntry, Remark, Statuses};
 use holdfast_platform::descriptors::registry;
 use holdfast_scheduler::{Registry, ValueState, ValueStatus};
 use holdfast_telemetry::polled::with_polled_leaves;
@@ -48,11 +48,12 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
                 let revision = self.0.current_revision().await;
                 service_waits::text(&revision)
             }
-            ShowContent::Values => Ok(table(&self.0.statuses(false).await?, &[], &registry())),
+            ShowContent::Values => Ok(table(&self.0.statuses(false).await?, &[], &[], &registry())),
             ShowContent::Pending => {
                 let pending = self.0.statuses(true).await?;
                 let entries = self.0.incomplete_entries().await?;
-                Ok(table(&pending, &entries, &registry()))
+                let remarks = self.0.remarks().await?;
+                Ok(table(&pending, &entries, &remarks, &registry()))
             }
         }
     }
@@ -82,8 +83,13 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
 /// A line of a table: state, name, label, and the reason if it is not configured.
 type Line = [String; 4];
 
-/// A table with a line for each value, and then for each entry that is none yet for want of a leaf.
-fn table(statuses: &[ValueStatus], entries: &[IncompleteEntry], registry: &Registry) -> String {
+/// A table with a line for each value, then for each entry that waits for a leaf, then for each value without its effect.
+fn table(
+    statuses: &[ValueStatus],
+    entries: &[IncompleteEntry],
+    remarks: &[Remark],
+    registry: &Registry,
+) -> String {
     let value = |status: &ValueStatus| -> Line {
         let state = status.state.to_string();
         let key = registry.key_text(&status.key);
@@ -95,7 +101,17 @@ fn table(statuses: &[ValueStatus], entries: &[IncompleteEntry], registry: &Regis
         let why = format!("  (waits for {})", entry.missing);
         [ValueState::Pending.to_string(), name, entry.label.clone(), why]
     };
-    let lines: Vec<Line> = statuses.iter().map(value).chain(entries.iter().map(entry)).collect();
+    let remark = |remark: &Remark| -> Line {
+        let key = registry.key_text(&remark.key);
+        let why = format!("  ({})", remark.reason);
+        [ValueState::Configured.to_string(), key, remark.label.clone(), why]
+    };
+    let lines: Vec<Line> = statuses
+        .iter()
+        .map(value)
+        .chain(entries.iter().map(entry))
+        .chain(remarks.iter().map(remark))
+        .collect();
     let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
     let (states, names) = (width(0), width(1));
     let mut text = String::new();
@@ -177,12 +193,12 @@ mod tests {
             missing: "role".to_owned(),
         };
         assert_eq!(
-            table(&[route], &[entry], &registry()),
+            table(&[route], &[entry], &[], &registry()),
             "CONFIGURED  route/254/10.0.0.0/8/0    route  (protocol STATIC b of DEFAULT asks for another one)\n\
              PENDING     /system/user[username=a]  /system/aaa  (waits for role)\n"
         );
         assert_eq!(
-            table(&statuses, &[], &registry()),
+            table(&statuses, &[], &[], &registry()),
             "CONFIGURED  link/eth0               link eth0\n\
              PENDING     address/eth0/192.0.2.1  address 192.0.2.1  (waits for link eth9, link br0)\n\
              FAILED      link/eth2               link eth2  (no such device, 2 tries)\n\

@@ -10,6 +10,7 @@ use socket2::{SockFilter, SockRef};
 
 use super::frame::{Frame, frames};
 use super::socket::{ReceiveResult, RouteSocket};
+use crate::descriptors::route::WATCHED_PROTOCOLS;
 use crate::values::{MAIN_TABLE, OUR_PROTOCOL};
 
 /// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`,
@@ -83,12 +84,12 @@ impl AsFd for Listener {
     }
 }
 
-/// A socket filter in the kernel that keeps a routing daemon's million routes from us. Of routes, only those of
-/// table main with our protocol number pass, and any that replaced another, which may have been ours.
+/// A socket filter in the kernel that keeps a routing daemon's million routes from us. Of routes, only those of table
+/// main pass that are ours, or foreign and watched, and any that replaced another, which may have been one of these.
 ///
 /// Offsets: `struct nlmsghdr` (16 octets, type at 4, flags at 6), then `struct rtmsg` (table at 4,
 /// protocol at 5). Types and flags are in the byte order of the host.
-fn without_foreign_routes() -> [SockFilter; 13] {
+fn without_foreign_routes() -> Vec<SockFilter> {
     const LOAD_BYTE: u16 = 0x30; // BPF_LD | BPF_B | BPF_ABS
     const IF_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
     const IF_SET: u16 = 0x45; // BPF_JMP | BPF_JSET | BPF_K
@@ -96,22 +97,33 @@ fn without_foreign_routes() -> [SockFilter; 13] {
     const LITTLE: bool = cfg!(target_endian = "little");
     const TYPE_LOW: u32 = if LITTLE { 4 } else { 5 };
     const FLAGS_HIGH: u32 = if LITTLE { 7 } else { 6 };
+    /// Instructions after the comparisons of the protocol, the last but one of which accepts.
+    const TAIL: u8 = 6;
     let load = |offset| SockFilter::new(LOAD_BYTE, 0, 0, offset);
     // Jumps count the instructions to skip: when true, when false.
     let equal = |value: u32, yes, no| SockFilter::new(IF_EQUAL, yes, no, value);
-    [
+    let protocols: Vec<u8> =
+        WATCHED_PROTOCOLS.into_iter().map(u8::from).chain([OUR_PROTOCOL]).collect();
+    let compared = u8::try_from(protocols.len()).expect("a few protocols");
+    let accept = TAIL - 2;
+    let mut filter = vec![
         load(TYPE_LOW),
         equal(RTM_NEWROUTE.into(), 1, 0),
-        equal(RTM_DELROUTE.into(), 0, 8), // not a route: accept
+        equal(RTM_DELROUTE.into(), 0, 3 + compared + accept), // not a route: accept
         load(20),
-        equal(MAIN_TABLE, 0, 7), // other table: drop
+        equal(MAIN_TABLE, 0, 1 + compared + accept + 1), // other table: drop
         load(21),
-        equal(OUR_PROTOCOL.into(), 4, 0), // ours: accept
+    ];
+    for (protocol, after) in protocols.into_iter().zip((0..compared).rev()) {
+        filter.push(equal(protocol.into(), after + accept, 0)); // ours or watched: accept
+    }
+    filter.extend([
         load(TYPE_LOW),
-        equal(RTM_NEWROUTE.into(), 0, 3), // deletion of a foreign one: drop
+        equal(RTM_NEWROUTE.into(), 0, 3), // deletion of another one: drop
         load(FLAGS_HIGH),
         SockFilter::new(IF_SET, 0, 1, u32::from(NLM_F_REPLACE >> 8)),
         SockFilter::new(RETURN, 0, 0, u32::MAX),
         SockFilter::new(RETURN, 0, 0, 0),
-    ]
+    ]);
+    filter
 }

@@ -16,7 +16,7 @@ use netlink_packet_route::route::{
 use super::frame::{Frame, FrameAnswer, HEADER_LEN, frames};
 use super::socket::{ReceiveResult, RouteSocket};
 use super::window::{put_header, put_message, wait_readable};
-use crate::values::{Family, MAIN_TABLE, OUR_PROTOCOL};
+use crate::values::{Family, MAIN_TABLE};
 
 /// The objects changed while the kernel listed them, so some may be missing from the list.
 const NLM_F_DUMP_INTR: u16 = 0x10;
@@ -232,13 +232,13 @@ pub(crate) fn neighbors(family: Family, link: u32) -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetNeighbour(message)
 }
 
-/// The routes of table main with our protocol number, through one link or all (`link` 0).
+/// The routes of table main of one program, through one link or all (`link` 0).
 ///
-/// The kernel filters: a million foreign routes cost it one iteration, and us nothing.
-pub(crate) fn our_routes(family: Family, link: u32) -> RouteNetlinkMessage {
+/// The kernel filters: a million routes of other programs cost it one iteration, and us nothing.
+pub(crate) fn routes_of(protocol: RouteProtocol, family: Family, link: u32) -> RouteNetlinkMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = address_family(family);
-    message.header.protocol = RouteProtocol::from(OUR_PROTOCOL);
+    message.header.protocol = protocol;
     message.attributes.push(RouteAttribute::Table(MAIN_TABLE));
     if link != 0 {
         message.attributes.push(RouteAttribute::Oif(link));

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use holdfast_base::now_ns;
 use holdfast_scheduler::{Fact, Key, KindId, Scope};
+use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkAttribute;
+use netlink_packet_route::route::RouteProtocol;
 use nix::errno::Errno;
 use smol_str::SmolStr;
 use tracing::warn;
@@ -15,10 +17,10 @@ use tracing::warn;
 use super::notifications::facts_of;
 use super::query::{self, Listing, QueryError};
 use super::{Event, LinkCounters, Task};
-use crate::descriptors::{kinds, link};
+use crate::descriptors::{kinds, link, route};
 use crate::transport::codecs::{self, ObjectClass, ReadQuery};
 use crate::transport::sysctl;
-use crate::values::{Ethernet, Family, Forwarding};
+use crate::values::{Ethernet, Family, Forwarding, KernelRoute, OUR_PROTOCOL};
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 /// Errnos of a kernel without IPv6.
@@ -105,6 +107,20 @@ impl Task {
         }
     }
 
+    /// The route, of whatever program, that the kernel would use for the first address of a prefix.
+    pub(super) fn best_route(&mut self, prefix: IpNet) -> Option<KernelRoute> {
+        let mut found = None;
+        let Self { queries: asker, buffer, links, .. } = self;
+        let asked = asker.get(&query::best_route(prefix), buffer, &mut |listing| {
+            if let Listing::Object(frame) = listing
+                && let Ok(RouteNetlinkMessage::NewRoute(message)) = frame.decode()
+            {
+                found = route::decode_any(&message, links);
+            }
+        });
+        asked.ok().and(found)
+    }
+
     fn get_link(&mut self, name: &SmolStr) -> QueryResult {
         let facts = none_if_refused(self.get(&query::link(name)), &[Errno::ENODEV])?;
         if facts.is_empty() {
@@ -164,13 +180,18 @@ impl Task {
         Ok(facts)
     }
 
-    /// Lists our routes through a link, which may be gone, or through all (`link` 0).
+    /// Lists our routes through a link, which may be gone, or through all (`link` 0), with the foreign ones that are
+    /// watched.
     fn list_routes_through(&mut self, link: u32) -> QueryResult {
         let mut facts = Vec::new();
-        for family in FAMILIES {
-            let listed = none_if_refused(self.list(&query::our_routes(family, link)), NO_FAMILY);
-            // The kernel creates table main with the first route.
-            facts.extend(none_if_refused(listed, &[Errno::ENOENT, Errno::ENODEV])?);
+        let ours = RouteProtocol::from(OUR_PROTOCOL);
+        for protocol in [ours].into_iter().chain(route::WATCHED_PROTOCOLS) {
+            for family in FAMILIES {
+                let question = query::routes_of(protocol, family, link);
+                let listed = none_if_refused(self.list(&question), NO_FAMILY);
+                // The kernel creates table main with the first route.
+                facts.extend(none_if_refused(listed, &[Errno::ENOENT, Errno::ENODEV])?);
+            }
         }
         Ok(facts)
     }

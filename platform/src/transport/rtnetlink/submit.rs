@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use holdfast_scheduler::{Action, Completion, Fact, OpId, Operation, OperationError};
+use holdfast_scheduler::{Action, Completion, Fact, Key, OpId, Operation, OperationError};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkMessage;
 use nix::errno::Errno;
@@ -14,10 +14,12 @@ use super::frame::KernelRefusal;
 use super::teardown::together;
 use super::window::WindowAnswers;
 use super::{Event, RtnetlinkError, Task};
-use crate::codec::{Request, Requests};
+use crate::codec::{EncodeError, Request, Requests};
 use crate::descriptors::kinds;
+use crate::descriptors::route::{self, route_text};
 use crate::transport::codecs::{ObjectClass, ReadQuery};
 use crate::transport::{sysctl, texts};
+use crate::values::KernelRoute;
 
 /// Index that no link has: `ifi_index` is signed and the kernel counts from 1.
 const NO_LINK: u32 = i32::MAX as u32;
@@ -120,7 +122,7 @@ impl Task {
         let (codecs, links) = (self.codecs, &mut self.links);
         match catch_unwind(AssertUnwindSafe(|| (codecs.encode)(operation, links))) {
             Ok(Ok(requests)) => Ok(requests),
-            Ok(Err(error)) => Err(OperationError::message(error.to_string())),
+            Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(OperationError::message("its codec panicked")),
         }
     }
@@ -164,7 +166,8 @@ impl Task {
             Err(error) => batch.fail_window(&send_error(&error)),
         }
         batch.owners.clear();
-        let failures = batch.take_failures(end);
+        let mut failures = batch.take_failures(end);
+        self.name_routes_in_the_way(batch, &mut failures);
         self.clean_up(batch, &failures);
         self.drain_notifications();
         let completions = batch.completions(end, failures);
@@ -191,6 +194,23 @@ impl Task {
                 transient: true,
             });
         }
+    }
+
+    /// Adds to the refusal of a route which other route is in its place: the kernel says "File exists" alone.
+    fn name_routes_in_the_way(&mut self, batch: &Batch, failures: &mut [Failure]) {
+        for failure in failures.iter_mut().filter(|failure| failure.error.exists()) {
+            let key = &batch.operations[failure.operation].key;
+            if let Some(route) = self.route_in_the_way(key) {
+                failure.error.message = EncodeError::OthersRoute(route_text(&route)).to_string();
+            }
+        }
+    }
+
+    /// The route of any program with the destination and metric of a key.
+    fn route_in_the_way(&mut self, wanted: &Key) -> Option<KernelRoute> {
+        let ReadQuery::Route(prefix) = ReadQuery::of(wanted) else { return None };
+        let route = self.best_route(prefix)?;
+        (route::key(route.table, route.prefix, route.metric) == *wanted).then_some(route)
     }
 
     /// Rolls back partly created objects, and reads each failed object so that the engine sees its actual state.

@@ -40,7 +40,7 @@ use super::{Event, Events, Transport};
 use crate::codec::{Request, Requests};
 use crate::descriptors::{self, credential, kinds};
 use crate::links::{FIRST_OUR_INDEX, LinkIndex};
-use crate::values::{Ethernet, Family, Forwarding, Link, MAIN_TABLE};
+use crate::values::{Ethernet, Family, Forwarding, KernelRoute, Link, MAIN_TABLE};
 use links::{SimLink, SimLinkKind};
 use model::{KernelModel, SimulatedRefusal};
 
@@ -239,7 +239,7 @@ impl SimulatedKernel {
         });
     }
 
-    /// Adds a foreign route that drops packets, with protocol `static` and metric 0.
+    /// Adds a foreign route that drops packets, with protocol `static` and the metric of a static route without one.
     pub fn add_foreign_route(&self, prefix: ipnet::IpNet) {
         self.change_externally(|machine| {
             let mut message = RouteMessage::default();
@@ -251,7 +251,9 @@ impl SimulatedKernel {
             message.header.protocol = RouteProtocol::Static;
             message.header.kind = RouteType::BlackHole;
             let destination = RouteAddress::from(prefix.network());
-            message.attributes = vec![RouteAttribute::Destination(destination)];
+            let metric = KernelRoute::kernel_metric(prefix, None);
+            message.attributes =
+                vec![RouteAttribute::Destination(destination), RouteAttribute::Priority(metric)];
             machine.request_by_hand(RouteNetlinkMessage::NewRoute(message));
         });
     }
@@ -431,7 +433,7 @@ impl State {
         let mut links = self.links.clone();
         let requests = match descriptors::encode(operation, &mut links) {
             Ok(requests) => requests,
-            Err(error) => return Some(Err(OperationError::message(error.to_string()))),
+            Err(error) => return Some(Err(error.into())),
         };
         let chosen = self.requests + 1..=self.requests + requests.len() as u64;
         if let Some((nth, Fault::Hang)) = self.fault

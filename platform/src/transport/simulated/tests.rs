@@ -159,7 +159,7 @@ fn plans_are_ordered_by_dependencies() {
          address eth0 192.0.2.1/24
          port eth0",
         "adopt link eth0; create address 192.0.2.1/24 of eth0; \
-         create prefix 192.0.2.0/24 of 192.0.2.1 on eth0; create route 10.0.0.0/8 metric 0",
+         create prefix 192.0.2.0/24 of 192.0.2.1 on eth0; create route 10.0.0.0/8 metric 20",
     );
     // The length of the prefix names another address in the kernel.
     check(
@@ -212,7 +212,7 @@ fn plans_are_ordered_by_dependencies() {
     check(
         "route 10.0.0.0/8 drop",
         "route 10.0.0.0/8 metric 5 drop",
-        "delete route 10.0.0.0/8 metric 0; create route 10.0.0.0/8 metric 5",
+        "create route 10.0.0.0/8 metric 5; delete route 10.0.0.0/8 metric 20",
     );
 }
 
@@ -249,10 +249,10 @@ fn committed_objects_are_in_the_kernel() {
             "address 192.0.2.1/24 of eth0",
             "address 2001:db8::1/64 of eth0",
             "neighbor 192.0.2.7 of eth0",
-            "route 10.0.0.0/8 metric 0",
-            "route 198.51.100.0/24 metric 0",
+            "route 10.0.0.0/8 metric 20",
+            "route 198.51.100.0/24 metric 20",
             "route 2001:db8:1::/48 metric 1024",
-            "route 203.0.113.0/24 metric 0",
+            "route 203.0.113.0/24 metric 20",
         ],
     );
     check(
@@ -279,7 +279,7 @@ const UPLINKS: &str = "port eth0\naddress eth0 192.0.2.1/24\naddress eth0 2001:d
 
 /// Outgoing links of the routes over both uplinks in the kernel.
 fn uplinks(agent: &SimulatedBox) -> String {
-    let routes = [("10.0.0.0/8", 0), ("2001:db8:1::/48", 1024)];
+    let routes = [("10.0.0.0/8", 20), ("2001:db8:1::/48", 1024)];
     let texts = routes.map(|(prefix, metric)| {
         let key = descriptors::route::key(MAIN_TABLE, prefix.parse().unwrap(), metric);
         let observed = agent.kernel.observed(&key)?;
@@ -318,7 +318,7 @@ fn a_multipath_route_uses_reachable_next_hops() {
     assert_eq!(
         agent.plan(change(UPLINKS, &down)).unwrap(),
         "update route 2001:db8:1::/48 metric 1024; delete prefix 2001:db8:b::/64 of 2001:db8:b::1 on eth1; \
-         update route 10.0.0.0/8 metric 0; delete prefix 198.51.100.0/24 of 198.51.100.1 on eth1; \
+         update route 10.0.0.0/8 metric 20; delete prefix 198.51.100.0/24 of 198.51.100.1 on eth1; \
          update link eth1",
         "the routes let go of the link first, in place"
     );
@@ -556,8 +556,12 @@ fn foreign_objects_are_not_changed() {
     commit(&mut agent, NOTHING, config);
     commit(&mut agent, config, NOTHING);
     assert_same(&agent.contents(), &before, "untouched");
-    // A route that exists already is refused, and stays foreign.
-    let outcome = agent.commit(change("", "route 10.0.0.0/8 drop"));
+    // An equal route is taken over, and given back.
+    commit(&mut agent, NOTHING, "route 10.0.0.0/8 drop");
+    commit(&mut agent, "route 10.0.0.0/8 drop", NOTHING);
+    assert_same(&agent.contents(), &before, "given back");
+    // Another route with that destination and metric is refused, and stays foreign.
+    let outcome = agent.commit(change("", "port eth0\nroute 10.0.0.0/8 dev eth0"));
     let TransactionOutcome::Failed { error, undone, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!((error.errno, undone), (Some(17), true));
     assert_same(&agent.contents(), &before, "untouched");

@@ -473,7 +473,7 @@ async fn leased() -> TempDir {
 #[tokio::test]
 async fn a_lease_gives_way_to_a_commit_and_comes_back_with_it() {
     const ADDRESS: &str = "address 192.0.2.9/24 of eth0";
-    const ROUTE: &str = "route 0.0.0.0/0 metric 0";
+    const ROUTE: &str = "route 0.0.0.0/0 metric 20";
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), leased().await);
     let agent = Agent::start(&kernel, folder.path()).await;
     let client = client(&agent).await;

@@ -1,0 +1,231 @@
+//! Routes of other programs beside ours: what is taken over, and what wins over ours.
+//!
+//! An equal route of another program is adopted ([decision 008](../../../decisions/008-ownership-marks.md)), as any object that is there before
+//! us. The engine finds it under the key of ours where both have the same metric. One of another metric is shown to the
+//! engine under that key before the plan is made: the operation that adopts it adds ours first, and then removes it.
+
+use std::sync::Arc;
+
+use holdfast_base::now_ns;
+use holdfast_platform::Destination;
+use holdfast_platform::descriptors::kinds;
+use holdfast_platform::descriptors::route::{self, route_text};
+use holdfast_platform::transport::Event;
+use holdfast_platform::values::{KernelRoute, MAIN_TABLE};
+use holdfast_scheduler::{Fact, Key, Scope, SharedValue};
+use tracing::warn;
+
+use super::examination::EntryChange;
+use super::task::CoreTask;
+use super::view::CoreView;
+
+/// A value that is configured and does not have its effect, for a reason outside of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    pub key: Key,
+    pub label: String,
+    /// Reason, as shown to users.
+    pub reason: String,
+}
+
+impl CoreTask {
+    /// Shows the engine the equal routes of other programs that new routes of a change take over.
+    pub(super) fn show_routes_to_take_over(&mut self, changes: &[EntryChange]) {
+        if self.foreign_routes.is_empty() {
+            return;
+        }
+        let values = changes.iter().flat_map(|change| &change.values);
+        let routes = values.filter_map(|(_, value)| value.as_any().downcast_ref::<KernelRoute>());
+        let facts = self.routes_to_take_over(routes);
+        self.report_facts(facts);
+    }
+
+    /// Adds to a report of the transports the equal routes that intended routes of ours take over, unless ours are there.
+    /// `changed` are the destinations of foreign routes that it changes.
+    pub(super) fn with_routes_to_take_over(
+        &mut self,
+        event: Event,
+        changed: &[Destination],
+    ) -> Event {
+        if self.foreign_routes.is_empty() {
+            return event;
+        }
+        match event {
+            Event::Retrieved { scope, facts } => {
+                let all: Vec<_> = self.foreign_routes.destinations().collect();
+                let is_there = |key: &Key| facts.binary_search_by(|it| it.key.cmp(key)).is_ok();
+                let added = self.intended_routes_to_take_over(&all, is_there);
+                if added.is_empty() {
+                    return Event::Retrieved { scope, facts };
+                }
+                let facts: Vec<Fact> = facts.into_iter().chain(added).collect();
+                Event::Retrieved { scope, facts: facts.into() }
+            }
+            Event::Observed(mut facts) if !changed.is_empty() => {
+                let is_there = |key: &Key| facts.iter().any(|fact| fact.key == *key);
+                let added = self.intended_routes_to_take_over(changed, is_there);
+                facts.extend(added);
+                Event::Observed(facts)
+            }
+            other => other,
+        }
+    }
+
+    fn intended_routes_to_take_over(
+        &mut self,
+        destinations: &[Destination],
+        is_there: impl Fn(&Key) -> bool,
+    ) -> Vec<Fact> {
+        let routes: Vec<KernelRoute> = self.intended_routes_to(destinations).collect();
+        let mut facts = self.routes_to_take_over(routes.iter());
+        facts.retain(|fact| !is_there(&fact.key));
+        facts
+    }
+
+    /// Equal routes of other programs, each under the key of the route that takes it over. One that is applied already
+    /// leaves them alone.
+    fn routes_to_take_over<'r>(
+        &mut self,
+        routes: impl Iterator<Item = &'r KernelRoute>,
+    ) -> Vec<Fact> {
+        let engine = self.engine.read();
+        let mut facts = Vec::new();
+        for route in routes {
+            let Some(theirs) = self.foreign_routes.taken_over_by(route) else { continue };
+            let key = route::key(route.table, route.prefix, route.metric);
+            let [_, applied, observed] = engine.planes(&key);
+            if applied.is_none() && observed.is_none() {
+                let value: SharedValue = Arc::new(theirs);
+                self.routes_shown.insert(key.clone());
+                facts.push(Fact { key, value: Some(value), time_ns: now_ns() });
+            }
+        }
+        facts
+    }
+
+    /// Follows routes of other programs that came or went: withdraws those that were shown to be taken over and are gone,
+    /// and logs those that win over routes of ours.
+    pub(super) fn follow_foreign_routes(&mut self, changed: &[Destination]) {
+        if changed.is_empty() {
+            return;
+        }
+        self.withdraw_routes_shown();
+        self.intended_routes_to(changed).for_each(|route| self.log_shadow(&route));
+    }
+
+    /// Logs that a route of ours is not used.
+    fn log_shadow(&self, ours: &KernelRoute) {
+        if self.foreign_routes.taken_over_by(ours).is_some() {
+            return;
+        }
+        if let Some(theirs) = self.foreign_routes.preferred_to(ours) {
+            let (route, shadowed_by) = (route_text(ours), route_text(theirs));
+            warn!(
+                route,
+                shadowed_by,
+                "the kernel prefers another program's route, because its metric is lower"
+            );
+        }
+    }
+
+    /// Withdraws routes that were shown to be taken over, and that are gone or that no change took over.
+    fn withdraw_routes_shown(&mut self) {
+        let mut facts = Vec::new();
+        let engine = self.engine.read();
+        self.routes_shown.retain(|key| {
+            let [intended, applied, observed] = engine.planes(key);
+            let observed = observed.filter(|_| applied.is_none()).and_then(as_route);
+            if observed.is_none_or(|route| route.foreign.is_none()) {
+                return false;
+            }
+            let ours = intended.and_then(as_route);
+            let stays = ours.is_some_and(|it| self.foreign_routes.taken_over_by(it).is_some());
+            if !stays {
+                facts.push(Fact { key: key.clone(), value: None, time_ns: now_ns() });
+            }
+            stays
+        });
+        drop(engine);
+        self.report_facts(facts);
+    }
+
+    fn report_facts(&mut self, facts: Vec<Fact>) {
+        if !facts.is_empty() {
+            let now = self.now();
+            let step = self.engine.write().observed(facts, now);
+            self.follow(step);
+        }
+    }
+
+    /// Routes of the configuration in force to some destinations.
+    fn intended_routes_to<'a>(
+        &'a self,
+        destinations: &'a [Destination],
+    ) -> impl Iterator<Item = KernelRoute> + 'a {
+        let registry = &self.examiner.registry;
+        let effective = self.configuration.effective();
+        let main = destinations.iter().filter(|destination| destination.table == MAIN_TABLE);
+        main.flat_map(|it| registry.static_routes_to(effective, it.prefix))
+    }
+}
+
+/// Prefixes that are logged one by one; of further ones the number alone.
+const LOGGED_PREFIXES: usize = 32;
+
+impl CoreTask {
+    /// Logs the prefixes whose next hops get another order of preference by the metrics of this version. They are known by
+    /// routes of ours that nothing intends, which an earlier version has left; later starts find none.
+    pub(super) fn log_changed_order(&self, event: &Event) {
+        let Event::Retrieved { scope: Scope::Everything, facts } = event else { return };
+        if !self.first_showing.is_reading() {
+            return;
+        }
+        let engine = self.engine.read();
+        let of_ours = facts.iter().filter(|fact| fact.key.kind() == kinds::ROUTE);
+        let of_ours = of_ours.filter_map(|fact| Some((&fact.key, as_route(fact.value.as_ref()?)?)));
+        let left = of_ours
+            .filter(|(key, route)| route.foreign.is_none() && engine.planes(key)[0].is_none());
+        let mut destinations: Vec<Destination> = left
+            .map(|(_, route)| Destination { table: route.table, prefix: route.prefix })
+            .collect();
+        destinations.sort_unstable();
+        destinations.dedup();
+        destinations.retain(|destination| {
+            let routes: Vec<_> =
+                self.intended_routes_to(std::slice::from_ref(destination)).collect();
+            KernelRoute::order_has_changed(&routes)
+        });
+        for Destination { prefix, .. } in destinations.iter().take(LOGGED_PREFIXES) {
+            warn!(%prefix, "its next hops have another order of preference in this version: without a metric, the metric is 20");
+        }
+        let more = destinations.len().saturating_sub(LOGGED_PREFIXES);
+        if more > 0 {
+            warn!(more, "further prefixes have another order of preference among their next hops");
+        }
+    }
+}
+
+fn as_route(value: &SharedValue) -> Option<&KernelRoute> {
+    value.as_any().downcast_ref()
+}
+
+impl CoreView<'_> {
+    /// Routes of ours that the kernel does not use, because another program's route has a lower metric.
+    pub fn shadowed_routes(&self) -> Vec<Remark> {
+        if self.foreign_routes.is_empty() {
+            return Vec::new();
+        }
+        let is_beside =
+            |key: &Key| key.kind() == kinds::ROUTE && self.foreign_routes.has_destination_of(key);
+        let mut keys = self.engine.keys(is_beside);
+        keys.sort_unstable();
+        let remark = |key: Key| {
+            let [intended, ..] = self.engine.planes(&key);
+            let ours = intended.and_then(as_route)?;
+            let theirs = self.foreign_routes.preferred_to(ours)?;
+            let reason = format!("shadowed by `{}`, which has a lower metric", route_text(theirs));
+            Some(Remark { label: self.engine.label(&key), key, reason })
+        };
+        keys.into_iter().filter_map(remark).collect()
+    }
+}
