@@ -236,7 +236,7 @@ async fn serve(
         None => None,
     };
     let certificates = CertificateTrust {
-        role: settings.certificate_role,
+        role: settings.certificate_role.clone(),
         impersonation: settings.certificate_speaks_for,
     };
     let authenticator = Authenticator::new(users, certificates, running.gnsi.clone());

@@ -195,6 +195,7 @@ fn an_object_has_a_value_for_each_object_of_the_system() {
     assert!(format!("{value:?}").contains("search a.example b.example"), "{value:?}");
     for (object, lines) in [
         ("/system/user[username=a]", "/system/user[username=a]/role = admin"),
+        ("/system/user[username=a]", ""),
         ("/system/grpc-server[name=DEFAULT]", ""),
         ("/reconciliation", "/reconciliation/resync-interval = 60"),
         (
@@ -482,6 +483,7 @@ fn state_of_objects_without_values_is_their_configuration() {
     };
     let user = "/system/user[username=a]";
     check(user, &format!("{user}/role = admin"), &["username = a", "role = admin"]);
+    check(user, "", &["username = a"]);
     let instance = "/network-instances/network-instance[name=DEFAULT]";
     let described = format!("{ROUTE}/description = uplink");
     check(instance, &described, &["name = DEFAULT", "type = default-instance"]);
