@@ -486,7 +486,13 @@ fn state_of_objects_without_values_is_their_configuration() {
     check(user, "", &["username = a"]);
     let instance = "/network-instances/network-instance[name=DEFAULT]";
     let described = format!("{ROUTE}/description = uplink");
-    check(instance, &described, &["name = DEFAULT", "type = default-instance"]);
+    let state = model.lines(&model.registry.instance_state());
+    assert_eq!(
+        state,
+        ["name = DEFAULT", "type = default-instance"]
+            .map(|leaf| format!("{instance}/state/{leaf}"))
+            .join("\n")
+    );
     check(&format!("{instance}/static[name=s]"), &described, &["name = s"]);
     check(ROUTE, &described, &["prefix = 10.0.0.0/8", "description = uplink"]);
 }
