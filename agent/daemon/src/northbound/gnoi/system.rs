@@ -22,7 +22,9 @@ use super::{package, process};
 use crate::device::Device;
 use crate::northbound::status::Refusal;
 use crate::packages::Packages;
-use crate::reboot::{LastReboot, RebootError, RebootScope, Reboots, RequestedReboot};
+use crate::reboot::{
+    LastReboot, NO_REBOOT_OF_THE_BOX, RebootError, RebootScope, Reboots, RequestedReboot,
+};
 use crate::software::Software;
 
 /// Serves gnoi.system.
@@ -160,9 +162,10 @@ fn scope_of_method(
     match (method, setting) {
         (RebootMethod::Warm, _) => Ok(RebootScope::Agent),
         (RebootMethod::Cold, RebootScope::System) => Ok(RebootScope::System),
-        (RebootMethod::Cold, RebootScope::Agent) => Err(Refusal::invalid(
-            "method COLD is not supported: this agent runs with `--reboot agent`, and starts itself anew (WARM), not the box",
-        )),
+        (RebootMethod::Cold, RebootScope::Agent) if !delay.is_zero() => Ok(RebootScope::System),
+        (RebootMethod::Cold, RebootScope::Agent) => {
+            Err(Refusal::invalid(format!("method COLD is not supported: {NO_REBOOT_OF_THE_BOX}")))
+        }
         (other, _) => {
             let other = other.as_str_name();
             Err(Refusal::invalid(format!("method {other} is not supported: COLD and WARM are")))
@@ -201,6 +204,9 @@ fn status(reboots: &Reboots) -> RebootStatusResponse {
         };
     }
     let outcome = match &last {
+        LastReboot { failure: Some(_), extent, .. } if !reboots.can(*extent) => {
+            reboot_status::Status::Failure
+        }
         LastReboot { failure: Some(_), .. } => reboot_status::Status::RetriableFailure,
         LastReboot { count: 0, .. } => reboot_status::Status::Unknown,
         _ => reboot_status::Status::Success,
