@@ -28,6 +28,7 @@ mod factory;
 mod full_disk;
 mod get;
 mod gnoi;
+mod gzip;
 mod lease;
 mod make_try;
 mod os;
