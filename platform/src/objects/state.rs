@@ -358,6 +358,9 @@ impl Registry {
             Content::Whole(text) | Content::Block(text) | Content::Link { text, .. } => {
                 text.as_str()
             }
+            Content::OwnHost { domain, .. } => {
+                return self.system_leaf(nodes.state_domain_name, domain);
+            }
             Content::Absent => return None,
         };
         match file.path.as_str() {

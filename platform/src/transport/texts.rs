@@ -21,6 +21,7 @@ use super::mailbox::Mailbox;
 use super::watch::Watch;
 use super::{Event, uts};
 use crate::codec::Request;
+use crate::descriptors::system::{HOSTS_FILE, hosts_block};
 use crate::hostname::HostnameWriter;
 use crate::links::LinkIndex;
 use crate::netns::{Netns, NetnsError};
@@ -205,6 +206,7 @@ impl Task {
                     let content = match content {
                         Content::Absent if codecs::is_shared_file(&path) => {
                             Content::Block(String::new())
+                        Content::OwnHost { domain, .. } => Content::Block(own_host_block(&domain)?),
                         }
                         other => other,
                     };
@@ -234,7 +236,8 @@ impl Task {
             ReadQuery::File(path) => {
                 let text = self.root.read(&path)?;
                 let link = self.root.link(&path)?;
-                Some(codecs::text_file(&path, text.as_deref(), link))
+                let hostname = if path == HOSTS_FILE { Some(uts::read()?) } else { None };
+                Some(codecs::text_file(&path, text.as_deref(), link, hostname.as_deref()))
             }
             query => self.credentials.read(&query)?,
         })
@@ -246,3 +249,10 @@ pub(super) fn failed(what: &str, error: &io::Error) -> OperationError {
     let errno = error.raw_os_error();
     OperationError { errno, message: format!("{what}: {error}"), transient: false }
 }
+/// Our block of the hosts file, with the name that the box has now.
+fn own_host_block(domain: &str) -> Result<String, OperationError> {
+    let hostname =
+        uts::read().map_err(|error| failed(Work::Hostname, "cannot read the host name", &error))?;
+    Ok(hosts_block(&hostname, domain))
+}
+
