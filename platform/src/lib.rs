@@ -20,6 +20,7 @@ pub mod objects;
 mod platform;
 pub mod pre_image;
 pub mod probe;
+mod rights;
 pub mod transport;
 pub mod value_json;
 pub mod values;
@@ -27,6 +28,7 @@ mod vault;
 
 pub use collector::{Collector, PolledLeaves};
 pub use platform::{Platform, PlatformError, PlatformSettings};
+pub use rights::is_missing_right;
 pub use vault::{EmptyVault, Vault};
 
 #[cfg(test)]

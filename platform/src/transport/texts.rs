@@ -25,6 +25,7 @@ use crate::descriptors::system::{HOSTS_FILE, hosts_block};
 use crate::hostname::HostnameWriter;
 use crate::links::LinkIndex;
 use crate::netns::{Netns, NetnsError};
+use crate::rights::{self, Work};
 use crate::values::Content;
 use crate::vault::Vault;
 
@@ -199,24 +200,31 @@ impl Task {
             .map_err(|error| OperationError::message(error.to_string()))?;
         for request in requests {
             match request {
-                Request::Hostname(name) => uts::write(&self.hostname, &name)
-                    .map_err(|error| failed(&format!("cannot name the host `{name}`"), &error))?,
+                Request::Hostname(name) => uts::write(&self.hostname, &name).map_err(|error| {
+                    failed(Work::Hostname, &format!("cannot name the host `{name}`"), &error)
+                })?,
                 Request::File { path, content } => {
                     // A shared file is never removed, only our block in it.
                     let content = match content {
+                        Content::OwnHost { domain, .. } => Content::Block(own_host_block(&domain)?),
                         Content::Absent if codecs::is_shared_file(&path) => {
                             Content::Block(String::new())
-                        Content::OwnHost { domain, .. } => Content::Block(own_host_block(&domain)?),
                         }
                         other => other,
                     };
                     let written = self.root.write(&path, &content);
-                    written.map_err(|error| failed(&format!("cannot write {path}"), &error))?;
+                    written.map_err(|error| {
+                        failed(Work::File, &format!("cannot write {path}"), &error)
+                    })?;
                 }
                 Request::CredentialFile { .. }
                 | Request::SshServer(_)
                 | Request::Password { .. } => self.credentials.execute(request)?,
-                other => return Err(OperationError::message(format!("no text: {other:?}"))),
+                _ => {
+                    return Err(OperationError::message(
+                        "this is no work for files and the host name",
+                    ));
+                }
             }
         }
         Ok(())
@@ -244,11 +252,6 @@ impl Task {
     }
 }
 
-/// Error with the whole reason, because it is shown to clients.
-pub(super) fn failed(what: &str, error: &io::Error) -> OperationError {
-    let errno = error.raw_os_error();
-    OperationError { errno, message: format!("{what}: {error}"), transient: false }
-}
 /// Our block of the hosts file, with the name that the box has now.
 fn own_host_block(domain: &str) -> Result<String, OperationError> {
     let hostname =
@@ -256,3 +259,9 @@ fn own_host_block(domain: &str) -> Result<String, OperationError> {
     Ok(hosts_block(&hostname, domain))
 }
 
+/// Error with the whole reason, because it is shown to clients.
+pub(super) fn failed(work: Work, what: &str, error: &io::Error) -> OperationError {
+    let errno = error.raw_os_error();
+    let error = OperationError { errno, message: format!("{what}: {error}"), transient: false };
+    rights::named(error, work)
+}
