@@ -249,7 +249,8 @@ async fn serve(
     for address in &addresses {
         info!(%address, "listening");
     }
-    let ready = announce(running.core.handle(), format!("listening on {addresses:?}"));
+    let listening = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let ready = announce(running.core.handle(), format!("listening on {listening}"));
     let _announcing = AbortOnDropHandle::new(tokio::spawn(ready));
     let _feeding = process::watchdog().map(|patience| feed(patience, running.core.handle()));
 

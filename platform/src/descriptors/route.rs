@@ -17,6 +17,7 @@ use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
+use crate::value_json;
 use crate::values::{Hop, KernelRoute, OUR_PROTOCOL, RouteTarget};
 
 /// Routes of the kernel.
@@ -97,6 +98,10 @@ impl Descriptor for RouteDescriptor {
             },
             RouteTarget::Blackhole => Vec::new(),
         }
+    }
+
+    fn difference(&self, expected: &KernelRoute, observed: &KernelRoute) -> String {
+        value_json::difference(kinds::ROUTE, expected, observed)
     }
 
     fn satisfied_by(&self, expected: &KernelRoute, observed: &KernelRoute) -> bool {
