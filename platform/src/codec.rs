@@ -193,6 +193,11 @@ impl EncodeError {
     }
 }
 
+/// True for an errno that says that an object of another program is in the place of ours.
+pub fn is_in_the_way(errno: i32) -> bool {
+    errno == libc_errno::EEXIST
+}
+
 impl From<EncodeError> for OperationError {
     fn from(error: EncodeError) -> Self {
         Self { errno: error.errno(), message: error.to_string(), transient: false }

@@ -21,14 +21,17 @@ pub mod objects;
 mod platform;
 pub mod pre_image;
 pub mod probe;
+mod rights;
 pub mod transport;
 pub mod value_json;
 pub mod values;
 mod vault;
 
+pub use codec::is_in_the_way;
 pub use collector::{Collector, PolledLeaves};
 pub use foreign_routes::{Destination, ForeignRoutes};
 pub use platform::{Platform, PlatformError, PlatformSettings};
+pub use rights::is_missing_right;
 pub use vault::{EmptyVault, Vault};
 
 #[cfg(test)]

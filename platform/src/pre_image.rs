@@ -191,6 +191,9 @@ fn row(value: &dyn ObjectValue) -> Option<PreImageRow> {
     let (whole, block, link) = match &it.content {
         Content::Whole(text) => (Some(text.clone()), None, None),
         Content::Block(text) => (None, Some(text.clone()), None),
+        Content::OwnHost { domain, host } => {
+            (None, host.as_ref().map(|host| system::hosts_block(host, domain)), None)
+        }
         Content::Absent => (None, None, None),
         Content::Link { target, text } => (Some(text.clone()), None, Some(target.clone())),
     };

@@ -76,6 +76,56 @@ pub fn to_json(kind: KindId, value: &dyn ObjectValue) -> serde_json::Value {
         .unwrap_or_else(|| serde_json::Value::String(format!("{value:?}")))
 }
 
+/// Longest text of one attribute in [`difference`], in characters: an MTU or an address, not a file.
+const MAX_WORD: usize = 64;
+
+/// Attributes of the requested value that the observed one has otherwise, as `mtu 1450 instead of 9000`. Attributes that
+/// the request leaves open are not compared.
+pub(crate) fn difference(
+    kind: KindId,
+    expected: &dyn ObjectValue,
+    observed: &dyn ObjectValue,
+) -> String {
+    let mut words = Vec::new();
+    compare("value", &to_json(kind, expected), &to_json(kind, observed), &mut words);
+    words.join(", ")
+}
+
+fn compare(
+    name: &str,
+    expected: &serde_json::Value,
+    observed: &serde_json::Value,
+    words: &mut Vec<String>,
+) {
+    use serde_json::Value;
+    match (expected, observed) {
+        (Value::Null, _) => {}
+        (expected, observed) if expected == observed => {}
+        (Value::Object(expected), Value::Object(observed))
+            if expected.keys().eq(observed.keys()) =>
+        {
+            for (name, expected) in expected {
+                compare(name, expected, &observed[name], words);
+            }
+        }
+        (expected, observed) => {
+            let word = |value: &Value| {
+                let text = match value {
+                    Value::Null => "none".to_owned(),
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                match text.char_indices().nth(MAX_WORD) {
+                    Some((end, _)) => format!("{}...", &text[..end]),
+                    None => text,
+                }
+            };
+            let name = name.replace('_', "-").to_ascii_lowercase();
+            words.push(format!("{name} {} instead of {}", word(observed), word(expected)));
+        }
+    }
+}
+
 /// Converts a document of [`to_json`] back to a value.
 ///
 /// # Errors
@@ -98,6 +148,15 @@ mod tests {
             .map(|descriptor| descriptor.name())
             .collect();
         assert!(unrecorded.is_empty(), "{unrecorded:?}");
+    }
+
+    #[test]
+    fn a_difference_names_attributes_and_both_values() {
+        let expected = Link { mtu: Some(9000), ..Link::new("br0", LinkKind::Dummy) };
+        let observed = Link { mtu: Some(1450), description: Some("x".into()), ..expected.clone() };
+        let words = difference(kinds::LINK, &expected, &observed);
+        assert_eq!(words, "mtu 1450 instead of 9000");
+        assert_eq!(difference(kinds::LINK, &expected, &expected), "");
     }
 
     #[test]

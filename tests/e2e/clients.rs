@@ -1,7 +1,7 @@
 //! Clients by others, as operators use them.
 
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::clients::{Gnmic, python};
+use holdfast_tests::clients::{Gnmic, gnmi_cli, python};
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 
@@ -208,6 +208,45 @@ async fn gnmic_sends_one_list_to_boxes_of_several_vendors() {
         let count = format!("{ignored}[path={path}]/state/count");
         let answer = gnmic.json(&["-e", "json_ietf", "get", "--path", &count]).await;
         assert!(answer.to_string().contains(r#":"1""#), "{path}: {answer}");
+    }
+}
+
+/// The library of gnmi_cli fills `elem` and the deprecated `element` of every path and prefix.
+#[tokio::test]
+async fn gnmi_cli_subscribes() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    net.ip("link set eth0 up");
+    let agent = AgentProcess::start(&net).await;
+    let status = "interfaces/interface[name=eth0]/state/oper-status";
+    for (mode, limits) in [
+        ("once", &[][..]),
+        ("polling", &["-count", "2", "-polling_interval", "100ms"]),
+        ("streaming", &["-streaming_duration", "2s"]),
+    ] {
+        let arguments = ["-query_type", mode, "-query", status];
+        let printed = gnmi_cli(&agent, &[&arguments[..], limits].concat()).await;
+        assert!(printed.contains("oper-status") && printed.contains("UP"), "{mode}: {printed}");
+    }
+    let get = r#"path: {elem: {name: "interfaces"} elem: {name: "interface" key: {key: "name" value: "eth0"}}
+        elem: {name: "config"} elem: {name: "name"} element: "interfaces" element: "interface[name=eth0]"
+        element: "config" element: "name"} encoding: JSON_IETF"#;
+    let printed = gnmi_cli(&agent, &["-get", "-proto", get]).await;
+    assert!(printed.contains("eth0"), "{printed}");
+}
+
+/// As the documents of pygnmi write a path: the module where an origin stands.
+#[tokio::test]
+async fn gnmic_names_a_module_as_origin() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    let at = "openconfig-interfaces:/interfaces/interface[name=eth0]/config/description";
+    gnmic.run(&["set", "--update-path", at, "--update-value", "by its module"]).await;
+    assert_eq!(net.link("eth0").alias, "by its module");
+    for at in [at, "holdfast:/interfaces/interface[name=eth0]/description"] {
+        let answer = gnmic.json(&["-e", "json_ietf", "get", "--path", at]).await.to_string();
+        assert!(answer.contains("by its module"), "{answer}");
     }
 }
 

@@ -7,6 +7,7 @@ use holdfast_tests::eventually::eventually_async;
 use holdfast_tests::gnmi::{GnmiClient, json_of, parse_path};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
+use tonic::Code;
 
 use crate::documents::{config_of, ipv4_of, port};
 
@@ -147,4 +148,39 @@ async fn the_configuration_is_accepted_back_unchanged() {
     assert_eq!(client.read_as("/", DataType::Config).await.unwrap(), before);
     assert_eq!(net.link("eth0").mtu, 1400);
     assert_eq!(net.addresses("eth0"), ["192.0.2.1/24"]);
+}
+
+/// The default network instance is there without any configuration, and each protocol as soon as it is configured, also
+/// with nothing but its keys.
+#[tokio::test]
+async fn the_default_network_instance_is_always_there() {
+    let net = Netns::enter();
+    let mut agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let instance = "/network-instances/network-instance[name=DEFAULT]";
+    let fresh = client.read("/network-instances").await.unwrap();
+    let entry = &fresh["openconfig-network-instance:network-instance"][0];
+    assert_eq!(entry["state"]["name"], "DEFAULT", "{fresh}");
+    assert!(entry["state"]["type"].as_str().unwrap().ends_with("DEFAULT_INSTANCE"), "{fresh}");
+    let native = "holdfast_native:/network-instances/network-instance[name=DEFAULT]/state/name";
+    assert_eq!(client.read(native).await.unwrap(), json!("DEFAULT"));
+
+    let protocol = format!("{instance}/protocols/protocol[identifier=STATIC][name=STATIC]");
+    let config = json!({"identifier": "STATIC", "name": "STATIC"});
+    client.update(&format!("{protocol}/config"), config).await.unwrap();
+    let name = format!("{protocol}/state/name");
+    assert_eq!(client.read(&name).await.unwrap(), json!("STATIC"));
+    agent.restart().await;
+    let client = agent.gnmi().await;
+    assert_eq!(client.read(&name).await.unwrap(), json!("STATIC"));
+    // What was read can be sent back, and taken away: the instance stays.
+    let read = client.read_as("/network-instances", DataType::Config).await;
+    client.replace("/network-instances", read.unwrap()).await.unwrap();
+    assert_eq!(client.read(&name).await.unwrap(), json!("STATIC"));
+    client.delete("/network-instances").await.unwrap();
+    assert_eq!(client.read(&name).await.unwrap_err().code(), Code::NotFound);
+    let state = format!("{instance}/state/name");
+    assert_eq!(client.read(&state).await.unwrap(), json!("DEFAULT"));
+    let other = "/network-instances/network-instance[name=red]/config/name";
+    assert_eq!(client.update(other, "red").await.unwrap_err().code(), Code::InvalidArgument);
 }

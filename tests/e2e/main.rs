@@ -29,6 +29,7 @@ mod foreign_routes;
 mod full_disk;
 mod get;
 mod gnoi;
+mod gzip;
 mod lease;
 mod make_try;
 mod os;

@@ -140,6 +140,11 @@ async fn a_host_behind_a_router_is_pinged() {
         assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
         let flood = PingRequest { count: 100, interval: -1, ..ping(host) };
         assert_eq!(collect_ping(&mut system, flood).await.unwrap().1.received, 100);
+        // One microsecond between packets is taken for the shortest interval, a millisecond.
+        let hasty = PingRequest { count: 50, interval: 1000, ..ping(host) };
+        let summary = collect_ping(&mut system, hasty).await.unwrap().1;
+        assert_eq!((summary.sent, summary.received), (50, 50));
+        assert!(summary.time >= ns(Duration::from_millis(49)), "{summary:?}");
     }
 
     let source = PingRequest { source: "192.0.2.1".to_owned(), count: 1, ..ping(HOST[0]) };

@@ -358,3 +358,32 @@ fn results(response: &SetResponse) -> Vec<(Operation, String)> {
         .map(|result| (result.op(), path_text(&result.path.clone().unwrap_or_default())))
         .collect()
 }
+
+/// A domain alone is that of the name that the box has, also when others give it another one.
+#[tokio::test]
+async fn a_domain_name_alone_leaves_the_host_its_name() {
+    let net = Netns::enter();
+    nix::unistd::sethostname("edge-7").unwrap();
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let hosts = || std::fs::read_to_string(agent.root().join("etc/hosts")).unwrap_or_default();
+    client.update("/system/config/domain-name", "example.com").await.unwrap();
+    assert!(hosts().contains("127.0.1.1 edge-7.example.com edge-7\n"), "{}", hosts());
+    let domain = client.read("/system/state/domain-name").await.unwrap();
+    assert_eq!(domain, json!("example.com"));
+
+    nix::unistd::sethostname("edge-8.old.example").unwrap();
+    eventually("the file has the new name", || {
+        hosts().contains("127.0.1.1 edge-8.example.com edge-8\n") && !hosts().contains("edge-7")
+    })
+    .await;
+    client.update("/system/config/hostname", "core-1").await.unwrap();
+    assert!(hosts().contains("127.0.1.1 core-1.example.com core-1\n"), "{}", hosts());
+    client.delete("/system/config/hostname").await.unwrap();
+    eventually("the file has the name from before", || {
+        hosts().contains("127.0.1.1 edge-8.example.com edge-8\n")
+    })
+    .await;
+    client.delete("/system/config/domain-name").await.unwrap();
+    assert!(!hosts().contains("127.0.1.1"), "{}", hosts());
+}

@@ -87,8 +87,11 @@ async fn the_plain_unit_manages_the_network_and_nothing_else() {
     assert!(client.read("/interfaces/interface[name=eth0]/state").await.is_ok());
 
     let before = hostname();
-    let refused = client.update("/system/config/hostname", "edge").await.unwrap_err().to_string();
-    assert!(refused.contains("name the host") && refused.contains("EPERM"), "{refused}");
+    let refused = client.update("/system/config/hostname", "edge").await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    for part in ["name the host", "EPERM", "CAP_SYS_ADMIN", "20-system.conf"] {
+        assert!(refused.message().contains(part), "`{part}` is not in: {refused}");
+    }
     assert_eq!((hostname(), helpers(&agent)), (before, Vec::new()));
     // CAP_NET_ADMIN and CAP_NET_RAW.
     assert_eq!(effective(&agent), 1 << 12 | 1 << 13);

@@ -6,6 +6,7 @@ use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::{CapabilityRequest, SubscriptionMode};
 use holdfast_tests::agent::{ADMIN, AgentProcess, PASSWORD};
+use holdfast_tests::clients::grpcurl;
 use holdfast_tests::eventually::WAIT_LIMIT;
 use holdfast_tests::gnmi::{Credentials, GnmiClient};
 use holdfast_tests::netns::Netns;
@@ -95,4 +96,86 @@ async fn stream_ends_when_its_user_is_deleted() {
 fn succeeded(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn switch_gnsi_off(agent: &AgentProcess) {
+    succeeded(&agent.command("switch").args(["gnsi", "off"]).output().unwrap());
+}
+
+/// Codes of the refusals of an RPC that is for readers, and of one that is for administrators.
+async fn refusals(agent: &AgentProcess, user: &str, password: &str) -> [Option<Code>; 2] {
+    let client = GnmiClient::over(agent.channel().await, Credentials::new(user, password).unwrap());
+    let read = client.capabilities().await.err().map(|refusal| refusal.code());
+    let written = client.update("/system/config", json!({"motd-banner": user})).await;
+    [read, written.err().map(|refusal| refusal.code())]
+}
+
+#[tokio::test]
+async fn a_user_without_a_role_logs_in_and_calls_nothing() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let (denied, password) = (Some(Code::PermissionDenied), "a password for later");
+    succeeded(&agent.user(&["set", "eve"], password));
+    assert!(succeeded(&agent.user(&["list"], "")).contains("eve\tnone"));
+    assert_eq!(refusals(&agent, "eve", password).await, [denied, denied]);
+    assert_eq!(refusals(&agent, "eve", "wrong").await, [Some(Code::Unauthenticated); 2]);
+    succeeded(&agent.user(&["set", "eve", "--role", "read-only"], password));
+    assert_eq!(refusals(&agent, "eve", password).await, [None, denied]);
+    // Another password, the same role.
+    succeeded(&agent.user(&["set", "eve"], "another password"));
+    assert_eq!(refusals(&agent, "eve", "another password").await, [None, denied]);
+
+    // The same of users that a client configures.
+    switch_gnsi_off(&agent);
+    let admin = agent.gnmi().await;
+    let users = "/system/aaa/authentication/users/user[username=ada]";
+    let config = format!("{users}/config");
+    admin.update(&config, json!({"username": "ada", "password": password})).await.unwrap();
+    assert_eq!(refusals(&agent, "ada", password).await, [denied, denied]);
+    assert_eq!(admin.read(&format!("{users}/state/username")).await.unwrap(), json!("ada"));
+    admin.update(&format!("{config}/role"), "read-only").await.unwrap();
+    assert_eq!(refusals(&agent, "ada", password).await, [None, denied]);
+    admin.delete(&format!("{config}/role")).await.unwrap();
+    assert_eq!(refusals(&agent, "ada", password).await, [denied, denied]);
+    // A user of the box keeps its role when a client names it without one.
+    let named = json!({"username": ADMIN});
+    let at = format!("/system/aaa/authentication/users/user[username={ADMIN}]/config");
+    admin.update(&at, named).await.unwrap();
+    assert_eq!(refusals(&agent, ADMIN, PASSWORD).await, [None, None]);
+}
+
+#[tokio::test]
+async fn a_role_of_the_operators_own_has_the_rights_that_a_policy_gives_it() {
+    let net = Netns::enter();
+    let agent = AgentProcess::start(&net).await;
+    let (denied, password) = (Some(Code::PermissionDenied), "a password for later");
+    succeeded(&agent.user(&["set", "eve", "--role", "net-ops"], password));
+    assert_eq!(refusals(&agent, "eve", password).await, [denied, denied]);
+    let refused = agent.user(&["set", "eve", "--role", "net ops"], password);
+    assert!(!refused.status.success());
+
+    let admin = agent.gnmi().await;
+    let role = "/system/aaa/authentication/users/user[username=ada]/config/role";
+    admin.update(role, "net-ops").await.unwrap();
+    assert_eq!(admin.read(role).await.unwrap(), json!("net-ops"));
+    let refusal = admin.update(role, "net ops").await.unwrap_err();
+    assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal}");
+
+    let rule = |name: &str, who: &str, paths: serde_json::Value| json!({"name": name, "source": {"principals": [who]}, "request": {"paths": paths}});
+    let rules = [
+        rule("admins", ADMIN, json!(["*"])),
+        rule("ops", "net-ops", json!(["/gnmi.gNMI/Capabilities", "/gnmi.gNMI/Set"])),
+    ];
+    let policy = json!({"name": "roles", "allow_rules": rules}).to_string();
+    let upload = json!({"uploadRequest": {"version": "v1", "createdOn": "7", "policy": policy}});
+    let messages = format!("{upload}\n{}", json!({"finalizeRotation": {}}));
+    grpcurl(&agent, &["gnsi.authz.v1.Authz/Rotate"], &messages).await.unwrap();
+    assert_eq!(refusals(&agent, "eve", password).await, [None, None]);
+    succeeded(&agent.user(&["set", "eve", "--role", "others"], password));
+    assert_eq!(refusals(&agent, "eve", password).await, [denied, denied]);
+    succeeded(&agent.user(&["set", "eve", "--role", "net-ops"], password));
+    assert_eq!(refusals(&agent, "eve", password).await, [None, None]);
+    // Without the policy the name alone gives nothing.
+    switch_gnsi_off(&agent);
+    assert_eq!(refusals(&agent, "eve", password).await, [denied, denied]);
 }

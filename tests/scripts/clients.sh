@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds or installs clients that nobody here wrote, pinned, into FOLDER (default target/clients):
-# `clients.sh [gnmic|grpcurl|python|bootz|tree|handler]...`. What is there already in the pinned version is left alone.
+# `clients.sh [gnmic|gnmi_cli|grpcurl|python|bootz|tree|handler]...`. What is there already in the pinned version is left alone.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 folder=${CLIENTS:-$here/../target/clients}
@@ -17,6 +17,19 @@ gnmic() {
     echo "clients: building gnmic"
     sh "$here/clients/gnmic/build.sh" "$folder/gnmic"
     echo "$pinned" >"$folder/gnmic.pinned"
+}
+
+# The client of OpenConfig itself.
+gnmi_cli() {
+    version=v0.14.1
+    if [ -x "$folder/gnmi_cli" ] && [ "$(cat "$folder/gnmi_cli.pinned" 2>/dev/null)" = "$version" ]; then return; fi
+    if ! command -v go >/dev/null; then
+        echo "clients: gnmi_cli is built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
+        return 1
+    fi
+    echo "clients: building gnmi_cli"
+    CGO_ENABLED=0 GOBIN="$folder" go install -trimpath "github.com/openconfig/gnmi/cmd/gnmi_cli@$version"
+    echo "$version" >"$folder/gnmi_cli.pinned"
 }
 
 grpcurl() {

@@ -63,7 +63,7 @@ step fuzz fuzz
 # With all targets: for the binaries alone, the libraries would be built anew with less features than tests ask for.
 step build cargo build --workspace --all-targets --locked
 step trace "${CARGO_TARGET_DIR:-target}/debug/trace" --brief
-step clients tests/scripts/clients.sh gnmic grpcurl python bootz tree handler
+step clients tests/scripts/clients.sh gnmic gnmi_cli grpcurl python bootz tree handler
 step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked "${timed[@]}"
 # Once more with the capabilities of the packaged unit and its drop-ins, and no others: what touches the kernel, files of
 # the system and other programs.

@@ -1,4 +1,4 @@
-//! Clients in other languages: gnmic, grpcurl and Python clients by others, and a controller of this project in Go.
+//! Clients in other languages: gnmic, gnmi_cli, grpcurl and Python clients by others, and a controller of this project in Go.
 //! `tests/scripts/clients.sh` builds them.
 
 use std::path::{Path, PathBuf};
@@ -164,6 +164,24 @@ impl GnmicStream {
     }
 }
 
+/// Runs gnmi_cli, the client of OpenConfig itself, and returns its output. A subscription that streams for a given time ends
+/// with its own error of that, so the output tells of success.
+///
+/// # Panics
+/// When it cannot be started, does not end, or prints nothing.
+pub async fn gnmi_cli(agent: &AgentProcess, arguments: &[&str]) -> String {
+    let mut command = Command::new(client("gnmi_cli"));
+    command.arg("-address").arg(agent.address().to_string());
+    command.arg("-ca_crt").arg(agent.ca_file()).args(["-with_user_pass", "-logtostderr"]);
+    command.env("GNMI_USER", ADMIN).env("GNMI_PASS", PASSWORD);
+    let output = command.args(arguments).stdin(Stdio::null()).kill_on_drop(true).output();
+    let output = timeout(WAIT_LIMIT * 4, output).await;
+    let output = output.expect("gnmi_cli ends").expect("gnmi_cli starts");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.stdout.is_empty(), "gnmi_cli {arguments:?}: {complaint}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// Runs grpcurl, which knows the services by reflection only, with messages as JSON; returns its output.
 ///
 /// # Errors
@@ -254,7 +272,7 @@ pub fn client(name: &str) -> PathBuf {
     let program = folder.join(name);
     assert!(
         program.exists(),
-        "{} is missing: run tests/scripts/clients.sh gnmic grpcurl python bootz tree handler",
+        "{} is missing: run tests/scripts/clients.sh gnmic gnmi_cli grpcurl python bootz tree handler",
         program.display()
     );
     program

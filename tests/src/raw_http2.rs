@@ -1,12 +1,18 @@
 //! HTTP/2 by hand, for input that no library sends: silent connections, and frames that break the protocol.
 //!
-//! All attacks end after a given time.
+//! All attacks end after a given time. [`call`] sends one request whose body was made by hand.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http2;
+use hyper::{HeaderMap, Request};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
@@ -136,4 +142,43 @@ fn malformed_streams(first: u32) -> Vec<u8> {
         head.into_iter().chain(stream).chain(MALFORMED.iter().copied())
     };
     (first..first + BATCH).flat_map(frame).collect()
+}
+
+/// Response to a call whose request body was made by hand: its headers, the octets of its messages, its status.
+#[derive(Debug)]
+pub struct RawResponse {
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub status: tonic::Status,
+}
+
+/// Calls a method with the octets of a body, in which frames and messages may be whatever they are.
+///
+/// # Errors
+/// When the connection or the stream breaks.
+pub async fn call(
+    server: SocketAddr,
+    config: &Arc<ClientConfig>,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Vec<u8>,
+) -> anyhow::Result<RawResponse> {
+    let stream = connect_tls_from(server.ip(), server, config).await?;
+    let (mut sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let request = Request::post(format!("https://{server}{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    let request =
+        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let response = sender.send_request(request.body(Full::new(Bytes::from(body)))?).await?;
+    let (parts, body) = response.into_parts();
+    let collected = body.collect().await?;
+    connection.abort();
+    let trailers = collected.trailers().cloned().unwrap_or_default();
+    let status = tonic::Status::from_header_map(&trailers)
+        .or_else(|| tonic::Status::from_header_map(&parts.headers));
+    let status = status.context("the response has no status")?;
+    Ok(RawResponse { headers: parts.headers, body: collected.to_bytes(), status })
 }

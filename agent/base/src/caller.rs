@@ -2,6 +2,7 @@
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
+use holdfast_config::{MAX_ROLE_NAME, is_role_name};
 use smol_str::SmolStr;
 use tonic::{Extensions, Request, Status};
 
@@ -17,8 +18,13 @@ pub struct Caller {
 }
 
 /// Permissions of a caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
+    /// Logs in and calls nothing: the role of a user without one.
+    None,
+    /// A name without rights of its own. A call needs an authz policy that allows it; the policy may name the role in
+    /// place of its users.
+    Named(SmolStr),
     /// Reads everything, changes nothing.
     ReadOnly,
     Admin,
@@ -59,8 +65,10 @@ impl Caller {
             .ok_or_else(|| Status::unauthenticated("the request carries no authenticated caller"))
     }
 
+    /// True for a caller whose role lets it change things. The AAA layer lets a call of a named role through only when an
+    /// authz policy allows it, so a handler has nothing to add.
     pub fn may_write(&self) -> bool {
-        self.role == Role::Admin
+        matches!(self.role, Role::Admin | Role::Named(_))
     }
 
     /// Refuses a caller that may only read.
@@ -82,8 +90,10 @@ impl Caller {
 
 impl Role {
     /// The word used on the command line, in the database and in messages.
-    pub fn as_str(self) -> &'static str {
+    pub fn as_str(&self) -> &str {
         match self {
+            Self::None => "none",
+            Self::Named(name) => name,
             Self::ReadOnly => "read-only",
             Self::Admin => "admin",
         }
@@ -98,7 +108,9 @@ impl fmt::Display for Role {
 
 /// A word that names no role.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a role: admin or read-only")]
+#[error(
+    "`{0}` is not a role: admin, read-only, none, or a name of at most {MAX_ROLE_NAME} letters, digits, `.`, `_` and `-`"
+)]
 pub struct UnknownRole(String);
 
 impl FromStr for Role {
@@ -108,6 +120,8 @@ impl FromStr for Role {
         match word {
             "admin" => Ok(Self::Admin),
             "read-only" => Ok(Self::ReadOnly),
+            "none" => Ok(Self::None),
+            name if is_role_name(name) => Ok(Self::Named(name.into())),
             other => Err(UnknownRole(other.to_owned())),
         }
     }
@@ -119,10 +133,13 @@ mod tests {
 
     #[test]
     fn roles_parse_from_their_names() {
-        for role in [Role::Admin, Role::ReadOnly] {
+        for role in [Role::Admin, Role::ReadOnly, Role::None, Role::Named("net-ops.2".into())] {
             assert_eq!(role.as_str().parse::<Role>().unwrap(), role);
         }
-        assert!("root".parse::<Role>().is_err());
+        let long = "x".repeat(MAX_ROLE_NAME + 1);
+        for text in ["", "net ops", "net*", "a/b", "a:b", "-a", "\u{e4}", &long] {
+            assert!(text.parse::<Role>().is_err(), "{text}");
+        }
     }
 
     #[test]

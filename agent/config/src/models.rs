@@ -84,6 +84,18 @@ impl Models {
         }
     }
 
+    /// Origin that a client means by a name: the name of an origin (empty means `openconfig`), or of a module that one of
+    /// the models serves. `None` for any other name.
+    pub fn origin(&self, name: &str) -> Option<Origin> {
+        Origin::parse(name).or_else(|| {
+            let serves = |origin: &Origin| {
+                self.schema(*origin).modules().any(|(_, module)| module.name == name)
+            };
+            // Some modules of types are in both models.
+            [Origin::OpenConfig, Origin::Native].into_iter().find(serves)
+        })
+    }
+
     pub fn schema(&self, origin: Origin) -> &Schema {
         match origin {
             Origin::OpenConfig => &self.openconfig,

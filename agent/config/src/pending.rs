@@ -87,7 +87,8 @@ impl PendingSearch<'_> {
                 }
             }
             None if openconfig.is_some_and(|openconfig| map.is_shell(openconfig))
-                && has_own_leaves(anchor) =>
+                && has_own_leaves(anchor)
+                && !anchor.keys_suffice =>
             {
                 let missing = self.missing(anchor, &Branch::default());
                 self.note(missing);

@@ -28,14 +28,17 @@ impl ConfiguredUsers {
         Some(Self { configuration_rx, system, user, role: find("/system/user/role")? })
     }
 
-    /// The configured role of a user.
+    /// The role of a configured user: [`Role::None`] of one whose entry has none.
     pub fn role(&self, name: &str) -> Option<Role> {
         let entry = Step::entry(self.user, Keys::single(Value::Str(name.into())));
-        let path = InstancePath(vec![Step::node(self.system), entry, Step::node(self.role)]);
+        let path = InstancePath(vec![Step::node(self.system), entry]);
         let configuration = self.configuration_rx.borrow();
-        match configuration.effective().find_leaf(&path)?.value {
-            Value::Enum(word) => word.parse().ok(),
-            _ => None,
+        let entry = configuration.effective().branch(&path)?;
+        match entry.leaf(self.role).map(|leaf| &leaf.value) {
+            None => Some(Role::None),
+            Some(Value::Enum(word)) => word.parse().ok(),
+            Some(Value::Str(word)) => word.parse().ok(),
+            Some(_) => None,
         }
     }
 

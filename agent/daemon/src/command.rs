@@ -185,7 +185,12 @@ impl UserBackend {
         }
     }
 
-    fn set(self, name: &str, role: Role, password: Option<&Password>) -> Result<(), CommandError> {
+    fn set(
+        self,
+        name: &str,
+        role: Option<Role>,
+        password: Option<&Password>,
+    ) -> Result<(), CommandError> {
         let mut database = match self {
             Self::Agent(client) => {
                 return Ok(asynchronously(client.set_user(name, role, password))??);
@@ -194,6 +199,13 @@ impl UserBackend {
             Self::Nothing(state) => Box::new(open(state.path())?),
         };
         let password_hash = password.map(Password::hash).transpose()?.unwrap_or_default();
+        let role = match role {
+            Some(role) => role,
+            None => {
+                let existing = database.users()?.into_iter().find(|user| user.name == name);
+                existing.map_or(Role::None, |user| user.role)
+            }
+        };
         Ok(database.set_user(&User { name: name.into(), role, password_hash })?)
     }
 

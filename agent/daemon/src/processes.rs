@@ -40,7 +40,7 @@ pub enum KillError {
     NoName(String),
     #[error("process {pid} is named `{is}`, not `{requested}`")]
     OtherName { pid: u32, is: String, requested: String },
-    #[error("processes {pids:?} are named `{name}`: say which by pid")]
+    #[error("processes {} are named `{name}`: say which by pid", pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))]
     Several { name: String, pids: Vec<u32> },
     #[error("process {pid} (`{name}`) is neither the agent nor started by it")]
     NotOurs { pid: u32, name: String },

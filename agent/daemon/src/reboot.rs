@@ -23,6 +23,9 @@ use tracing::{error, info, warn};
 
 /// The longest delay that is kept track of: a longer one is a mistake in the unit (nanoseconds).
 pub const MAX_DELAY: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Reason for which an agent that may not reboot the box refuses to.
+pub const NO_REBOOT_OF_THE_BOX: &str =
+    "this agent runs with `--reboot agent`, and starts itself anew (WARM), not the box";
 /// File with the id of the kernel's boot, random for each boot (random(4)).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -30,7 +33,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RebootScope {
-    /// The agent alone, which is WARM: links and routes stay as they are. COLD is refused
+    /// The agent alone, which is WARM: links and routes stay as they are. COLD is refused, with a delay when it is due
     Agent,
     /// The whole box, which is COLD, by the system's own `reboot` command
     System,
@@ -115,6 +118,11 @@ impl Reboots {
         self.0.setting
     }
 
+    /// True when this box carries out a reboot of that extent.
+    pub fn can(&self, extent: Option<RebootScope>) -> bool {
+        extent != Some(RebootScope::System) || self.0.setting == RebootScope::System
+    }
+
     /// List of work in progress that a reboot would cut off.
     pub fn undertakings(&self) -> &RebootInhibitors {
         &self.0.undertakings
@@ -184,18 +192,24 @@ impl Reboots {
         self.0.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until a reboot is due that is forced or cuts nothing off, and records it in the store.
+    /// Waits until a reboot is due that this box carries out, and that is forced or cuts nothing off, and records it in the
+    /// store.
     pub async fn due(&self) -> PendingReboot {
         loop {
             let due = self.next_due().await;
             let under_way = self.0.undertakings.names();
-            if due.force || under_way.is_empty() {
+            let can = self.can(Some(due.extent));
+            if can && (due.force || under_way.is_empty()) {
                 info!(reason = due.reason, extent = ?due.extent, "rebooting");
                 let note = self.remember(&due, None);
                 self.write_down(note).await;
                 return due;
             }
-            let why = RebootError::UnderWay(under_way).to_string();
+            let why = if can {
+                RebootError::UnderWay(under_way).to_string()
+            } else {
+                format!("COLD is not supported: {NO_REBOOT_OF_THE_BOX}")
+            };
             warn!(reason = due.reason, why, "the reboot that is due does not take place");
             let note = self.remember(&due, Some(why));
             self.cancel();
@@ -349,6 +363,31 @@ mod tests {
         let last = reboots.last().unwrap();
         assert_eq!((last.count, last.failure), (1, None));
         drop(install);
+    }
+
+    /// A box that is not to be rebooted refuses when the time comes, with its reason, and takes the next request.
+    // proves 6.5
+    #[tokio::test(start_paused = true)]
+    async fn a_reboot_that_the_box_cannot_do_is_refused_when_it_is_due() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, loaded) = Store::open(folder.path()).unwrap();
+        let reboots = Reboots::new(&loaded.notes, store, RebootScope::Agent);
+        let cold = RequestedReboot {
+            extent: RebootScope::System,
+            force: true,
+            ..wish(MINUTE, "maintenance")
+        };
+        reboots.request(cold.clone()).unwrap();
+        assert!(reboots.pending().is_some());
+        reboots.cancel();
+        reboots.request(cold).unwrap();
+        let waited = tokio::time::timeout(2 * MINUTE, reboots.due()).await;
+        assert!(waited.is_err(), "{waited:?}");
+        let last = reboots.last().unwrap();
+        assert_eq!((last.reason.as_str(), last.count, reboots.pending()), ("maintenance", 0, None));
+        assert!(last.failure.unwrap().contains("--reboot agent"));
+        reboots.request(wish(MINUTE, "agent")).unwrap();
+        assert_eq!(reboots.due().await.reason, "agent");
     }
 
     // proves 6.5

@@ -236,7 +236,7 @@ async fn serve(
         None => None,
     };
     let certificates = CertificateTrust {
-        role: settings.certificate_role,
+        role: settings.certificate_role.clone(),
         impersonation: settings.certificate_speaks_for,
     };
     let authenticator = Authenticator::new(users, certificates, running.gnsi.clone());
@@ -249,7 +249,8 @@ async fn serve(
     for address in &addresses {
         info!(%address, "listening");
     }
-    let ready = announce(running.core.handle(), format!("listening on {addresses:?}"));
+    let listening = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let ready = announce(running.core.handle(), format!("listening on {listening}"));
     let _announcing = AbortOnDropHandle::new(tokio::spawn(ready));
     let _feeding = process::watchdog().map(|patience| feed(patience, running.core.handle()));
 

@@ -120,7 +120,7 @@ pub struct RunSettings {
     #[arg(long, value_name = "OCTETS", value_parser = accounting_history, default_value_t = DEFAULT_HISTORY)]
     pub accounting_history: usize,
     /// Role of a client certificate whose identity is not a local user: admin or read-only
-    #[arg(long, value_name = "ROLE", default_value_t = Role::Admin)]
+    #[arg(long, value_name = "ROLE", default_value_t = Role::Admin, value_parser = certificate_role)]
     pub certificate_role: Role,
     /// Names that a client certificate may give as `username` without a password: those in the certificate, or any
     /// name, as in gNMI
@@ -353,9 +353,10 @@ pub enum UserAction {
     /// Create a user, or change its password and role
     Set {
         name: SmolStr,
-        /// admin or read-only
+        /// admin, read-only, none, or a name that an authz policy knows; without it a user keeps its role, and a new one
+        /// has none
         #[arg(long)]
-        role: Role,
+        role: Option<Role>,
         /// File whose first line is the password; without it the password is prompted for, or read from standard
         /// input
         #[arg(long, value_name = "FILE")]
@@ -368,6 +369,15 @@ pub enum UserAction {
     Delete { name: SmolStr },
     /// List the users and their roles
     List,
+}
+
+/// Parses the role of certificates. A name of the operator's own would do nothing: under an authz policy a certificate has
+/// the rights that the policy gives it.
+fn certificate_role(text: &str) -> Result<Role, String> {
+    match text.parse() {
+        Ok(role @ (Role::Admin | Role::ReadOnly)) => Ok(role),
+        _ => Err(format!("`{text}` is neither admin nor read-only")),
+    }
 }
 
 /// Parses the size of the accounting history.

@@ -46,8 +46,8 @@ pub(super) async fn explain(
             None => introspect.explain_value(key.to_owned()).await?,
         },
         (None, Some(path)) => {
-            let origin = arguments.one_of("origin", &["openconfig", "holdfast_native"])?;
-            introspect.explain_path(path.to_owned(), origin).await?
+            let origin = arguments.text("origin").unwrap_or_default();
+            introspect.explain_path(path.to_owned(), origin.to_owned()).await?
         }
         _ => return Err(HttpError::bad_request("give `key` or `path`")),
     };
@@ -81,13 +81,15 @@ impl Introspect {
     async fn explain_path(
         &self,
         path: String,
-        origin: &str,
+        origin_name: String,
     ) -> Result<serde_json::Value, HttpError> {
-        let origin = if origin == "openconfig" { Origin::OpenConfig } else { Origin::Native };
         let path: Path =
             path.parse().map_err(|error| HttpError::bad_request(format!("{error}")))?;
         let render = self.render.clone();
         let question = move |view: &CoreView<'_>| {
+            let origin = view.models().origin(&origin_name);
+            let origin = origin
+                .ok_or_else(|| HttpError::bad_request(format!("`{origin_name}` is no origin")))?;
             let schema = view.models().schema(origin);
             let found = schema.resolve_write(&path);
             let found = found.map_err(|error| HttpError::bad_request(error.to_string()))?;

@@ -6,7 +6,7 @@ use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_config::schema::Origin;
-use holdfast_config::{Edit, EditTarget, Path, Payload};
+use holdfast_config::{Edit, EditTarget, Models, Path, Payload};
 use holdfast_core::{CommitOptions, CoreView, Datastore, Intent, Preview};
 use holdfast_scheduler::{Key, Plan};
 use serde::Deserialize;
@@ -77,18 +77,20 @@ pub(super) async fn plan_change(
         auth_method: AuthMethod::Local { uid: nix::unistd::geteuid().as_raw() },
         peer: None,
     };
-    let parts =
-        introspect.core.preview(&caller, Intent::edit(change.edit()?), CommitOptions::default());
+    let models = introspect.core.models();
+    let parts = introspect.core.preview(
+        &caller,
+        Intent::edit(change.edit(&models)?),
+        CommitOptions::default(),
+    );
     Ok(Json(preview_document(&parts.await?)).into_response())
 }
 
 impl ChangeRequest {
-    fn edit(self) -> Result<Edit, HttpError> {
-        let origin = match self.origin.as_str() {
-            "" | "openconfig" => Origin::OpenConfig,
-            "holdfast_native" => Origin::Native,
-            other => return Err(HttpError::bad_request(format!("`{other}` is no origin"))),
-        };
+    fn edit(self, models: &Models) -> Result<Edit, HttpError> {
+        let origin = models.origin(&self.origin);
+        let origin = origin
+            .ok_or_else(|| HttpError::bad_request(format!("`{}` is no origin", self.origin)))?;
         let target = |path: &str| {
             let path =
                 path.parse::<Path>().map_err(|error| HttpError::bad_request(error.to_string()))?;

@@ -196,6 +196,12 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         true
     }
 
+    /// Attributes in which the system differs from what was requested, in words for people; empty when there are none.
+    fn difference(&self, expected: &Self::Value, observed: &Self::Value) -> String {
+        let _ = (expected, observed);
+        String::new()
+    }
+
     /// Decides when an operation that failed with this error is worth another try.
     fn classify(&self, error: &OperationError) -> ErrorClass {
         error.class()
@@ -243,6 +249,7 @@ pub trait AnyDescriptor: Debug + Send + Sync {
     fn tolerates(&self, applied: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool;
     fn removed_last(&self) -> bool;
     fn observable(&self) -> bool;
+    fn difference(&self, expected: &dyn ObjectValue, observed: &dyn ObjectValue) -> String;
     fn classify(&self, error: &OperationError) -> ErrorClass;
 }
 
@@ -370,6 +377,10 @@ impl<D: Descriptor> AnyDescriptor for D {
         Descriptor::observable(self)
     }
 
+    fn difference(&self, expected: &dyn ObjectValue, observed: &dyn ObjectValue) -> String {
+        Descriptor::difference(self, typed(self, expected), typed(self, observed))
+    }
+
     fn classify(&self, error: &OperationError) -> ErrorClass {
         Descriptor::classify(self, error)
     }
@@ -443,6 +454,18 @@ impl Registry {
         let Some(descriptor) = self.descriptor(key.kind()) else { return key.to_string() };
         let by_value = value.and_then(|value| catch_panic(|| descriptor.label(value)).ok());
         by_value.unwrap_or_else(|| labelled(descriptor.name(), key))
+    }
+
+    /// Attributes in which an observed value differs from the requested one, in words; empty when there are none.
+    pub(crate) fn difference(
+        &self,
+        key: &Key,
+        expected: &dyn ObjectValue,
+        observed: &dyn ObjectValue,
+    ) -> String {
+        let descriptor = self.descriptor(key.kind());
+        let words = descriptor.map(|it| catch_panic(|| it.difference(expected, observed)));
+        words.and_then(Result::ok).unwrap_or_default()
     }
 }
 

@@ -237,9 +237,9 @@ impl Client {
                 self.on_installed(attempt, installed)
             }
             (Phase::Applying, TaskOutcome::Applied(applied)) => self.on_applied(attempt, applied),
-            (phase, _) => {
-                Err(AttemptError::unreachable(format!("an outcome that {phase:?} has no use for")))
-            }
+            (_, _) => Err(AttemptError::unreachable(
+                "an outcome that the present step has no use for".to_owned(),
+            )),
         }
     }
 

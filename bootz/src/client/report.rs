@@ -140,9 +140,9 @@ impl Client {
             (Phase::AwaitingAcknowledgement, TaskOutcome::Message(answer)) => {
                 acknowledgement(*answer.map_err(refused)?)
             }
-            (phase, _) => {
-                Err(AttemptError::unreachable(format!("an outcome that {phase:?} has no use for")))
-            }
+            (_, _) => Err(AttemptError::unreachable(
+                "an outcome that the present step has no use for".to_owned(),
+            )),
         }
     }
 

@@ -19,6 +19,7 @@ use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
+use crate::value_json;
 use crate::values::{
     Address, AddressFacts, AddressOrigin, ConnectedPrefix, MAIN_TABLE, OUR_PROTOCOL,
 };
@@ -140,6 +141,10 @@ impl Descriptor for AddressDescriptor {
     fn change(&self, old: &Address, new: &Address) -> ChangeMethod {
         let same = old.prefix_len == new.prefix_len && is_as_expected(new, old);
         if same { ChangeMethod::InPlace } else { ChangeMethod::Recreate }
+    }
+
+    fn difference(&self, expected: &Address, observed: &Address) -> String {
+        value_json::difference(kinds::ADDRESS, expected, observed)
     }
 
     fn satisfied_by(&self, expected: &Address, observed: &Address) -> bool {

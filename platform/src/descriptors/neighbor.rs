@@ -15,6 +15,7 @@ use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
+use crate::value_json;
 use crate::values::{MacAddr, Neighbor, NeighborFacts, NeighborState, OUR_PROTOCOL};
 
 /// Neighbours of links.
@@ -67,6 +68,10 @@ impl Descriptor for NeighborDescriptor {
     fn dependencies(&self, neighbor: &Neighbor) -> Vec<Dependency> {
         let link = &neighbor.link;
         vec![Dependency::exact(format_smolstr!("link {link} up"), link::up_key(link))]
+    }
+
+    fn difference(&self, expected: &Neighbor, observed: &Neighbor) -> String {
+        value_json::difference(kinds::NEIGHBOR, expected, observed)
     }
 
     fn satisfied_by(&self, expected: &Neighbor, observed: &Neighbor) -> bool {

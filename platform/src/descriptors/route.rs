@@ -19,6 +19,7 @@ use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
+use crate::value_json;
 use crate::values::{ForeignRoute, Hop, KernelRoute, OUR_PROTOCOL, RouteTarget};
 
 /// Routes of the kernel.
@@ -98,6 +99,10 @@ impl Descriptor for RouteDescriptor {
             },
             RouteTarget::Blackhole => Vec::new(),
         }
+    }
+
+    fn difference(&self, expected: &KernelRoute, observed: &KernelRoute) -> String {
+        value_json::difference(kinds::ROUTE, expected, observed)
     }
 
     /// A route of another program satisfies none of ours, also where it leads the same way: it has to be taken over.

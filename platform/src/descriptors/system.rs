@@ -69,10 +69,23 @@ pub(crate) fn search_domains_of(block: &str) -> Option<impl Iterator<Item = &str
 
 /// Our block of the hosts file. Writes the full name before the short one: resolvers take the domain from the first
 /// (hosts(5)).
-pub(crate) fn hosts_block(hostname: Option<&str>, domain: &str) -> String {
-    let short = hostname.unwrap_or("localhost");
-    let short = short.split('.').next().unwrap_or(short);
+pub(crate) fn hosts_block(hostname: &str, domain: &str) -> String {
+    let short = hostname.split('.').next().unwrap_or(hostname);
     format!("{OWN_ADDRESS} {short}.{domain} {short}\n")
+}
+
+/// Content of an observed hosts file on a box that has the name `hostname`.
+pub(crate) fn observed_hosts(content: Content, hostname: &str) -> Content {
+    let own = match &content {
+        Content::Block(block) => {
+            domain_of(block).filter(|domain| *block == hosts_block(hostname, domain))
+        }
+        _ => None,
+    };
+    match own {
+        Some(domain) => Content::OwnHost { domain: domain.into(), host: Some(hostname.into()) },
+        None => content,
+    }
 }
 
 /// Our block of the resolver file.
@@ -144,6 +157,18 @@ impl Descriptor for TextFileDescriptor {
 
     fn effect(&self) -> Effect {
         Effect::Operation(transport::FILES)
+    }
+
+    fn satisfied_by(&self, expected: &TextFile, observed: &TextFile) -> bool {
+        match (&expected.content, &observed.content) {
+            (Content::OwnHost { domain, host: None }, Content::OwnHost { domain: found, .. }) => {
+                domain == found
+            }
+            (Content::Block(block), Content::OwnHost { domain, host: Some(host) }) => {
+                *block == hosts_block(host, domain)
+            }
+            _ => expected == observed,
+        }
     }
 
     /// An absent file is observed as absent, so there is always a value to restore.

@@ -1,4 +1,4 @@
-//! Checks of users and the gRPC server, and their state. The agent looks both up in its configuration; no kernel object
+//! State of users, and the check and state of the gRPC server. The agent looks both up in its configuration; no kernel object
 //! stands for them.
 
 use std::net::IpAddr;
@@ -43,11 +43,6 @@ impl Profiles for DefaultProfile {
 }
 
 impl Registry {
-    pub(super) fn check_user<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> Result<(), ObjectError> {
-        let leaf = self.nodes.user.role;
-        entry.value(leaf).map(|_| ()).ok_or_else(|| entry.incomplete(leaf))
-    }
-
     pub(super) fn check_server<M: LeafMeta>(
         &self,
         entry: &Entry<'_, M>,

@@ -98,7 +98,6 @@ impl Registry {
             Object::Neighbor(link, family) => Arc::new(self.neighbor(link, family, &entry)?),
             Object::System => return self.system(&entry).map(|system| system.values()),
             Object::Route(instance, protocol) => return self.routes(instance, protocol, &entry),
-            Object::User(_) => return self.check_user(&entry).map(|()| ObjectValues::new()),
             Object::Server => return self.check_server(&entry).map(|()| ObjectValues::new()),
             Object::DriftRule(name) => {
                 return self.drift_action(name, &entry).map(|_| ObjectValues::new());
@@ -106,7 +105,9 @@ impl Registry {
             Object::Instance(name) => {
                 return self.check_instance(name, &entry).map(|()| ObjectValues::new());
             }
-            Object::Reconciliation | Object::Protocol(_) => return Ok(ObjectValues::new()),
+            Object::User(_) | Object::Reconciliation | Object::Protocol(_) => {
+                return Ok(ObjectValues::new());
+            }
         };
         let key = object.own_key(&entry)?;
         Ok(key.map(|key| (key, value)).into_iter().collect())

@@ -11,7 +11,7 @@ use smallvec::{SmallVec, smallvec};
 use smol_str::{SmolStr, ToSmolStr as _};
 
 use super::route::{DROP, LOCAL_LINK};
-use super::{Entry, Object, Registry, address_type, ip_text};
+use super::{DEFAULT_INSTANCE, Entry, Object, Registry, address_type, ip_text};
 use crate::descriptors::{kinds, system};
 use crate::values::{
     Address, AddressOrigin, Content, Ethernet, Family, Forwarding, Hop, Hostname, KernelRoute,
@@ -132,7 +132,6 @@ impl Registry {
         let entry = Entry::of(path, branch);
         match Object::of(&self.nodes, path)? {
             Object::User(name) => Some(self.user_state(name, &entry)),
-            Object::Instance(name) => Some(self.instance_state(path, name)),
             Object::Protocol(name) => Some(self.protocol_state(path, name)),
             Object::Route(..) => self.static_state(&entry),
             _ => None,
@@ -141,9 +140,9 @@ impl Registry {
 
     /// True for an object whose state goes with its configuration: the path of the one says where the other is.
     pub fn has_configured_state(&self, path: &InstancePath) -> bool {
-        use Object::{Instance, Protocol, Route, User};
+        use Object::{Protocol, Route, User};
         let object = Object::of(&self.nodes, path);
-        object.is_some_and(|it| matches!(it, User(_) | Instance(_) | Protocol(_) | Route(..)))
+        object.is_some_and(|it| matches!(it, User(_) | Protocol(_) | Route(..)))
     }
 
     /// List of the objects whose state is what was applied.
@@ -297,12 +296,16 @@ impl Registry {
         leaves.entry(path)
     }
 
-    fn instance_state(&self, path: &InstancePath, name: &str) -> StateEntry {
+    /// State of the network instance DEFAULT, which exists even without any configuration: the tables of the managed
+    /// namespace.
+    pub fn instance_state(&self) -> StateEntry {
         let nodes = &self.nodes.route;
         let mut leaves = Leaves::of(nodes.instance_state);
-        leaves.text(nodes.instance_state_name, name);
+        leaves.text(nodes.instance_state_name, DEFAULT_INSTANCE);
         leaves.text_enum(nodes.instance_state_kind, "default-instance");
-        leaves.entry(path.clone())
+        let name = Value::Str(SmolStr::new_static(DEFAULT_INSTANCE));
+        let entry = Step::entry(nodes.instance, Keys::single(name));
+        leaves.entry(InstancePath(vec![Step::node(self.nodes.instances), entry]))
     }
 
     fn protocol_state(&self, path: &InstancePath, name: &str) -> StateEntry {
@@ -355,6 +358,9 @@ impl Registry {
         let text = match &file.content {
             Content::Whole(text) | Content::Block(text) | Content::Link { text, .. } => {
                 text.as_str()
+            }
+            Content::OwnHost { domain, .. } => {
+                return self.system_leaf(nodes.state_domain_name, domain);
             }
             Content::Absent => return None,
         };

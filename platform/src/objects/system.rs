@@ -49,10 +49,10 @@ impl System {
     /// Files, by path, with our content in each.
     fn files(&self) -> impl Iterator<Item = (&'static str, Content)> {
         let line = |text: &SmolStr| Content::Whole(format!("{text}\n"));
-        let hosts = self
-            .domain_name
-            .as_ref()
-            .map(|domain| Content::Block(hosts_block(self.hostname.as_deref(), domain)));
+        let hosts = self.domain_name.as_ref().map(|domain| match &self.hostname {
+            Some(hostname) => Content::Block(hosts_block(hostname, domain)),
+            None => Content::OwnHost { domain: domain.clone(), host: None },
+        });
         let domains = &self.search_domains;
         let resolv = (!domains.is_empty()).then(|| Content::Block(search_block(domains)));
         let files = [

@@ -195,6 +195,7 @@ fn an_object_has_a_value_for_each_object_of_the_system() {
     assert!(format!("{value:?}").contains("search a.example b.example"), "{value:?}");
     for (object, lines) in [
         ("/system/user[username=a]", "/system/user[username=a]/role = admin"),
+        ("/system/user[username=a]", ""),
         ("/system/grpc-server[name=DEFAULT]", ""),
         ("/reconciliation", "/reconciliation/resync-interval = 60"),
         (
@@ -482,9 +483,16 @@ fn state_of_objects_without_values_is_their_configuration() {
     };
     let user = "/system/user[username=a]";
     check(user, &format!("{user}/role = admin"), &["username = a", "role = admin"]);
+    check(user, "", &["username = a"]);
     let instance = "/network-instances/network-instance[name=DEFAULT]";
     let described = format!("{ROUTE}/description = uplink");
-    check(instance, &described, &["name = DEFAULT", "type = default-instance"]);
+    let state = model.lines(&model.registry.instance_state());
+    assert_eq!(
+        state,
+        ["name = DEFAULT", "type = default-instance"]
+            .map(|leaf| format!("{instance}/state/{leaf}"))
+            .join("\n")
+    );
     check(&format!("{instance}/static[name=s]"), &described, &["name = s"]);
     check(ROUTE, &described, &["prefix = 10.0.0.0/8", "description = uplink"]);
 }

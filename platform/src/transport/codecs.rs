@@ -139,8 +139,14 @@ pub(crate) fn is_shared_file(path: &str) -> bool {
     system::FILES.contains(&(path, false))
 }
 
-/// Value of a file from its text; `link` is the target of a symbolic link at its path.
-pub(crate) fn text_file(path: &SmolStr, text: Option<&str>, link: Option<String>) -> SharedValue {
+/// Value of a file from its text; `link` is the target of a symbolic link at its path, `hostname` the name of the box where
+/// the file is the hosts file.
+pub(crate) fn text_file(
+    path: &SmolStr,
+    text: Option<&str>,
+    link: Option<String>,
+    hostname: Option<&str>,
+) -> SharedValue {
     let content = match (text, link) {
         (Some(text), _) if is_shared_file(path) => {
             files::block(text).map_or(Content::Absent, |lines| Content::Block(lines.to_owned()))
@@ -150,6 +156,10 @@ pub(crate) fn text_file(path: &SmolStr, text: Option<&str>, link: Option<String>
         }
         (Some(text), _) => Content::Whole(text.to_owned()),
         (None, _) => Content::Absent,
+    };
+    let content = match hostname {
+        Some(hostname) => system::observed_hosts(content, hostname),
+        None => content,
     };
     Arc::new(TextFile { path: path.clone(), content })
 }

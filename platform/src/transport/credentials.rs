@@ -20,6 +20,7 @@ use super::sshd::Sshd;
 use super::texts::failed;
 use crate::codec::Request;
 use crate::descriptors::credential::{self, PROGRAMS};
+use crate::rights::Work;
 use crate::values::{Account, CredentialFile, Password, Program, SshServer};
 use crate::vault::Vault;
 
@@ -42,10 +43,10 @@ impl CredentialFiles {
         match request {
             Request::CredentialFile { path, content } => self
                 .file(&path, content)
-                .map_err(|error| failed(&format!("cannot write {path}"), &error)),
+                .map_err(|error| failed(Work::File, &format!("cannot write {path}"), &error)),
             Request::SshServer(text) => self
                 .server(text.as_deref())
-                .map_err(|error| failed("cannot configure the SSH server", &error)),
+                .map_err(|error| failed(Work::File, "cannot configure the SSH server", &error)),
             Request::Password { account, digest, keep, forget } => {
                 let result = self.password(&account, &digest, keep).map(|()| {
                     if let Some(digest) = forget {
@@ -53,10 +54,10 @@ impl CredentialFiles {
                     }
                 });
                 result.map_err(|error| {
-                    failed(&format!("cannot set the password of {account}"), &error)
+                    failed(Work::File, &format!("cannot set the password of {account}"), &error)
                 })
             }
-            other => Err(OperationError::message(format!("no credential: {other:?}"))),
+            _ => Err(OperationError::message("this is no work for files of credentials")),
         }
     }
 

@@ -51,6 +51,9 @@ impl Root {
                 refuse_symbolic_link(&file)?;
                 write_block(&file, lines)
             }
+            Content::OwnHost { .. } => {
+                Err(io::Error::other("the name of the host is not filled in"))
+            }
             Content::Absent => match read_utf8(&file)? {
                 Some(text) if block(&text).is_some() => write_block(&file, ""),
                 _ => remove(&file),

@@ -21,9 +21,11 @@ use super::mailbox::Mailbox;
 use super::watch::Watch;
 use super::{Event, uts};
 use crate::codec::Request;
+use crate::descriptors::system::{HOSTS_FILE, hosts_block};
 use crate::hostname::HostnameWriter;
 use crate::links::LinkIndex;
 use crate::netns::{Netns, NetnsError};
+use crate::rights::{self, Work};
 use crate::values::Content;
 use crate::vault::Vault;
 
@@ -198,23 +200,31 @@ impl Task {
             (self.codecs.encode)(operation, &mut LinkIndex::new()).map_err(OperationError::from)?;
         for request in requests {
             match request {
-                Request::Hostname(name) => uts::write(&self.hostname, &name)
-                    .map_err(|error| failed(&format!("cannot name the host `{name}`"), &error))?,
+                Request::Hostname(name) => uts::write(&self.hostname, &name).map_err(|error| {
+                    failed(Work::Hostname, &format!("cannot name the host `{name}`"), &error)
+                })?,
                 Request::File { path, content } => {
                     // A shared file is never removed, only our block in it.
                     let content = match content {
+                        Content::OwnHost { domain, .. } => Content::Block(own_host_block(&domain)?),
                         Content::Absent if codecs::is_shared_file(&path) => {
                             Content::Block(String::new())
                         }
                         other => other,
                     };
                     let written = self.root.write(&path, &content);
-                    written.map_err(|error| failed(&format!("cannot write {path}"), &error))?;
+                    written.map_err(|error| {
+                        failed(Work::File, &format!("cannot write {path}"), &error)
+                    })?;
                 }
                 Request::CredentialFile { .. }
                 | Request::SshServer(_)
                 | Request::Password { .. } => self.credentials.execute(request)?,
-                other => return Err(OperationError::message(format!("no text: {other:?}"))),
+                _ => {
+                    return Err(OperationError::message(
+                        "this is no work for files and the host name",
+                    ));
+                }
             }
         }
         Ok(())
@@ -234,15 +244,24 @@ impl Task {
             ReadQuery::File(path) => {
                 let text = self.root.read(&path)?;
                 let link = self.root.link(&path)?;
-                Some(codecs::text_file(&path, text.as_deref(), link))
+                let hostname = if path == HOSTS_FILE { Some(uts::read()?) } else { None };
+                Some(codecs::text_file(&path, text.as_deref(), link, hostname.as_deref()))
             }
             query => self.credentials.read(&query)?,
         })
     }
 }
 
+/// Our block of the hosts file, with the name that the box has now.
+fn own_host_block(domain: &str) -> Result<String, OperationError> {
+    let hostname =
+        uts::read().map_err(|error| failed(Work::Hostname, "cannot read the host name", &error))?;
+    Ok(hosts_block(&hostname, domain))
+}
+
 /// Error with the whole reason, because it is shown to clients.
-pub(super) fn failed(what: &str, error: &io::Error) -> OperationError {
+pub(super) fn failed(work: Work, what: &str, error: &io::Error) -> OperationError {
     let errno = error.raw_os_error();
-    OperationError { errno, message: format!("{what}: {error}"), transient: false }
+    let error = OperationError { errno, message: format!("{what}: {error}"), transient: false };
+    rights::named(error, work)
 }

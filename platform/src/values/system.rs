@@ -26,6 +26,13 @@ pub enum Content {
     Whole(String),
     /// Lines between our markers; the rest of the file is left untouched.
     Block(String),
+    /// The block of the hosts file that gives a domain to the name that the box has, whoever gave it that name.
+    OwnHost {
+        /// Domain of the box.
+        domain: SmolStr,
+        /// Name of the box in an observed block; `None` in a request, where the name at that moment is meant.
+        host: Option<SmolStr>,
+    },
     /// Observed only: the file does not exist, or has no block of ours.
     Absent,
     /// Observed only: the path is a symbolic link, which is restored when the file is given up.

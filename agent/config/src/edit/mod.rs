@@ -23,7 +23,6 @@ pub use reconcile::check_supported;
 pub use secrets::{SecretKeeper, SecretKeeperHandle};
 
 pub(crate) use attribution::Attribution;
-pub(crate) use secrets::check_roles;
 pub(crate) use session::EditSession;
 
 use std::collections::BTreeSet;

@@ -3,20 +3,18 @@
 //! The leaves are the clients' while gNSI is switched off. While it is on they stay in the payload, and the union refuses
 //! them as reserved. This module does not hash: the caller passes a [`SecretKeeper`] that does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use smol_str::SmolStr;
 use zeroize::Zeroizing;
 
-use super::attribution::{Attribution, Subject};
 use super::payload::{InvalidPayload, ParsedPayload};
 use super::session::EditSession;
-use super::{EditCause, EditError, EditErrors, EditOperation};
-use crate::configuration::Configuration;
+use super::{EditCause, EditOperation};
 use crate::footprint::Part;
-use crate::instance::{InstancePath, Keys, Step};
+use crate::instance::{InstancePath, Keys};
 use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
 use crate::limits::NEW_SECRETS;
 use crate::models::Models;
@@ -371,48 +369,4 @@ fn has_client_user(models: &Models, layers: &Layers, user: &SmolStr) -> bool {
             }
             explicit
         })
-}
-
-/// Refuses what would leave a user with a secret and without the role that every user needs, by its own doing.
-pub(crate) fn check_roles(
-    before: &Configuration,
-    after: &Configuration,
-    attribution: &Attribution<'_>,
-) -> Result<(), EditErrors> {
-    let errors: Vec<EditError> = without_role(before, after)
-        .iter()
-        .map(|path| {
-            let subject = Subject { native: None, openconfig: Some(path) };
-            attribution.error(subject, EditCause::MissingMandatory)
-        })
-        .collect();
-    if errors.is_empty() { Ok(()) } else { Err(errors.into()) }
-}
-
-/// The missing roles of users with a secret whose entry or secret differs between the two versions.
-fn without_role(before: &Configuration, after: &Configuration) -> Vec<InstancePath> {
-    let (models, client) = (after.models(), LayerKey::CLIENT_OPENCONFIG);
-    let (old, new) = (before.layers(), after.layers());
-    let untouched = old.secrets.is_same(&new.secrets) && is_system_same(models, client, old, new);
-    let (false, Some(place), Some(role)) =
-        (untouched, SecretNodes::find(&models.openconfig), models.native.find("/system/user/role"))
-    else {
-        return Vec::new();
-    };
-    let role = Step::node(role);
-    let users: BTreeSet<&SmolStr> = new.secrets.iter().map(|(user, ..)| user).collect();
-    let lacking = users.into_iter().filter_map(|user| {
-        let keys = Keys::single(Value::Str(user.clone()));
-        let entry = place.entry(keys);
-        let has_new = SecretLeaf::ALL
-            .into_iter()
-            .any(|leaf| old.secrets.get(user, leaf) != new.secrets.get(user, leaf));
-        let differs = old.tree(client).branch(&entry) != new.tree(client).branch(&entry);
-        let native = native_user(models, user)?.join(role.clone());
-        let lacks = !after.effective().contains(&native);
-        (lacks && (has_new || differs)).then_some(entry)
-    });
-    let config = |entry: InstancePath| entry.join(Step::node(place.config));
-    let role = models.openconfig.child(place.config, None, "role").map(Step::node);
-    lacking.map(config).map(|it| role.clone().map_or(it.clone(), |role| it.join(role))).collect()
 }

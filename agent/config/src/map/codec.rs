@@ -3,6 +3,7 @@
 use smol_str::SmolStr;
 
 use crate::name::Name;
+use crate::role_name::{MAX_ROLE_NAME, is_role_name};
 use crate::value::{Value, bare_identity};
 
 /// Octets of the Ethernet header, which OpenConfig's `mtu` of a port includes and the kernel's does not.
@@ -185,24 +186,34 @@ fn instance_to_openconfig(_: &Value) -> Option<Value> {
 
 const ADMIN_ROLE: &str = "openconfig-aaa-types:SYSTEM_ROLE_ADMIN";
 
-/// Accepts the roles of this agent by their own names, and the role with an OpenConfig identity by that as well.
+/// Accepts the roles of this agent by their own names, and the role with an OpenConfig identity by that as well. Any
+/// other name is a role without rights of its own.
 /// The leaf is a union with a string first, so identities arrive as text (RFC 7950 9.12).
 fn role_to_native(value: &Value) -> Result<Value, String> {
     let text = value.to_string();
     let word = match bare_identity(&text) {
         "SYSTEM_ROLE_ADMIN" | "admin" => "admin",
         "read-only" => "read-only",
-        _ => return Err(format!("`{text}` is no role: SYSTEM_ROLE_ADMIN, admin or read-only")),
+        _ if is_role_name(&text) => return Ok(Value::Str(text.into())),
+        _ => {
+            return Err(format!(
+                "`{text}` is no role: SYSTEM_ROLE_ADMIN, admin, read-only, or a name of at most {MAX_ROLE_NAME} letters, \
+                 digits, `.`, `_` and `-`"
+            ));
+        }
     };
     Ok(Value::Enum(Name::constant(word)))
 }
 
 fn role_to_openconfig(value: &Value) -> Option<Value> {
-    let Value::Enum(word) = value else { return None };
-    Some(Value::Str(match word.as_str() {
-        "admin" => SmolStr::new_static(ADMIN_ROLE),
-        _ => (*word).into(),
-    }))
+    match value {
+        Value::Enum(word) if word.as_str() == "admin" => {
+            Some(Value::Str(SmolStr::new_static(ADMIN_ROLE)))
+        }
+        Value::Enum(word) => Some(Value::Str((*word).into())),
+        Value::Str(_) => Some(value.clone()),
+        _ => None,
+    }
 }
 
 /// Converts the services that OpenConfig has identities for.

@@ -383,6 +383,7 @@ fn add_anchor(
         leaves: Vec::new(),
         presence: Vec::new(),
         one_of,
+        keys_suffice: node.keys_suffice,
         implied: Vec::new(),
         constants: Vec::new(),
         never: Vec::new(),

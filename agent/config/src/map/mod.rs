@@ -65,6 +65,8 @@ pub(crate) struct Anchor {
     pub(crate) presence: Vec<Vec<NodeId>>,
     /// Leaves of which an entry needs at least one.
     pub(crate) one_of: Vec<NodeId>,
+    /// An entry with nothing but its keys is complete, and so no shell.
+    pub(crate) keys_suffice: bool,
     /// OpenConfig leaves that are derived from the keys alone.
     pub(crate) implied: Vec<ImpliedLeaf>,
     /// OpenConfig leaves without effect that support one value only.

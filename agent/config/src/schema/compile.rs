@@ -369,6 +369,7 @@ fn root() -> Node {
         hashed: false,
         object: None,
         one_of: Vec::new(),
+        keys_suffice: false,
         polled: false,
         is_unlinked: false,
     }
@@ -390,6 +391,7 @@ fn mark(node: &mut Node, extension: &libyang::RawExtension) {
             let leaves = extension.argument.iter().flat_map(|it| it.split_whitespace());
             node.one_of = leaves.map(SmolStr::new).collect();
         }
+        (OWN_EXTENSIONS, "keys-suffice") => node.keys_suffice = true,
         (OWN_EXTENSIONS, "polled") => node.polled = true,
         (OPENCONFIG_EXTENSIONS, "telemetry-on-change") => node.on_change = true,
         (OPENCONFIG_EXTENSIONS, "telemetry-atomic") => node.atomic = true,

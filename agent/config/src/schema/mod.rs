@@ -130,6 +130,8 @@ pub struct Node {
     pub object: Option<SmolStr>,
     /// Leaves of which an entry needs at least one (native models only).
     pub one_of: Vec<SmolStr>,
+    /// An entry with nothing but its keys is complete (native models only).
+    pub keys_suffice: bool,
     /// Changes without an event (counters, clocks), so the value is read on demand and never cached.
     pub polled: bool,
     /// No module has the node any more; nothing leads to it.

@@ -150,9 +150,9 @@ fn credentials_are_reserved_for_gnsi() {
         assert!(matches!(errors.first().cause, EditCause::Unsupported(_)), "{errors}");
     }
     assert_eq!(below(&lines_effective(&before), "/system/user[username=ada]/"), ["role=read-only"]);
-    let root = refused(&[&format!(r#"update {USERS}/user[username=ada]/config/role "root""#)]);
+    let root = refused(&[&format!(r#"update {USERS}/user[username=ada]/config/role "root!""#)]);
     assert!(
-        root[0].ends_with("`root` is no role: SYSTEM_ROLE_ADMIN, admin or read-only"),
+        root[0].contains("`root!` is no role: SYSTEM_ROLE_ADMIN, admin, read-only, or a name"),
         "{root:?}"
     );
 }
@@ -392,7 +392,7 @@ fn a_factory_configuration_may_be_text() {
     assert_eq!(text_lines(&lines), text_lines(&json));
     for (text, want) in [
         ("no system hostname", "line 1: a factory configuration says what there is"),
-        ("system user admin", "it is needed, and missing"),
+        ("interface eth0 ipv4 address 10.0.0.1", "it is needed, and missing"),
         ("system nosuch 1", "line 1"),
     ] {
         let errors = document::factory(models(), text.as_bytes()).unwrap_err();

@@ -26,7 +26,15 @@ const INSTANCES: &str = r#"{"network-instance":[{"name":"DEFAULT","config":{"nam
          "next-hops":{"next-hop":[{"index":"0","config":{"index":"0"}}]}}]}}]}}]}"#;
 const SYSTEM: &str = r#"{"aaa":{"authentication":{"users":{"user":[
     {"username":"ada","config":{"username":"ada"}}]}}}}"#;
-/// The effective configuration of these documents.
+/// Entries of these documents that are complete with their keys, and a default that one of them has.
+const COMPLETE: [&str; 3] = [
+    "/system/user[username=ada]",
+    "/network-instances/network-instance[name=DEFAULT]",
+    "/network-instances/network-instance[name=DEFAULT]/static[name=s]",
+];
+const DEFAULT_OF_INSTANCE: &str =
+    "network-instances/network-instance[name=DEFAULT]/type=default-instance default";
+/// The effective configuration of these documents, of all other entries.
 const EFFECTIVE: [&str; 4] = [
     "interfaces/interface[name=eth0]/type=physical default",
     "interfaces/interface[name=eth0]/enabled=true oc-default",
@@ -58,8 +66,13 @@ fn shells_sent_back_change_nothing() {
         format!(r#"replace {STATIC}/static[prefix=10.0.0.0\/8] {{"prefix":"10.0.0.0/8"}}"#),
     ] {
         let once = then(&configured, &request);
-        check_lines(&lines_effective(&once), "/", &EFFECTIVE);
-        assert!(changed_objects(&configured, &once).is_empty(), "{request}");
+        let mut lines = lines_effective(&once);
+        lines.retain(|line| line != DEFAULT_OF_INSTANCE);
+        check_lines(&lines, "/", &EFFECTIVE);
+        let changed = changed_objects(&configured, &once).into_iter();
+        let changed = changed.map(|it| it.path.to_path(&models().native).to_string());
+        let others: Vec<_> = changed.filter(|path| !COMPLETE.contains(&path.as_str())).collect();
+        assert!(others.is_empty(), "{request}: {others:?}");
         let again = then(&once, &request);
         assert_eq!(again.layers(), once.layers(), "{request}");
         assert!(changed_objects(&once, &again).is_empty(), "{request}");
@@ -70,6 +83,26 @@ fn shells_sent_back_change_nothing() {
         let sent_back = then(&once, &format!("replace / {json}"));
         assert_eq!(sent_back.layers(), once.layers(), "{json}");
     }
+}
+
+/// A user without a role is an account, and protocols have state, in whatever form their keys come; so has what they are in.
+#[test]
+fn users_instances_and_protocols_are_complete_with_their_keys() {
+    let empty = after(&[]);
+    let names = |configuration: &Configuration| -> Vec<String> {
+        let changed = changed_objects(&empty, configuration).into_iter();
+        changed.map(|it| it.path.to_path(&models().native).to_string()).collect()
+    };
+    let user = format!(r#"update {USERS}/user[username=ada]/config/username "ada""#);
+    let user = after(&[&user]);
+    assert_eq!(names(&user), COMPLETE[..1]);
+    assert_eq!(names(&after(&["update cli: system user ada"])), COMPLETE[..1]);
+    assert!(names(&then(&user, &format!("delete {USERS}"))).is_empty());
+    let protocol = STATIC.trim_end_matches("/static-routes");
+    let config = r#"{"identifier":"STATIC","name":"s"}"#;
+    let protocol = after(&[&format!("update {protocol}/config {config}")]);
+    assert_eq!(names(&protocol), COMPLETE[1..]);
+    assert!(protocol.pending_entries().is_empty());
 }
 
 /// Get CONFIG shows the keys, without defaults.
@@ -222,7 +255,6 @@ fn shells_wait_for_the_leaf_that_is_missing() {
     assert_eq!(
         keys(&start),
         [
-            "/system/user[username=ada] role",
             "/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.9] prefix-length",
             "/interfaces/interface[name=eth0]/ipv4/neighbor[ip=10.0.0.7] link-layer-address",
             "/interfaces/interface[name=eth0]/ipv6/address[ip=fe80::1] prefix-length",
@@ -230,7 +262,6 @@ fn shells_wait_for_the_leaf_that_is_missing() {
             "/interfaces/interface[name=lo] ",
             "/interfaces/interface[name=lo]/ipv4/address[ip=127.0.0.1] prefix-length",
             "/interfaces/interface[name=lo]/ipv6/address[ip=::1] prefix-length",
-            &format!("{INSTANCE} "),
             &format!(r"{INSTANCE}/static[name=s]/route[prefix=10.9.0.0/16] "),
             &format!(
                 r"{INSTANCE}/static[name=s]/route[prefix=10.9.0.0/16]/next-hop[index=0] next-hop|interface"

@@ -1,7 +1,8 @@
 //! Shells: entries of client OpenConfig without any leaves but keys, also in all entries below.
 //!
 //! Controllers create shells when they read a whole tree and send it back, because some entries exist in state
-//! only. A shell configures nothing, so the union ignores it except in the view of its layer.
+//! only. A shell configures nothing, so the union ignores it except in the view of its layer. An entry that is complete
+//! with its keys alone (a user without a role) is no shell.
 
 use std::sync::Arc;
 
@@ -69,6 +70,9 @@ impl<'a> Union<'a> {
         inputs: &[EntryVersions<'a>],
         old: &EntryResult,
     ) -> Option<SmallVec<[EntryVersions<'a>; 4]>> {
+        if anchor.keys_suffice {
+            return None;
+        }
         let at = self.client_openconfig?;
         let EntryVersions { old: before, new } = inputs[at];
         let (entry, map) = (new?, &self.models.map);

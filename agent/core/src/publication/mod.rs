@@ -86,9 +86,10 @@ impl Publisher {
         let boot_time = Collector::boot_time_ns().unwrap_or_default();
         let system = source.registry.system_state(boot_time, software_version);
         let server = source.registry.server_state(listening);
+        let instance = source.registry.instance_state();
         in_both(&mut draft, true, |tree| {
             follow_configuration(tree, [&empty, configuration], None);
-            for entry in [&system, &server] {
+            for entry in [&system, &server, &instance] {
                 show(tree, &models.map, std::iter::once(entry));
             }
             service_transactions::follow(tree, &history);

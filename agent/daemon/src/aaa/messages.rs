@@ -13,7 +13,7 @@ use tonic::Status;
 /// Octets of the frame before a message: a flag for compression and the length.
 pub(super) const FRAME: usize = 5;
 /// Names of the headers and trailers of a status.
-const CODE: &str = "grpc-status";
+pub(super) const CODE: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 
 /// Most octets of a status text in its header form: some clients accept only 8 KiB of headers in all.
@@ -36,6 +36,11 @@ impl ExceededLimit {
         {
             put_status(headers, &cut(status));
         }
+    }
+
+    /// Notes that a message was larger than its limit; returns the status that the call ends with.
+    pub(super) fn note(&self, limit: &'static Limit) -> Status {
+        Status::resource_exhausted(self.0.get_or_init(|| LimitExceeded { limit }).to_string())
     }
 
     fn status(&self) -> Option<Status> {

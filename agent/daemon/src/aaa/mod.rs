@@ -16,13 +16,15 @@
 //!   moves, authentication and authorization are repeated, once for each call. A revocation ends both directions of a stream:
 //!   the client reads the reason, the handler finds its stream broken. A unary call whose request has arrived in full is
 //!   carried out.
-//! * The size of [`messages`] is bounded before memory is allocated for them, and so is the text of a status.
+//! * The size of [`messages`] is bounded before memory is allocated for them, and so is the text of a status. Messages in gzip
+//!   are unpacked before ([`compression`]), so all of this is about what they hold.
 //!
 //! A change on trial revokes no permission of a stream: it goes on as long as either the final state or the state in force
 //! allows it. Otherwise an administrator could not finalize passwords, authorities or policies that lock him out of the
 //! running call.
 
 mod body;
+mod compression;
 mod login;
 mod messages;
 mod permission;
@@ -47,6 +49,7 @@ use tower::Service;
 use tracing::info;
 
 use self::body::{RequestBody, ResponseBody};
+use self::compression::GzipBody;
 use self::login::take_credentials;
 use self::messages::{ExceededLimit, Frames};
 pub(crate) use self::permission::CallPermission;
@@ -217,7 +220,17 @@ where
                 Ok(permission) => permission,
                 Err(status) => return Ok(end.refuse(messages::cut(status))),
             };
+            let takes_gzip = compression::takes_gzip(request.headers());
+            let is_packed = match compression::is_packed(request.headers()) {
+                Ok(is_packed) => is_packed,
+                Err(status) => return Ok(end.refuse(status)),
+            };
             let exceeded = ExceededLimit::default();
+            if is_packed {
+                compression::unmark(request.headers_mut());
+                let (limit, exceeded) = (rules.message_limit, exceeded.clone());
+                request = request.map(|body| Body::new(GzipBody::unpack(body, limit, exceeded)));
+            }
             let is_unary = record.is_unary();
             let revocation = Revocation::of(permission.clone());
             let frames = Frames::new(rules.message_limit, exceeded.clone());
@@ -231,7 +244,14 @@ where
             end.answered(response.headers());
             // The change of a unary call is carried out, so the client has to learn its outcome.
             let revocation = (!is_unary).then(|| Revocation::of(permission));
-            Ok(response.map(|body| Body::new(ResponseBody::new(body, revocation, exceeded, end))))
+            let is_packed = takes_gzip && !response.headers().contains_key(messages::CODE);
+            if is_packed {
+                compression::mark(response.headers_mut());
+            }
+            Ok(response.map(|body| {
+                let body = Body::new(ResponseBody::new(body, revocation, exceeded, end));
+                if is_packed { Body::new(GzipBody::pack(body)) } else { body }
+            }))
         })
     }
 }

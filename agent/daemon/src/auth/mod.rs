@@ -100,7 +100,7 @@ pub(crate) struct Credentials {
 }
 
 /// Permissions of client certificates.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CertificateTrust {
     /// The role of a certificate whose identity is not a local user, as long as there is no authorization policy.
     pub role: Role,
@@ -172,7 +172,7 @@ impl Authenticator {
         let name = certificate.identity.clone().ok_or(LoginRefusal::NamelessCertificate)?;
         let role = self.users.role(&name).unwrap_or_else(|| match self.gnsi.authz.is_enforced() {
             true => Role::Admin, // the policy decides what the caller may do
-            false => self.certificates.role,
+            false => self.certificates.role.clone(),
         });
         Ok(Caller { name, role, auth_method: AuthMethod::Certificate, peer: Some(peer.address) })
     }
@@ -248,7 +248,7 @@ impl Authenticator {
     }
 
     fn password_caller(&self, name: SmolStr, user: &UserEntry, peer: &Peer) -> Caller {
-        let role = self.users.role(&name).unwrap_or(user.role());
+        let role = self.users.role(&name).unwrap_or_else(|| user.role().clone());
         Caller { name, role, auth_method: AuthMethod::Password, peer: Some(peer.address) }
     }
 

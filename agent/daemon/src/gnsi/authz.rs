@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use holdfast_base::{AccessEpoch, AuthMethod, Caller, ErrorChain, Switch};
+use holdfast_base::{AccessEpoch, AuthMethod, Caller, ErrorChain, Role, Switch};
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, MissingNode, Step, Value};
 use holdfast_core::{PolledState, ServiceState};
@@ -79,6 +79,10 @@ pub(crate) enum Denial {
     ByDefault { caller: String, rpc: String },
     #[error("rule `{rule}` of the authorization policy denies `{caller}` to call {rpc}")]
     ByRule { caller: String, rpc: String, rule: String },
+    #[error(
+        "`{caller}` has the role `{role}`, which has no rights of its own: {rpc} needs an authorization policy that allows it"
+    )]
+    NoPolicy { caller: String, role: String, rpc: String },
 }
 
 impl Authz {
@@ -292,7 +296,15 @@ fn verdict(
     rpc: &str,
     headers: &HeaderMap,
 ) -> Result<(), Denial> {
-    let Some(installed) = state else { return Ok(()) };
+    let rpc_name = || rpc.trim_start_matches('/').to_owned();
+    let installed = match (state, &caller.role) {
+        (Some(installed), _) => installed,
+        (None, Role::Named(role)) => {
+            let (caller, role) = (caller.name.to_string(), role.to_string());
+            return Err(Denial::NoPolicy { caller, role, rpc: rpc_name() });
+        }
+        (None, _) => return Ok(()),
+    };
     let principals = principals(caller, peer);
     let header = |key: &str| joined(headers, key);
     let call = Call { principals: &principals, path: rpc, header: &header };
@@ -300,21 +312,26 @@ fn verdict(
         Decision::Allowed { .. } => return Ok(()),
         Decision::Denied { rule } => rule,
     };
-    let (caller, rpc) = (caller.name.to_string(), rpc.trim_start_matches('/').to_owned());
+    let (caller, rpc) = (caller.name.to_string(), rpc_name());
     Err(match denied {
         Some(rule) => Denial::ByRule { caller, rpc, rule: rule.to_owned() },
         None => Denial::ByDefault { caller, rpc },
     })
 }
 
-/// All names of the caller: the name from the metadata alone, or all names in the certificate.
+/// All names of the caller: the name from the metadata alone, or all names in the certificate; and that of a role without
+/// rights of its own.
 fn principals<'a>(caller: &'a Caller, peer: Option<&'a Peer>) -> Vec<&'a str> {
     let certificate = match caller.auth_method {
         AuthMethod::Certificate => peer.and_then(|peer| peer.certificate.as_ref()),
         AuthMethod::Password | AuthMethod::NameWithCertificate | AuthMethod::Local { .. } => None,
     };
     let names = certificate.iter().flat_map(|it| &it.principals).map(|name| name.as_str());
-    std::iter::once(caller.name.as_str()).chain(names).collect()
+    let role = match &caller.role {
+        Role::Named(role) => Some(role.as_str()),
+        Role::None | Role::ReadOnly | Role::Admin => None,
+    };
+    std::iter::once(caller.name.as_str()).chain(names).chain(role).collect()
 }
 
 /// Values of a header, joined by commas.

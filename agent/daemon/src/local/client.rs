@@ -91,21 +91,21 @@ impl Client {
         Ok(serde_json::from_slice(&self.send_request(Method::GET, "/users", Bytes::new()).await?)?)
     }
 
-    /// Creates or changes a user.
+    /// Creates or changes a user. Without a role, it keeps the one that it has.
     ///
     /// # Errors
     /// When no agent runs, or it refuses the name or the password.
     pub async fn set_user(
         &self,
         name: &str,
-        role: Role,
+        role: Option<Role>,
         password: Option<&Password>,
     ) -> Result<(), ClientError> {
         let password = password
             .map(|cleartext| cleartext.text().map(str::to_owned).ok_or(ClientError::Password));
         let user = SetUserRequest {
             name: name.into(),
-            role: role.to_string(),
+            role: role.map(|role| role.to_string()),
             password: password.transpose()?,
         };
         self.post("/users/set", &user).await

@@ -213,7 +213,8 @@ pub struct UserSummary {
 #[derive(Serialize, Deserialize)]
 struct SetUserRequest {
     name: String,
-    role: String,
+    /// The user keeps its role without one.
+    role: Option<String>,
     password: Option<String>,
 }
 
@@ -252,9 +253,12 @@ async fn set_user(
     State(agent): State<LocalAgent>,
     Json(mut user): Json<SetUserRequest>,
 ) -> Response {
-    let role = match user.role.parse() {
-        Ok(role) => role,
-        Err(error) => return failure(StatusCode::BAD_REQUEST, ErrorChain(&error).to_string()),
+    let role = match user.role.as_deref().map(str::parse::<Role>) {
+        Some(Ok(role)) => role,
+        Some(Err(error)) => {
+            return failure(StatusCode::BAD_REQUEST, ErrorChain(&error).to_string());
+        }
+        None => agent.users.own_role(&user.name).unwrap_or(Role::None),
     };
     let password =
         user.password.take().map(Zeroizing::new).map(|text| Password::new(text.as_bytes()));
@@ -339,8 +343,8 @@ mod tests {
         assert_eq!(client.text("/show/state").await.unwrap_err().to_string(), "the core is busy");
 
         let secret = || Some(Password::new("secret").unwrap());
-        client.set_user("ada", Role::Admin, secret().as_ref()).await.unwrap();
-        client.set_user("cert-only", Role::ReadOnly, None).await.unwrap();
+        client.set_user("ada", Some(Role::Admin), secret().as_ref()).await.unwrap();
+        client.set_user("cert-only", Some(Role::ReadOnly), None).await.unwrap();
         let list: Vec<_> =
             client.users().await.unwrap().into_iter().map(|user| (user.name, user.role)).collect();
         assert_eq!(
@@ -351,7 +355,8 @@ mod tests {
             ]
         );
         assert_eq!(users.role("ada"), Some(Role::Admin));
-        let bad_name = client.set_user("a b", Role::Admin, secret().as_ref()).await.unwrap_err();
+        let bad_name =
+            client.set_user("a b", Some(Role::Admin), secret().as_ref()).await.unwrap_err();
         assert!(bad_name.to_string().starts_with("`a b` is not a user name"), "{bad_name}");
         client.delete_user("ada").await.unwrap();
         assert_eq!(

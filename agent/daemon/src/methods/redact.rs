@@ -173,14 +173,23 @@ impl<'m> Redactor<'m> {
     fn leads_to_secret(&self, update: &[u8], at: CopyPosition) -> bool {
         let path = if at.whole { path_of(update) } else { first_path_of(update) };
         let Some(path) = path else { return true };
-        let names_secret =
-            |path: &gnmi::Path| path.elem.iter().any(|elem| secrets::is_secret(&elem.name));
         match &self.prefix {
             Some(prefix) => names_secret(prefix) || names_secret(&path),
             // The prefix may follow. A leaf has its name in its own path, unless that is empty.
-            None => names_secret(&path) || path.elem.is_empty() && path.origin.is_empty(),
+            None => names_secret(&path) || names(&path).next().is_none() && path.origin.is_empty(),
         }
     }
+}
+
+fn names_secret(path: &gnmi::Path) -> bool {
+    names(path).any(secrets::is_secret)
+}
+
+/// Names of the elements of a path in both forms, the current and the deprecated one (`interface[name=eth0]`).
+fn names(path: &gnmi::Path) -> impl Iterator<Item = &str> {
+    #[expect(deprecated, reason = "old clients send `element`")]
+    let old = path.element.iter().map(|text| text.split('[').next().unwrap_or(text));
+    path.elem.iter().map(|elem| elem.name.as_str()).chain(old)
 }
 
 impl Field {

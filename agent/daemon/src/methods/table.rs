@@ -8,15 +8,15 @@ use tonic::Status;
 /// Rules for one method, which the AAA layer enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MethodRules {
-    /// Least role of a caller.
-    role: Role,
+    /// Least role of a caller: [`Role::ReadOnly`] or [`Role::Admin`].
+    role: &'static Role,
     /// Limit on each message of the client.
     pub message_limit: &'static Limit,
 }
 
 /// Rules of a method without a row, so that a new service is closed until it is listed.
 pub(super) const UNLISTED: MethodRules =
-    MethodRules { role: Role::Admin, message_limit: &PLAIN_MESSAGE_SIZE };
+    MethodRules { role: &Role::Admin, message_limit: &PLAIN_MESSAGE_SIZE };
 
 /// Rows by HTTP/2 path; a trailing `/` covers all methods of a service.
 static TABLE: &[(&str, Role, &Limit)] = &[
@@ -77,18 +77,24 @@ impl MethodRules {
     pub(super) fn of(path: &str) -> Option<Self> {
         let fits = |row: &str| if row.ends_with('/') { path.starts_with(row) } else { path == row };
         let row = TABLE.iter().find(|(row, ..)| fits(row));
-        row.map(|(_, role, message_limit)| Self { role: *role, message_limit })
+        row.map(|(_, role, message_limit)| Self { role, message_limit })
     }
 
-    /// Refuses a caller whose role does not allow the method at `path`.
+    /// Refuses a caller whose role does not allow the method at `path`. About the calls of a named role the authz policy
+    /// alone decides, which is asked next.
     ///
     /// # Errors
     ///
     /// `PERMISSION_DENIED` with the names of caller, method and role.
     pub fn require_role(&self, caller: &Caller, path: &str) -> Result<(), Status> {
-        match self.role {
-            Role::ReadOnly => Ok(()),
-            Role::Admin => caller.require_admin(path.trim_start_matches('/')),
+        let path = path.trim_start_matches('/');
+        match (&caller.role, self.role) {
+            (Role::None, _) => Err(Status::permission_denied(format!(
+                "`{}` has no role: it may log in and call nothing, not even {path}",
+                caller.name
+            ))),
+            (Role::Named(_), _) | (_, Role::ReadOnly) => Ok(()),
+            _ => caller.require_admin(path),
         }
     }
 }
@@ -127,7 +133,7 @@ mod tests {
             ("/gnoi.system.System/Reboot", Role::Admin),
             ("/grpc.health.v1.Healthier/Check", Role::Admin),
         ] {
-            assert_eq!(methods.rules(path).role, role, "{path}");
+            assert_eq!(*methods.rules(path).role, role, "{path}");
         }
     }
 

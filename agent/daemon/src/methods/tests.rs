@@ -190,6 +190,34 @@ fn secrets_are_withheld_and_the_rest_is_kept() {
     }
 }
 
+/// Clients before gNMI 0.4 name a path in one string for each element.
+// proves 5.101
+#[test]
+fn secrets_at_deprecated_elements_are_withheld() {
+    let old = |elements: &[&str]| {
+        #[expect(deprecated, reason = "old clients send it")]
+        gnmi::Path {
+            element: elements.iter().map(ToString::to_string).collect(),
+            ..Default::default()
+        }
+    };
+    let user = ["system", "aaa", "user[username=x]", "config"];
+    for (prefix, path, withheld) in [
+        (&user[..], &["password"][..], true),
+        (&[], &["user[username=x]", "openconfig-system:password"], true),
+        (&["secret-keys[name=x]"], &["value"], true),
+        (&user, &["role"], false),
+    ] {
+        let val = Some(TypedValue { value: Some(Value::StringVal(SECRET.to_owned())) });
+        let update = Update { path: Some(old(path)), val, ..Default::default() };
+        let request =
+            SetRequest { prefix: Some(old(prefix)), update: vec![update], ..Default::default() };
+        let recorded = payload(SET, &request.encode_to_vec()).octets;
+        let found = recorded.windows(SECRET.len()).any(|octets| octets == SECRET.as_bytes());
+        assert_eq!(!found, withheld, "{prefix:?} {path:?}");
+    }
+}
+
 // proves 5.100, 5.101
 #[test]
 fn a_message_without_secrets_is_copied_unchanged() {

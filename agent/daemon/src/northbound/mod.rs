@@ -98,7 +98,7 @@ pub async fn routes(
     // An activation brings a whole boot configuration.
     let os = OsServer::new(OsService::new(core.clone(), gnsi, &device))
         .max_decoding_message_size(MAX_MESSAGE_SIZE);
-    let system = SystemServer::new(SystemService::new(device));
+    let system = SystemServer::new(SystemService::new(core.clone(), device));
     // A bundle of 20 000 authorities is a message of tens of megabytes.
     let certz = CertzServer::new(CertzService::new(core.clone(), gnsi))
         .max_decoding_message_size(MAX_MESSAGE_SIZE);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use holdfast_config::limits::excerpt;
 use holdfast_config::path::check_limits;
 use holdfast_config::schema::{NodeKind, Origin, Schema};
-use holdfast_config::{Elem, NodeId, Path, Step, cli};
+use holdfast_config::{Elem, Models, NodeId, Path, Step, cli};
 use holdfast_proto::gnmi;
 
 use super::status::Refusal;
@@ -48,9 +48,9 @@ pub(super) struct NamedPath<'p> {
 
 impl NamedPath<'_> {
     /// The path in an origin of this agent; itself, when it names another one.
-    pub(super) fn in_known_origin(self) -> Result<JoinedPath, Self> {
+    pub(super) fn in_known_origin(self, models: &Models) -> Result<JoinedPath, Self> {
         let cli = cli::ORIGINS.contains(&self.origin);
-        match if cli { Some(Origin::Native) } else { Origin::parse(self.origin) } {
+        match if cli { Some(Origin::Native) } else { models.origin(self.origin) } {
             Some(origin) => Ok(JoinedPath { origin, path: self.path, cli }),
             None => Err(self),
         }
@@ -59,7 +59,8 @@ impl NamedPath<'_> {
     /// Says that this agent does not have the origin, and which ones it has.
     pub(super) fn unknown_origin(&self) -> String {
         format!(
-            "origin `{}` is unknown: this agent has `{}` (also empty), `{}` and `{}`",
+            "origin `{}` is unknown: this agent has `{}` (also empty), `{}` and `{}`, and takes the name of a module of \
+             its own for the origin that serves it",
             self.origin,
             Origin::OpenConfig,
             Origin::Native,
@@ -95,8 +96,12 @@ impl Prefix {
     }
 
     /// Joins the prefix with a path of the same request, and finds the origin.
-    pub(super) fn join(&self, path: Option<&gnmi::Path>) -> Result<JoinedPath, Refusal> {
-        self.named(path)?.in_known_origin().map_err(|unknown| {
+    pub(super) fn join(
+        &self,
+        models: &Models,
+        path: Option<&gnmi::Path>,
+    ) -> Result<JoinedPath, Refusal> {
+        self.named(path)?.in_known_origin(models).map_err(|unknown| {
             let reason = unknown.unknown_origin();
             match self.access {
                 Access::Read => Refusal::unimplemented(reason),
@@ -173,13 +178,12 @@ impl Prefix {
     pub(super) fn echo(&self, origin: Option<&str>) -> Option<gnmi::Path> {
         match (origin, &self.wire) {
             (Some(origin), _) => Some(self.answer_of(origin)),
-            (None, wire) => wire.clone(),
+            (None, wire) => wire.clone().map(in_current_form),
         }
     }
 
     fn answer_of(&self, origin: &str) -> gnmi::Path {
-        let elem = self.wire.as_ref().map(|wire| wire.elem.clone()).unwrap_or_default();
-        gnmi::Path { elem, ..self.root_of(origin) }
+        gnmi::Path { elem: elems_to_wire(&self.path).elem, ..self.root_of(origin) }
     }
 
     fn root_of(&self, origin: &str) -> gnmi::Path {
@@ -193,24 +197,33 @@ impl Prefix {
 }
 
 /// Reads the elements of a wire path, in the current or the deprecated form. Every path of a client is read here, and
-/// checked against the limits before it is copied.
-pub(super) fn elements(wire: &gnmi::Path) -> Result<Path, Refusal> {
+/// checked against the limits before it is copied. OpenConfig's own client library fills both forms: `elem` counts, and
+/// `element` is not looked at then.
+pub(crate) fn elements(wire: &gnmi::Path) -> Result<Path, Refusal> {
     check_limits(wire.elem.iter().map(|elem| (elem.name.as_str(), elem.key.len())))?;
     #[expect(deprecated, reason = "old clients send `element`; it is read, never written")]
     let old = &wire.element;
-    check_limits(old.iter().map(|text| (text.as_str(), 0)))?;
-    let path = match (old.is_empty(), wire.elem.is_empty()) {
-        (true, _) => Path { elems: wire.elem.iter().map(element).collect() },
-        (false, true) => old_elements(old)?,
-        (false, false) => {
-            let reason = "both `elem` and the deprecated `element` are given";
-            return Err(Refusal::malformed(old.join("/"), reason));
-        }
+    let path = if wire.elem.is_empty() {
+        check_limits(old.iter().map(|text| (text.as_str(), 0)))?;
+        old_elements(old)?
+    } else {
+        Path { elems: wire.elem.iter().map(element).collect() }
     };
     if path.elems.iter().any(|elem| elem.name.is_empty()) {
         return Err(Refusal::malformed(excerpt(&path), "an element has no name"));
     }
     Ok(path)
+}
+
+/// A path of a request as an answer repeats it: with `elem` alone. A path that cannot be read is empty.
+pub(super) fn in_current_form(wire: gnmi::Path) -> gnmi::Path {
+    #[expect(deprecated, reason = "old clients send `element`; it is read, never written")]
+    let is_current = wire.element.is_empty();
+    if is_current {
+        return wire;
+    }
+    let elem = elements(&wire).map(|path| elems_to_wire(&path).elem).unwrap_or_default();
+    gnmi::Path { elem, origin: wire.origin, target: wire.target, ..gnmi::Path::default() }
 }
 
 fn element(wire: &gnmi::PathElem) -> Elem {

@@ -103,7 +103,7 @@ impl ReadRequest {
         for path in wire {
             let named = self.prefix.named(path)?;
             let origin = named.origin;
-            match named.in_known_origin() {
+            match named.in_known_origin(&self.models) {
                 Ok(path) => {
                     origins.push(path.origin_name());
                     joined.push(Ok(path));

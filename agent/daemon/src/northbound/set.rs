@@ -8,7 +8,7 @@ use holdfast_config::edit::{
     Edit, EditAuthorization, EditAuthorizer, EditCause, EditOperation, EditTarget, Payload,
 };
 use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
-use holdfast_config::parallel;
+use holdfast_config::{Models, parallel};
 use holdfast_core::{CommitError, Datastore, FollowUp, Intent};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::encoding::{self, SetValue};
 use super::extensions::{SetExtensions, plan, wait};
-use super::path::{Access, JoinedPath, Prefix};
+use super::path::{Access, JoinedPath, Prefix, in_current_form};
 use super::status::Refusal;
 use crate::gnsi::pathz::{PathPermissions, Scope};
 
@@ -40,7 +40,7 @@ pub(super) async fn set(
     let wishes = SetExtensions::read(&request.extension)?;
     let prefix = Prefix::read(request.prefix.clone(), Access::Write)?;
     let much = count(&request) > parallel::FEW;
-    let (mut edit, origins) = beside_others(much, || read_edit(&prefix, &request))?;
+    let (mut edit, origins) = beside_others(much, || read_edit(&core.models(), &prefix, &request))?;
     let SetExtensions { mut options, dry_run, wait } = wishes;
     (options.trace, options.deadline) = (trace, deadline);
     if let Some(rights) = &rights {
@@ -131,6 +131,7 @@ fn admit(rights: &PathPermissions, dry_run: bool, waits: bool) -> Result<(), Ref
 
 /// The edit, and the whole path of each operation in the order of the answer.
 fn read_edit(
+    models: &Models,
     prefix: &Prefix,
     request: &gnmi::SetRequest,
 ) -> Result<(Edit, Vec<JoinedPath>), Refusal> {
@@ -140,7 +141,7 @@ fn read_edit(
     let mut edit = Edit::default();
     let mut joined = Vec::with_capacity(count);
     let mut target = |path: Option<&gnmi::Path>| {
-        let path = prefix.join(path)?;
+        let path = prefix.join(models, path)?;
         joined.push(path.clone());
         Ok::<_, Refusal>((EditTarget { origin: path.origin, path: path.path }, path.cli))
     };
@@ -202,7 +203,8 @@ fn answer(
     let result =
         |((path, op), joined): ((Option<gnmi::Path>, update_result::Operation), &JoinedPath)| {
             let origin = if common.is_some() { "" } else { joined.origin_name() };
-            let path = gnmi::Path { origin: origin.to_owned(), ..path.unwrap_or_default() };
+            let path = path.map(in_current_form).unwrap_or_default();
+            let path = gnmi::Path { origin: origin.to_owned(), ..path };
             gnmi::UpdateResult { path: Some(path), op: op as i32, ..Default::default() }
         };
     gnmi::SetResponse {

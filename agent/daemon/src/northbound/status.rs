@@ -12,6 +12,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::services::WorkFailureKind;
 use holdfast_config::{LimitExceeded, Path, PathError};
 use holdfast_core::{CommitError, ConfirmError, ElectionError};
+use holdfast_platform::{is_in_the_way, is_missing_right};
 use holdfast_proto::google::rpc;
 use holdfast_security::certz::{CertzError, CertzErrorKind};
 use holdfast_store::StoreError;
@@ -273,9 +274,17 @@ impl From<CommitError> for Refusal {
         match &error {
             CommitError::Edit(errors) => errors.into(),
             CommitError::Object { .. } => Self::invalid(text),
-            CommitError::Failed { object, .. } => {
+            CommitError::Failed { object, errno, .. } => {
                 let offender = Violation { place: object.clone(), reason: text.clone() };
-                Self { code: Code::Internal, text, violations: vec![offender], more: None }
+                // The operator has to give the agent a right, or to take another program's object away. Then the same
+                // request succeeds.
+                let code = match errno {
+                    Some(errno) if is_missing_right(*errno) || is_in_the_way(*errno) => {
+                        Code::FailedPrecondition
+                    }
+                    _ => Code::Internal,
+                };
+                Self { code, text, violations: vec![offender], more: None }
             }
             CommitError::Confirm(error) => Self::new(confirm_code(error), text),
             CommitError::Election(ElectionError::Outvoted { .. }) => {

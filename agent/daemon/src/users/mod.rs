@@ -96,8 +96,8 @@ pub(crate) struct UserEntry {
 }
 
 impl UserEntry {
-    pub(crate) fn role(&self) -> Role {
-        self.user.role
+    pub(crate) fn role(&self) -> &Role {
+        &self.user.role
     }
 
     pub(crate) fn password_hash(&self) -> &str {
@@ -155,7 +155,16 @@ impl Users {
     /// The role of a user, if there is such a user: from the configuration, or else as it was set with its password.
     pub fn role(&self, name: &str) -> Option<Role> {
         let configured = self.shared.configured.get().and_then(|it| it.role(name));
-        configured.or_else(|| self.own(name).map(|entry| entry.role()))
+        match configured {
+            // A controller that writes back what it has read names users without a role. Those of the box keep theirs.
+            Some(Role::None) | None => self.own_role(name).or(configured),
+            Some(_) => configured,
+        }
+    }
+
+    /// The role that a user was given at the box, without regard to the configuration.
+    pub fn own_role(&self, name: &str) -> Option<Role> {
+        self.own(name).map(|entry| entry.role().clone())
     }
 
     /// Replaces the passwords of these users for new logins. Logins with an unchanged password are remembered; calls
@@ -167,7 +176,7 @@ impl Users {
             let same = former.get(&name).filter(|it| it.password_hash() == hash.text()).cloned();
             let user = || User {
                 name: name.clone(),
-                role: Role::ReadOnly, // not used: a user without a role of its own is none
+                role: Role::None, // not used: the role of such a user is that of its entry
                 password_hash: hash.text().to_owned(),
             };
             (name.clone(), same.unwrap_or_else(|| entry_of(user())))
@@ -189,7 +198,7 @@ impl Users {
     /// Names and roles, ascending by name.
     pub fn list(&self) -> Vec<(SmolStr, Role)> {
         let entries = self.shared.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let role = |name: &str, entry: &UserEntry| self.role(name).unwrap_or(entry.role());
+        let role = |name: &str, entry: &UserEntry| self.role(name).unwrap_or(entry.role().clone());
         entries.iter().map(|(name, entry)| (name.clone(), role(name, entry))).collect()
     }
 
@@ -217,7 +226,7 @@ impl Users {
             .await
             .map_err(|_| UserError::Stopped)?
             .map_err(|source| UserError::Password { name: name.clone(), source })?;
-        let user = User { name: name.clone(), role, password_hash };
+        let user = User { name: name.clone(), role: role.clone(), password_hash };
         let stored = self.store.set_user(user.clone()).await;
         stored.map_err(|source| UserError::Store { name: name.clone(), source })?;
         info!(user = %name, %role, "user set");
@@ -319,7 +328,7 @@ impl Users {
         }
         let entry = entry_of(User {
             name: name.into(),
-            role: Role::ReadOnly, // which says nothing: a user without a role of its own is none
+            role: Role::None, // not used: the role of such a user is that of its entry
             password_hash: String::from_utf8_lossy(password.expose()).into_owned(),
         });
         let mut entries = entries.write().unwrap_or_else(PoisonError::into_inner);

@@ -209,7 +209,14 @@ fn mismatch(graph: &Graph, op: &PlannedOperation, op_progress: &OpProgress) -> O
         Some(value) if meant.is_none_or(|meant| meant != label(value)) => {
             format!("the system has {}", label(value))
         }
-        Some(value) => format!("the system has {value:?}"),
+        Some(value) => {
+            let asked = op.new.as_ref().or(op.old.as_ref());
+            let words = asked.map(|asked| graph.registry.difference(&op.key, &**asked, &**value));
+            match words.filter(|words| !words.is_empty()) {
+                Some(words) => format!("the system has {words}"),
+                None => "the system has something else than was asked for".to_owned(),
+            }
+        }
     };
     OperationError {
         transient: true,

@@ -247,7 +247,7 @@ fn certified(
             CertzError::invalid(what, "the private key is not that of the first certificate")
         }
         rustls::Error::InvalidCertificate(reason) => {
-            CertzError::invalid(what, format!("certificate 1: it cannot be used: {reason:?}"))
+            CertzError::invalid(what, format!("certificate 1: it cannot be used: {reason}"))
         }
         _ => CertzError::invalid(
             what,

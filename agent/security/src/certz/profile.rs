@@ -504,7 +504,7 @@ impl Profile {
                         "the certificate chain of the profile does not verify against it",
                     )
                 };
-                CertzError::invalid(what, format!("{reason}: {error:?}"))
+                CertzError::invalid(what, format!("{reason}: {error}"))
             })?;
         }
         if let (Some(lists), Some(bundle)) = (&self.revoked, &self.trust)

@@ -60,7 +60,7 @@ impl RevocationLists {
                 return Err(refused("something follows it".to_owned()));
             }
             let list = OwnedCertRevocationList::from_der(&der)
-                .map_err(|error| refused(format!("it cannot be used: {error:?}")))?;
+                .map_err(|error| refused(format!("it cannot be used: {error}")))?;
             dated.push((parsed.last_update().timestamp(), der.to_vec(), list));
         }
         // The library asks the first of two lists of one authority, so the newest goes first.

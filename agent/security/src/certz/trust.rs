@@ -36,7 +36,7 @@ impl TrustBundle {
         }
         let anchors = certificates.iter().enumerate().map(|(index, certificate)| {
             let anchor = anchor_from_trusted_cert(certificate).map_err(|error| {
-                let reason = format!("certificate {}: it cannot be trusted: {error:?}", index + 1);
+                let reason = format!("certificate {}: it cannot be trusted: {error}", index + 1);
                 CertzError::invalid(what, reason)
             })?;
             Ok(anchor.to_owned())
@@ -115,7 +115,7 @@ pub struct ClientRequirements {
 /// Reason for refusing a client's certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    #[error("the certificate is not valid here: {0:?}")]
+    #[error("the certificate is not valid here: {0}")]
     Certificate(webpki::Error),
     #[error("the authentication policy does not let this authority sign for this subject")]
     Policy,

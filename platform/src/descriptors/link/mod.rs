@@ -15,6 +15,7 @@ use super::{address, ethernet, forwarding, kinds, neighbor, route};
 use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
+use crate::value_json;
 use crate::values::{BridgeParams, Family, Forwarding, Link, LinkKind, LinkMaster, LinkUp, Port};
 
 pub(crate) use decode::decode;
@@ -193,6 +194,20 @@ impl Descriptor for LinkDescriptor {
 
     fn change(&self, old: &Link, new: &Link) -> ChangeMethod {
         if can_become(old, new) { ChangeMethod::InPlace } else { ChangeMethod::Recreate }
+    }
+
+    fn difference(&self, expected: &Link, observed: &Link) -> String {
+        // Carried out by parts of the link, or no attribute of the kernel's.
+        let expected = Link {
+            ethernet: None,
+            master: None,
+            subinterface_description: None,
+            ipv4_enabled: None,
+            ipv4_forwarding: None,
+            ipv6_forwarding: None,
+            ..expected.clone()
+        };
+        value_json::difference(kinds::LINK, &expected, observed)
     }
 
     fn satisfied_by(&self, expected: &Link, observed: &Link) -> bool {

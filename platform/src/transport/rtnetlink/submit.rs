@@ -17,6 +17,7 @@ use super::{Event, RtnetlinkError, Task};
 use crate::codec::{EncodeError, Request, Requests};
 use crate::descriptors::kinds;
 use crate::descriptors::route::{self, route_text};
+use crate::rights::{self, Work};
 use crate::transport::codecs::{ObjectClass, ReadQuery};
 use crate::transport::{sysctl, texts};
 use crate::values::KernelRoute;
@@ -139,13 +140,17 @@ impl Task {
                     match sysctl::write(&path, &value) {
                         Ok(()) => self.read_back(batch, operation),
                         Err(error) => {
-                            let error = texts::failed(&format!("cannot write {path}"), &error);
+                            let error = texts::failed(
+                                Work::KernelVariable,
+                                &format!("cannot write {path}"),
+                                &error,
+                            );
                             batch.failures.push(Failure { operation, nth, error });
                         }
                     }
                 }
-                other => {
-                    let error = OperationError::message(format!("no netlink request: {other:?}"));
+                _ => {
+                    let error = OperationError::message("this is no work for netlink");
                     batch.failures.push(Failure { operation, nth, error });
                 }
             }
@@ -307,11 +312,12 @@ impl Batch {
 /// Error of a refusal, with the kernel's message if there is one.
 fn failed(refusal: &KernelRefusal) -> OperationError {
     let system = || Errno::from_raw(refusal.errno).desc().to_owned();
-    OperationError {
+    let error = OperationError {
         errno: Some(refusal.errno),
         message: refusal.message.clone().unwrap_or_else(system),
         transient: is_transient(refusal.errno),
-    }
+    };
+    rights::named(error, Work::Network)
 }
 
 fn send_error(error: &io::Error) -> OperationError {

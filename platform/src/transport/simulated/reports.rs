@@ -84,6 +84,12 @@ impl State {
         states.push((system::hostname_key(), Some(Arc::new(hostname))));
         for (path, _) in system::FILES {
             let content = self.machine.files.get(path).cloned().unwrap_or(Content::Absent);
+            let content = match content {
+                Content::OwnHost { domain, .. } => {
+                    Content::OwnHost { domain, host: Some(self.machine.hostname.clone()) }
+                }
+                content => content,
+            };
             let file = TextFile { path: path.into(), content };
             states.push((system::file_key(path), Some(Arc::new(file))));
         }

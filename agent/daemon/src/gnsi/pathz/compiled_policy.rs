@@ -28,8 +28,8 @@ pub enum Scope {
 
 impl Scope {
     /// Looks up the origin of a path; `None` for one that this agent lacks.
-    pub fn of(origin: &str) -> Option<Self> {
-        match Origin::parse(origin) {
+    pub fn of(models: &Models, origin: &str) -> Option<Self> {
+        match models.origin(origin) {
             Some(origin) => Some(origin.into()),
             None if cli::ORIGINS.contains(&origin) => Some(Self::Text),
             None => None,
@@ -189,7 +189,7 @@ impl CompiledPolicy {
 impl ResolvedPath {
     fn of(models: &Models, path: &pathz::Path) -> Result<Self, PathError> {
         let literal = literal_prefix(path);
-        let Some(scope) = Scope::of(&path.origin) else {
+        let Some(scope) = Scope::of(models, &path.origin) else {
             return Ok(Self { text: bare(path.origin.clone(), &literal), nodes: None });
         };
         let schema = models.schema(scope.model());

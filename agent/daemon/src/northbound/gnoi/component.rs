@@ -1,5 +1,7 @@
 //! Components of the box, as gNOI names them: by the path of their entry in OpenConfig.
 
+use holdfast_config::Models;
+use holdfast_config::schema::Origin;
 use holdfast_proto::gnoi::types::Path;
 
 use crate::northbound::status::Refusal;
@@ -8,8 +10,8 @@ use crate::northbound::status::Refusal;
 pub(super) const CONTROL_PROCESSOR: &str = "cpu0";
 
 /// Refuses every path but that of the one component: `/components/component[name=cpu0]`.
-pub(super) fn require_processor(path: &Path) -> Result<(), Refusal> {
-    match name(path)? {
+pub(super) fn require_processor(models: &Models, path: &Path) -> Result<(), Refusal> {
+    match name(models, path)? {
         CONTROL_PROCESSOR => Ok(()),
         other => Err(Refusal::missing(format!(
             "there is no component `{other}`, only `{CONTROL_PROCESSOR}`"
@@ -17,10 +19,10 @@ pub(super) fn require_processor(path: &Path) -> Result<(), Refusal> {
     }
 }
 
-fn name(path: &Path) -> Result<&str, Refusal> {
+fn name<'p>(models: &Models, path: &'p Path) -> Result<&'p str, Refusal> {
     let elems: Vec<_> = path.elem.iter().map(|elem| (elem.name.as_str(), &elem.key)).collect();
-    let ("" | "openconfig", [("components", none), ("component", key)]) =
-        (path.origin.as_str(), &elems[..])
+    let (Some(Origin::OpenConfig), [("components", none), ("component", key)]) =
+        (models.origin(&path.origin), &elems[..])
     else {
         return Err(no_component(path));
     };
@@ -61,10 +63,13 @@ mod tests {
     // proves 6.31
     #[test]
     fn a_component_is_found_by_its_name() {
+        let models = Models::load().unwrap();
         let component = |name| [("components", &[][..]), ("component", name)];
         for (path, want) in [
             (path("", &component(&[("name", "cpu0")])), Code::Ok),
             (path("openconfig", &component(&[("name", "cpu0")])), Code::Ok),
+            (path("openconfig-system", &component(&[("name", "cpu0")])), Code::Ok),
+            (path("holdfast", &component(&[("name", "cpu0")])), Code::InvalidArgument),
             (path("", &component(&[("name", "cpu1")])), Code::NotFound),
             (path("holdfast_native", &component(&[("name", "cpu0")])), Code::InvalidArgument),
             (path("", &component(&[])), Code::InvalidArgument),
@@ -73,7 +78,7 @@ mod tests {
             (path("", &[("cpu0", &[])]), Code::InvalidArgument),
             (path("", &[]), Code::InvalidArgument),
         ] {
-            let found = require_processor(&path).map_err(Status::from);
+            let found = require_processor(&models, &path).map_err(Status::from);
             assert_eq!(found.map_or_else(|status| status.code(), |()| Code::Ok), want, "{path:?}");
         }
     }

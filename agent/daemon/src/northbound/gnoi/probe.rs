@@ -144,15 +144,14 @@ async fn ping_settings(request: &PingRequest) -> Result<PingSettings, Refusal> {
         -1 => Interval::Flood,
         0 => Interval::Every(DEFAULT_INTERVAL),
         nanos => {
-            Interval::Every(u64::try_from(nanos).map(Duration::from_nanos).unwrap_or_default())
+            let gap = u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| {
+                Refusal::invalid(format!(
+                    "interval {nanos}: it is in nanoseconds, 0 for the default, or -1 for a flood"
+                ))
+            })?;
+            Interval::Every(gap.max(MIN_INTERVAL))
         }
     };
-    if matches!(interval, Interval::Every(gap) if gap < MIN_INTERVAL) {
-        let nanos = request.interval;
-        return Err(Refusal::invalid(format!(
-            "interval {nanos}: it is in nanoseconds, at least {MIN_INTERVAL:?}, or -1 for a flood"
-        )));
-    }
     let wait = wait(request.wait)?;
     let family = request.l3protocol;
     let target =

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use holdfast_base::{Caller, now_ns};
+use holdfast_core::Datastore;
 use holdfast_proto::gnoi::system::system_server::System;
 use holdfast_proto::gnoi::system::{
     CancelRebootRequest, CancelRebootResponse, KillProcessRequest, KillProcessResponse,
@@ -11,6 +12,7 @@ use holdfast_proto::gnoi::system::{
     SwitchControlProcessorRequest, SwitchControlProcessorResponse, TimeRequest, TimeResponse,
     TracerouteRequest, TracerouteResponse, reboot_status,
 };
+use holdfast_proto::gnoi::types::Path;
 use nix::time::{ClockId, clock_gettime};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -20,27 +22,36 @@ use super::{package, process};
 use crate::device::Device;
 use crate::northbound::status::Refusal;
 use crate::packages::Packages;
-use crate::reboot::{LastReboot, RebootError, RebootScope, Reboots, RequestedReboot};
+use crate::reboot::{
+    LastReboot, NO_REBOOT_OF_THE_BOX, RebootError, RebootScope, Reboots, RequestedReboot,
+};
 use crate::software::Software;
 
 /// Serves gnoi.system.
 #[derive(Debug)]
-pub(in crate::northbound) struct SystemService {
+pub(in crate::northbound) struct SystemService<D> {
+    core: D,
     reboots: Reboots,
     packages: Packages,
     software: Software,
     prober: Prober,
 }
 
-impl SystemService {
-    pub(in crate::northbound) fn new(device: Device) -> Self {
+impl<D: Datastore> SystemService<D> {
+    pub(in crate::northbound) fn new(core: D, device: Device) -> Self {
         let Device { reboots, packages, probes, software } = device;
-        Self { reboots, packages, software, prober: Prober::new(probes) }
+        Self { core, reboots, packages, software, prober: Prober::new(probes) }
+    }
+
+    /// Refuses subcomponents other than the one processor, which stands for the whole box.
+    fn check_subcomponents(&self, subcomponents: &[Path]) -> Result<(), Refusal> {
+        let models = self.core.models();
+        subcomponents.iter().try_for_each(|path| require_processor(&models, path))
     }
 }
 
 #[tonic::async_trait]
-impl System for SystemService {
+impl<D: Datastore> System for SystemService<D> {
     type PingStream = AnswerStream<PingResponse>;
     type TracerouteStream = AnswerStream<TracerouteResponse>;
 
@@ -57,9 +68,10 @@ impl System for SystemService {
         caller.require_admin("gNOI Reboot")?;
         let RebootRequest { method, delay, message: reason, subcomponents, force } =
             request.into_inner();
-        let extent = scope_of_method(method, self.reboots.setting())?;
-        whole_box(&subcomponents)?;
-        let wish = RequestedReboot { extent, delay: Duration::from_nanos(delay), reason, force };
+        let delay = Duration::from_nanos(delay);
+        let extent = scope_of_method(method, self.reboots.setting(), delay)?;
+        self.check_subcomponents(&subcomponents)?;
+        let wish = RequestedReboot { extent, delay, reason, force };
         self.reboots.request(wish).map_err(Refusal::from)?;
         Ok(Response::new(RebootResponse {}))
     }
@@ -69,7 +81,7 @@ impl System for SystemService {
         request: Request<RebootStatusRequest>,
     ) -> Result<Response<RebootStatusResponse>, Status> {
         Caller::authenticated(&request)?;
-        whole_box(&request.get_ref().subcomponents)?;
+        self.check_subcomponents(&request.get_ref().subcomponents)?;
         Ok(Response::new(status(&self.reboots)))
     }
 
@@ -79,7 +91,7 @@ impl System for SystemService {
     ) -> Result<Response<CancelRebootResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI CancelReboot")?;
-        whole_box(&request.get_ref().subcomponents)?;
+        self.check_subcomponents(&request.get_ref().subcomponents)?;
         self.reboots.cancel();
         Ok(Response::new(CancelRebootResponse {}))
     }
@@ -129,7 +141,7 @@ impl System for SystemService {
         Caller::authenticated(&request)?.require_admin("gNOI SwitchControlProcessor")?;
         let path = request.into_inner().control_processor;
         let path = path.ok_or_else(|| Refusal::invalid("control_processor is missing"))?;
-        require_processor(&path)?;
+        require_processor(&self.core.models(), &path)?;
         Ok(Response::new(SwitchControlProcessorResponse {
             control_processor: Some(path),
             version: self.software.running().to_owned(),
@@ -138,21 +150,22 @@ impl System for SystemService {
     }
 }
 
-/// Refuses subcomponents other than the one processor, which stands for the whole box.
-fn whole_box(subcomponents: &[holdfast_proto::gnoi::types::Path]) -> Result<(), Refusal> {
-    subcomponents.iter().try_for_each(require_processor)
-}
-
 /// The extent of a reboot method. WARM is "reload configuration but not underlying hardware" in system.proto, which a
-/// restart of the agent does; COLD includes the operating system and the hardware.
-fn scope_of_method(method: i32, setting: RebootScope) -> Result<RebootScope, Refusal> {
+/// restart of the agent does; COLD includes the operating system and the hardware. A box that is not to be rebooted refuses
+/// COLD at once, but with a delay when it is due: until then it can be cancelled.
+fn scope_of_method(
+    method: i32,
+    setting: RebootScope,
+    delay: Duration,
+) -> Result<RebootScope, Refusal> {
     let method = RebootMethod::try_from(method).unwrap_or(RebootMethod::Unknown);
     match (method, setting) {
         (RebootMethod::Warm, _) => Ok(RebootScope::Agent),
         (RebootMethod::Cold, RebootScope::System) => Ok(RebootScope::System),
-        (RebootMethod::Cold, RebootScope::Agent) => Err(Refusal::invalid(
-            "method COLD is not supported: this agent runs with `--reboot agent`, and starts itself anew (WARM), not the box",
-        )),
+        (RebootMethod::Cold, RebootScope::Agent) if !delay.is_zero() => Ok(RebootScope::System),
+        (RebootMethod::Cold, RebootScope::Agent) => {
+            Err(Refusal::invalid(format!("method COLD is not supported: {NO_REBOOT_OF_THE_BOX}")))
+        }
         (other, _) => {
             let other = other.as_str_name();
             Err(Refusal::invalid(format!("method {other} is not supported: COLD and WARM are")))
@@ -191,6 +204,9 @@ fn status(reboots: &Reboots) -> RebootStatusResponse {
         };
     }
     let outcome = match &last {
+        LastReboot { failure: Some(_), extent, .. } if !reboots.can(*extent) => {
+            reboot_status::Status::Failure
+        }
         LastReboot { failure: Some(_), .. } => reboot_status::Status::RetriableFailure,
         LastReboot { count: 0, .. } => reboot_status::Status::Unknown,
         _ => reboot_status::Status::Success,

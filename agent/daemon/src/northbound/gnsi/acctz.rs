@@ -75,7 +75,10 @@ fn after(time: Option<&prost_types::Timestamp>) -> Result<u64, Refusal> {
     let after = seconds.zip(nanos).and_then(|(seconds, nanos)| {
         seconds.checked_mul(SECOND).and_then(|seconds| seconds.checked_add(nanos))
     });
-    after.ok_or_else(|| Refusal::invalid(format!("timestamp: {time:?} is not a time since 1970")))
+    after.ok_or_else(|| {
+        let prost_types::Timestamp { seconds, nanos } = time;
+        Refusal::invalid(format!("timestamp: {seconds} s and {nanos} ns are not a time since 1970"))
+    })
 }
 
 fn to_wire(delivered: &DeliveredRecord) -> acctz::RecordResponse {

@@ -305,7 +305,6 @@ async fn invalid_ping_and_traceroute_requests_name_the_field() {
         (PingRequest::default(), Code::InvalidArgument, "destination"),
         (PingRequest { count: -2, ..here() }, Code::InvalidArgument, "count -2"),
         (PingRequest { interval: -2, ..here() }, Code::InvalidArgument, "interval -2"),
-        (PingRequest { interval: 1000, ..here() }, Code::InvalidArgument, "nanoseconds"),
         (PingRequest { wait: -1, ..here() }, Code::InvalidArgument, "wait -1"),
         (PingRequest { size: -1, ..here() }, Code::InvalidArgument, "size -1"),
         (PingRequest { size: 65_508, ..here() }, Code::InvalidArgument, "65507"),

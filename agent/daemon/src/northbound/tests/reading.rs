@@ -3,6 +3,7 @@
 use holdfast_base::{Role, now_ns};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::get_request::DataType;
+use holdfast_proto::gnmi::subscription_list::Mode;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
@@ -10,7 +11,10 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use super::fake_datastore::FakeDatastore;
-use super::harness::{Client, channel, client, get_request, path, set, text, value};
+use super::harness::{
+    Client, Subscription, channel, client, get_request, list, path, set, set_request, subscribe,
+    text, value,
+};
 
 const COUNTER: &str = "/interfaces/interface[name=eth0]/state/counters/in-octets";
 
@@ -267,6 +271,98 @@ async fn old_elements_are_read_and_not_written() {
     assert!(written.is_empty());
 }
 
+/// A wire path with both forms, which need not agree.
+fn in_both_forms(current: &str, old: &[&str]) -> gnmi::Path {
+    #[expect(deprecated, reason = "that is what it is about")]
+    gnmi::Path { element: old.iter().map(ToString::to_string).collect(), ..path(current) }
+}
+
+/// The client library of OpenConfig fills both forms in every path. `elem` counts, whatever `element` holds.
+// proves 1.35
+#[tokio::test]
+async fn elem_counts_beside_old_elements() {
+    let (_core, mut client) = box_with_ports().await;
+    let config = "/interfaces/interface[name=eth0]/config";
+    let same = ["interfaces", "interface[name=eth0]", "config"];
+    for old in [&same[..], &["interfaces", "interface[name=eth1]"], &["interface["], &[""; 100]] {
+        let request =
+            gnmi::GetRequest { prefix: Some(in_both_forms(config, old)), ..get_request(&["/mtu"]) };
+        let answer = client.get(request).await.unwrap().into_inner();
+        assert_eq!(value(answer.notification[0].update[0].val.as_ref()), "1514", "{old:?}");
+        let request =
+            gnmi::GetRequest { path: vec![in_both_forms(config, old)], ..get_request(&[]) };
+        let answer = client.get(request).await.unwrap().into_inner();
+        assert!(value(answer.notification[0].update[0].val.as_ref()).contains("1514"), "{old:?}");
+
+        let mut subscriptions = list(Mode::Once, &["change /"]);
+        subscriptions.prefix = Some(in_both_forms(config, old));
+        subscriptions.subscription[0].path = Some(in_both_forms("/mtu", old));
+        let mut stream = Subscription::open(&mut client, subscribe(subscriptions)).await;
+        assert!(stream.next().await.contains("config/mtu=1514"), "{old:?}");
+
+        let mut request = set_request("update /description \"x\"");
+        request.prefix = Some(in_both_forms(config, old));
+        request.update[0].path = Some(in_both_forms("/description", old));
+        let answer = client.set(request).await.unwrap().into_inner();
+        let answered = [answer.prefix.as_ref().unwrap(), answer.response[0].path.as_ref().unwrap()];
+        assert_eq!(answered.map(|path| text(Some(path))), [config, "/description"], "{old:?}");
+        #[expect(deprecated, reason = "that is what it is about")]
+        let is_written = answered.iter().any(|path| !path.element.is_empty());
+        assert!(!is_written, "{old:?}");
+    }
+    #[expect(deprecated, reason = "that is what it is about")]
+    let prefix = gnmi::Path { element: same.map(String::from).to_vec(), ..Default::default() };
+    let request = gnmi::GetRequest { prefix: Some(prefix), ..get_request(&["/mtu"]) };
+    let answer = client.get(request).await.unwrap().into_inner();
+    assert_eq!(text(answer.notification[0].prefix.as_ref()), config);
+}
+
+/// The name of a module that is served stands for the origin that serves it; answers have the name of the origin.
+#[tokio::test]
+async fn a_module_stands_for_its_origin() {
+    let (_core, mut client) = box_with_ports().await;
+    let mtu = "/interfaces/interface[name=eth0]/config/mtu";
+    let (origin, octets) = ("openconfig", "1514");
+    for module in ["openconfig-interfaces", "openconfig-system"] {
+        let at = format!("{module}:{mtu}");
+        let answer = client.get(get_request(&[&at])).await.unwrap().into_inner();
+        let notification = &answer.notification[0];
+        assert_eq!(notification.prefix.as_ref().unwrap().origin, origin);
+        assert_eq!(value(notification.update[0].val.as_ref()), octets);
+        let request = gnmi::GetRequest {
+            prefix: Some(gnmi::Path { origin: module.into(), ..Default::default() }),
+            ..get_request(&[at.split_once(':').unwrap().1])
+        };
+        client.get(request).await.unwrap();
+
+        let subscription = subscribe(list(Mode::Once, &[&format!("change {at}")]));
+        let mut stream = Subscription::open(&mut client, subscription).await;
+        assert!(stream.next().await.contains(octets));
+        let answer = set(&mut client, &format!("update {at} {octets}")).await;
+        assert_eq!(answer.prefix.unwrap().origin, origin);
+    }
+    // The native tree of this box is empty: the path is known, and there is no such data.
+    for origin in ["holdfast", "holdfast_native"] {
+        let at = format!("{origin}:/interfaces/interface[name=eth0]/mtu");
+        let status = client.get(get_request(&[&at])).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::NotFound, "{status:?}");
+    }
+    // Names of one origin are one origin.
+    let request = gnmi::SetRequest {
+        prefix: Some(path("/interfaces/interface[name=eth0]/config")),
+        ..set_request(
+            "update openconfig-interfaces:/mtu 1514; update openconfig:/description \"x\"",
+        )
+    };
+    client.set(request).await.unwrap();
+    for unknown in ["openconfig-bgp", "interfaces", "openconfig-interfaces:", "Openconfig"] {
+        let request = gnmi::Path { origin: unknown.into(), ..path(mtu) };
+        let request = gnmi::GetRequest { path: vec![request], ..get_request(&[]) };
+        let status = client.get(request).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::Unimplemented, "{status:?}");
+    }
+}
+
 // proves 1.26
 #[tokio::test]
 async fn augmented_nodes_are_in_the_origin_of_the_tree() {
@@ -276,8 +372,10 @@ async fn augmented_nodes_are_in_the_origin_of_the_tree() {
     assert_eq!(one(&mut client, at).await, r#""02:00:00:00:00:01""#);
     let answer = client.get(get_request(&[at])).await.unwrap().into_inner();
     assert_eq!(answer.notification[0].prefix.as_ref().unwrap().origin, "openconfig");
-    let status = client.get(get_request(&[&format!("openconfig-if-ethernet:{at}")])).await;
-    assert_eq!(status.unwrap_err().code(), tonic::Code::Unimplemented);
+    // The name of the augmenting module is no origin of its own: it means that of the tree.
+    let answer = client.get(get_request(&[&format!("openconfig-if-ethernet:{at}")])).await;
+    let answer = answer.unwrap().into_inner();
+    assert_eq!(answer.notification[0].prefix.as_ref().unwrap().origin, "openconfig");
 }
 
 #[tokio::test]

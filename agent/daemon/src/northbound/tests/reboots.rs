@@ -146,9 +146,25 @@ async fn each_reboot_method_is_carried_out_or_refused() {
     let folder = TempDir::new().unwrap();
     let agent = Agent::start(&SimulatedKernel::new(&[]), folder.path()).await;
     let mut of_agent = Rebooter::new(&agent).await;
-    let refused = of_agent.reboot_and_cancel(RebootMethod::Cold, true).await.unwrap_err();
+    let at_once = reboot(RebootMethod::Cold, Duration::ZERO, "now");
+    let refused = of_agent.0.reboot(at_once).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
-    assert!(refused.message().contains("--reboot agent"), "{refused:?}");
+    for word in ["COLD", "--reboot agent"] {
+        assert!(refused.message().contains(word), "{refused:?}");
+    }
+    // What can still be cancelled is accepted, and refused when it is due.
+    of_agent.reboot_and_cancel(RebootMethod::Cold, false).await.unwrap();
+    let soon = reboot(RebootMethod::Cold, Duration::from_millis(20), "soon");
+    of_agent.0.reboot(soon).await.unwrap();
+    let reboots = agent.device.reboots.clone();
+    let waited = tokio::time::timeout(Duration::from_millis(200), reboots.due()).await;
+    assert!(waited.is_err(), "{waited:?}");
+    let status = of_agent.0.reboot_status(RebootStatusRequest::default()).await.unwrap();
+    let status = status.into_inner();
+    assert_eq!((status.active, status.count, &*status.reason), (false, 0, "soon"));
+    let outcome = status.status.unwrap();
+    assert_eq!(outcome.status(), reboot_status::Status::Failure);
+    assert!(outcome.message.contains("--reboot agent"), "{outcome:?}");
 
     let core = FakeDatastore::new(); // with `--reboot system`
     let mut of_box = Rebooter::new(&core).await;

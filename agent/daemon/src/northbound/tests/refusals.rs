@@ -464,6 +464,16 @@ async fn failures_of_the_core_have_their_codes() {
             Code::Internal,
             "unreachable",
         ),
+        (
+            CommitError::Failed {
+                object: "link br0".into(),
+                errno: Some(1),
+                message: "Operation not permitted: the agent needs CAP_NET_ADMIN".into(),
+                undone: true,
+            },
+            Code::FailedPrecondition,
+            "CAP_NET_ADMIN",
+        ),
         (CommitError::Overloaded, Code::ResourceExhausted, "wait"),
         (CommitError::Stopped, Code::Unavailable, "stopping"),
     ];
