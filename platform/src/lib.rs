@@ -15,6 +15,7 @@ mod collector;
 pub mod descriptors;
 pub mod hostname;
 pub mod links;
+mod mtu_limits;
 pub mod netns;
 pub mod objects;
 mod platform;

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use holdfast_scheduler::{Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Target};
+use holdfast_scheduler::{
+    Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId, Offer, OperationError, Target,
+};
 use ipnet::IpNet;
 use netlink_packet_core::NLM_F_REPLACE;
 use netlink_packet_route::route::{
@@ -10,6 +12,7 @@ use netlink_packet_route::route::{
     RouteProtocol, RouteScope, RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::errno::Errno;
 use smallvec::smallvec;
 use smol_str::format_smolstr;
 
@@ -60,11 +63,11 @@ impl Descriptor for RouteDescriptor {
     fn dependencies(&self, route: &KernelRoute) -> Vec<Dependency> {
         let RouteTarget::Hops(hops) = &route.target else { return Vec::new() };
         let count = |hop: &Hop| {
-            usize::from(hop.link.is_some()) + usize::from(reached_gateway(hop).is_some())
+            2 * usize::from(hop.link.is_some()) + usize::from(reached_gateway(hop).is_some())
         };
         let mut needed: Vec<Dependency> = Vec::with_capacity(hops.iter().map(count).sum());
         for hop in hops {
-            for dependency in hop_needs(route.table, hop) {
+            for dependency in hop_needs(route, hop) {
                 if !needed.contains(&dependency) {
                     needed.push(dependency);
                 }
@@ -81,7 +84,7 @@ impl Descriptor for RouteDescriptor {
     fn reduce(&self, route: &KernelRoute, lacking: &[Target]) -> Option<KernelRoute> {
         let RouteTarget::Hops(hops) = &route.target else { return None };
         let reached = |hop: &&Hop| {
-            hop_needs(route.table, hop).all(|need| lacking.binary_search(&need.target).is_err())
+            hop_needs(route, hop).all(|need| lacking.binary_search(&need.target).is_err())
         };
         let hops: Vec<Hop> = hops.iter().filter(reached).cloned().collect();
         let target = (!hops.is_empty()).then_some(RouteTarget::Hops(hops))?;
@@ -114,6 +117,14 @@ impl Descriptor for RouteDescriptor {
         hops.iter().filter_map(|hop| hop.link.as_ref()).any(|name| link::key(name) == *object)
     }
 
+    /// A route to a link that others have taken IPv6 from waits: EACCES where it is switched off, ENODEV where the link is too small.
+    fn classify(&self, error: &OperationError) -> ErrorClass {
+        match error.errno.map(Errno::from_raw) {
+            Some(Errno::EACCES | Errno::ENODEV) => ErrorClass::Unmet,
+            _ => error.class(),
+        }
+    }
+
     /// Always true, because only routes with our protocol number are observed.
     fn owned(&self, _: &KernelRoute) -> bool {
         true
@@ -134,15 +145,18 @@ fn same_hops(expected: &[Hop], observed: &[Hop]) -> bool {
         })
 }
 
-/// Dependencies of a next hop: its link up, and a prefix that covers its gateway.
-fn hop_needs(table: u32, hop: &Hop) -> impl Iterator<Item = Dependency> {
+/// Dependencies of a next hop: its link up and with IPv6 where the hop is of that family, and a prefix that covers its gateway.
+fn hop_needs(route: &KernelRoute, hop: &Hop) -> impl Iterator<Item = Dependency> {
+    let table = route.table;
+    let is_ipv6 = hop.gateway.unwrap_or(route.prefix.addr()).is_ipv6();
     let link = hop
         .link
         .as_ref()
         .map(|link| Dependency::exact(format_smolstr!("link {link} up"), link::up_key(link)));
+    let ipv6 = hop.link.as_ref().filter(|_| is_ipv6).map(|link| link::carries_ipv6(link));
     let gateway = reached_gateway(hop)
         .map(|gateway| Dependency::covering(format_smolstr!("gateway {gateway}"), table, gateway));
-    link.into_iter().chain(gateway)
+    link.into_iter().chain(ipv6).chain(gateway)
 }
 
 /// The gateway of a next hop, if a prefix has to cover it.

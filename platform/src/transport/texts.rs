@@ -244,5 +244,7 @@ impl Task {
 /// Error with the whole reason, because it is shown to clients.
 pub(super) fn failed(what: &str, error: &io::Error) -> OperationError {
     let errno = error.raw_os_error();
-    OperationError { errno, message: format!("{what}: {error}"), transient: false }
+    let transient =
+        matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    OperationError { errno, message: format!("{what}: {error}"), transient }
 }

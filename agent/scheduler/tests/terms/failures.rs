@@ -81,7 +81,7 @@ fn content_after(parts: &[&str]) -> String {
     Lab::having("", &parts.join("; ")).system_text()
 }
 
-/// What the system does not take back stays as it is: neither kind of change fails by it.
+/// A refused release leaves the object as it is: neither kind of change fails by it.
 #[test]
 fn a_late_refusal_of_a_release_fails_no_change() {
     for row in ROWS.iter().filter(|row| row.failing.starts_with("release")) {
