@@ -82,6 +82,11 @@ impl LinkIndex {
         self.mtus.mtu(name)
     }
 
+    /// True for a link whose MTU follows others; `None` for one that the kernel has not shown.
+    pub(crate) fn follows_mtu(&self, name: &str) -> Option<bool> {
+        self.mtus.is_follower(self.index(name)?)
+    }
+
     /// MTU that the other links allow to a link.
     pub(crate) fn mtu_limit(&self, part: &LinkMtu) -> Option<u32> {
         self.mtus.limit(part)

@@ -69,6 +69,11 @@ impl MtuLimits {
         self.links.get(self.by_name.get(name)?).map(|entry| entry.mtu)
     }
 
+    /// True for a link that follows others; `None` for one that the kernel has not shown.
+    pub(crate) fn is_follower(&self, index: u32) -> Option<bool> {
+        Some(self.links.get(&index)?.part.is_some())
+    }
+
     /// MTU that the other links allow to the link of a part.
     pub(crate) fn limit(&self, part: &LinkMtu) -> Option<u32> {
         match &part.device {

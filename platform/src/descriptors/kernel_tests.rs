@@ -418,7 +418,7 @@ fn the_kernel_refuses_what_the_table_says() {
     assert_eq!(kernel.refusal(lo("00:00:00:00:00:00")), Some(Errno::EADDRNOTAVAIL));
 }
 
-/// What the kernel gives a bridge and a tunnel by itself, and that it does not change it back.
+/// MTUs that the kernel gives a bridge and a tunnel by itself, and does not give back.
 #[test]
 fn links_that_follow_others_have_what_others_allow() {
     let Some(mut kernel) = Kernel::enter() else { return };

@@ -94,10 +94,18 @@ impl Codec for LinkMtuDescriptor {
             Op::Release { old, restore } => (restore.clone(), old.mtu),
             Op::Delete(old) => (LinkMtu { mtu: None, ..old.clone() }, old.mtu),
         };
+        let gives_up = matches!(op, Op::Delete(_) | Op::Release { .. });
+        if links.follows_mtu(&part.link) == Some(false) {
+            // A link of others has the name.
+            return match gives_up {
+                true => Ok(Requests::new()),
+                false => Err(EncodeError::OthersLink(part.link.clone())),
+            };
+        }
         let Some(index) = links.index(&part.link) else {
-            return match op {
-                Op::Delete(_) | Op::Release { .. } => Ok(Requests::new()), // it went with its link
-                _ => Err(EncodeError::LinkNotFound(part.link.clone())),
+            return match gives_up {
+                true => Ok(Requests::new()), // it went with its link
+                false => Err(EncodeError::LinkNotFound(part.link.clone())),
             };
         };
         let limit = links.mtu_limit(&part);
