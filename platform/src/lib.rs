@@ -16,6 +16,7 @@ pub mod descriptors;
 mod foreign_routes;
 pub mod hostname;
 pub mod links;
+mod mtu_limits;
 pub mod netns;
 pub mod objects;
 mod platform;

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use smol_str::SmolStr;
 
-use crate::values::{Link, OperState};
+use crate::mtu_limits::MtuLimits;
+use crate::values::{Link, LinkMtu, OperState};
 
 /// Indices for links that this agent creates start here, far above those that the kernel assigns by counting from
 /// 1.
@@ -23,6 +24,7 @@ pub struct LinkIndex {
     by_name: HashMap<SmolStr, u32>,
     by_index: HashMap<u32, Entry>,
     last_reserved: u32,
+    mtus: MtuLimits,
     /// A link that the kernel had shown was dropped before its `RTM_DELLINK` arrived.
     dropped_early: bool,
 }
@@ -37,6 +39,8 @@ struct Entry {
     /// The kernel has shown the mark.
     mark_seen: bool,
     oper: OperState,
+    /// True when the kernel has IPv6 on the link, and it is not switched off.
+    ipv6: Option<bool>,
     last_change_ns: u64,
 }
 
@@ -66,6 +70,38 @@ impl LinkIndex {
     /// Last seen operational state of the link with this index.
     pub(crate) fn oper(&self, index: u32) -> Option<OperState> {
         self.by_index.get(&index).map(|entry| entry.oper)
+    }
+
+    /// True when the link with this index was last seen with IPv6; `None` where the kernel showed none.
+    pub(crate) fn has_ipv6(&self, index: u32) -> Option<bool> {
+        self.by_index.get(&index)?.ipv6
+    }
+
+    /// MTU of the link of this name.
+    pub(crate) fn mtu(&self, name: &str) -> Option<u32> {
+        self.mtus.mtu(name)
+    }
+
+    /// True for a link whose MTU follows others; `None` for one that the kernel has not shown.
+    pub(crate) fn follows_mtu(&self, name: &str) -> Option<bool> {
+        self.mtus.is_follower(self.index(name)?)
+    }
+
+    /// MTU that the other links allow to a link.
+    pub(crate) fn mtu_limit(&self, part: &LinkMtu) -> Option<u32> {
+        self.mtus.limit(part)
+    }
+
+    /// Records the MTU of an observed link. Returns its own part, and those of the links that follow it where their limit
+    /// changes by it.
+    pub(crate) fn observe_mtu(&mut self, link: &Link) -> Vec<LinkMtu> {
+        let index = link.facts.as_ref().map(|facts| facts.index);
+        index.map_or_else(Vec::new, |index| self.mtus.observe(index, link))
+    }
+
+    /// Records that a link is gone. Returns the parts of the links that followed its MTU.
+    pub(crate) fn forget_mtu(&mut self, index: u32) -> Vec<LinkMtu> {
+        self.mtus.forget(index)
     }
 
     /// True when a link of this name exists and carries our mark.
@@ -101,6 +137,7 @@ impl LinkIndex {
             marked,
             mark_seen,
             oper: facts.oper,
+            ipv6: link.ipv6_enabled,
             last_change_ns: facts.last_change_ns,
         };
         let index = facts.index;
@@ -122,10 +159,13 @@ impl LinkIndex {
 
     /// Removes the links that the predicate rejects, because a complete list did not contain them.
     pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
-        let Self { by_index, dropped_early, .. } = self;
+        let Self { by_index, mtus, dropped_early, .. } = self;
         by_index.retain(|index, entry| {
             let stays = keep(*index);
             *dropped_early |= !stays && entry.was_reported();
+            if !stays {
+                mtus.forget(*index);
+            }
             stays
         });
         self.by_name.retain(|_, index| keep(*index));
@@ -172,6 +212,7 @@ impl LinkIndex {
             marked: ours,
             mark_seen: false,
             oper,
+            ipv6: None,
             last_change_ns: 0,
         };
         self.insert(index, entry);

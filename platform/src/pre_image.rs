@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::descriptors::{address, credential, forwarding, link, neighbor, route, system};
 use crate::values::{
     Address, BridgeParams, Content, Family, ForeignRoute, Forwarding, Hop, Hostname, KernelRoute,
-    Link, LinkFacts, LinkKind, LinkMaster, MAIN_TABLE, MacAddr, Neighbor, Password, RouteTarget,
-    TextFile,
+    Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, MAIN_TABLE, MacAddr, Neighbor, Password,
+    RouteTarget, TextFile,
 };
 
 /// The octets cannot be decoded.
@@ -45,6 +45,12 @@ enum PreImageRow {
     Master {
         link: String,
         master: Option<String>,
+    },
+    Mtu {
+        link: String,
+        mtu: Option<u32>,
+        /// Link below a tunnel.
+        device: Option<String>,
     },
     Forwarding {
         link: String,
@@ -147,6 +153,10 @@ fn row(value: &dyn ObjectValue) -> Option<PreImageRow> {
         let master = it.master.as_ref().map(ToString::to_string);
         return Some(PreImageRow::Master { link: it.link.to_string(), master });
     }
+    if let Some(it) = any.downcast_ref::<LinkMtu>() {
+        let device = it.device.as_ref().map(ToString::to_string);
+        return Some(PreImageRow::Mtu { link: it.link.to_string(), mtu: it.mtu, device });
+    }
     if let Some(it) = any.downcast_ref::<Forwarding>() {
         let (link, ipv6) = (it.link.to_string(), it.family == Family::V6);
         return Some(PreImageRow::Forwarding { link, ipv6, enabled: it.enabled });
@@ -235,6 +245,12 @@ fn value(row: PreImageRow) -> Result<(Key, SharedValue), PreImageError> {
             let part = LinkMaster { link: link.into(), master, on_our_link: false };
             (link::master_key(&part.link), Arc::new(part))
         }
+        PreImageRow::Mtu { link, mtu, device } => {
+            let device = device.map(Into::into);
+            let link = link.into();
+            let part = LinkMtu { link, mtu, device, limit: None, on_our_link: false };
+            (link::mtu_key(&part.link), Arc::new(part))
+        }
         PreImageRow::Forwarding { link, ipv6, enabled } => {
             let family = if ipv6 { Family::V6 } else { Family::V4 };
             let part = Forwarding { link: link.into(), family, enabled, on_our_link: false };
@@ -304,6 +320,14 @@ mod tests {
         check(port);
         check(Link::new("br0", LinkKind::Bridge(bridge)));
         check(LinkMaster { link: "eth0".into(), master: Some("br0".into()), on_our_link: false });
+        let mtu = LinkMtu {
+            link: "vx".into(),
+            mtu: Some(1400),
+            device: Some("eth0".into()),
+            limit: None,
+            on_our_link: false,
+        };
+        check(mtu);
         let family = Family::V6;
         check(Forwarding { link: "eth0".into(), family, enabled: true, on_our_link: false });
         check(Address::new("eth0", ip, 24));
@@ -366,7 +390,7 @@ mod tests {
 
     #[test]
     fn observed_facts_are_not_stored() {
-        let facts = Some(AddressFacts { ours: false, origin: AddressOrigin::Static });
+        let facts = Some(AddressFacts { ours: false, origin: AddressOrigin::Static, status: None });
         let ip = [192, 0, 2, 1].into();
         let observed = Address { facts, ..Address::new("eth0", ip, 24) };
         let (_, read) = from_bytes(&to_bytes(&observed).unwrap()).unwrap();

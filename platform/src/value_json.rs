@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 use crate::descriptors::kinds;
 use crate::values::{
     Account, Address, ConnectedPrefix, CredentialFile, Ethernet, Forwarding, GlomeLogin, Hostname,
-    KernelRoute, Link, LinkMaster, LinkUp, Neighbor, Password, Port, Program, SshServer, TextFile,
+    KernelRoute, Link, LinkMaster, LinkMtu, LinkUp, Neighbor, Password, Port, Program, SshServer,
+    TextFile,
 };
 
 /// A document cannot be read as a value.
@@ -52,6 +53,7 @@ const FORMS: &[JsonConversion] = &[
     form::<Link>(kinds::LINK),
     form::<LinkUp>(kinds::LINK_UP),
     form::<LinkMaster>(kinds::LINK_MASTER),
+    form::<LinkMtu>(kinds::LINK_MTU),
     form::<Ethernet>(kinds::ETHERNET),
     form::<Ethernet>(kinds::ETHERNET_CONFIG),
     form::<Forwarding>(kinds::FORWARDING),

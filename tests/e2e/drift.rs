@@ -111,7 +111,11 @@ async fn ipv6_addresses_wait_for_links_that_can_have_them() {
     eventually("the address is back", is_there).await;
 
     net.shell("sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1");
-    eventually("the kernel refuses it", || agent.show("values").contains("IPv6 is disabled")).await;
+    eventually("it waits, and says why", || {
+        let pending = agent.show("pending");
+        pending.contains("PENDING") && pending.contains("IPv6 is disabled")
+    })
+    .await;
     net.shell("sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0");
     eventually("the address is tried again", is_there).await;
 }

@@ -4,13 +4,28 @@ use holdfast_proto::gnmi::get_request::DataType;
 use holdfast_proto::gnmi::{self, SetRequest, TypedValue, Update, typed_value};
 use holdfast_proto::google::rpc;
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::gnmi::{parse_path, update};
+use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
 use prost::Message;
 use serde_json::json;
 use tonic::Code;
 
 use crate::documents::{STATIC_ROUTES, config_of, ipv4_of, port};
+
+/// Checks that a value is refused with a code; returns the words.
+pub(crate) async fn refused(
+    client: &GnmiClient,
+    path: &str,
+    value: serde_json::Value,
+    code: Code,
+) -> String {
+    let refusal = match client.update(path, value).await {
+        Ok(_) => panic!("{path} is accepted"),
+        Err(refusal) => refusal,
+    };
+    assert_eq!(refusal.code(), code, "{path}: {refusal}");
+    refusal.message().to_owned()
+}
 
 // proves 1.74, 1.75, 1.78, 1.79, 1.80, 1.81
 #[tokio::test]

@@ -13,6 +13,7 @@ use holdfast_scheduler::{
     WaitResult,
 };
 use holdfast_store::StoreError;
+use tracing::warn;
 
 use super::task::{CommitEvent, CoreTask, JobResult};
 
@@ -75,6 +76,7 @@ impl CoreTask {
             finished,
             reached,
             changed,
+            left,
             retrieve,
             is_complete,
             deadline,
@@ -83,6 +85,9 @@ impl CoreTask {
             if let Some(follow_up) = self.settling.remove(&txn) {
                 follow_up.note_settled(in_time);
             }
+        }
+        for (object, error) in left {
+            warn!(object, error = %ErrorChain(&error), "cannot be given back, and stays as the system has it");
         }
         if !cancel.is_empty() {
             self.transport.cancel(cancel);

@@ -266,6 +266,7 @@ impl Renderer {
     fn operation(&self, record: &TransactionRecord, it: &RecordedOperation) -> OperationDocument {
         let (result, error) = match &it.result {
             OperationResult::Verified => ("verified", None),
+            OperationResult::NotGivenBack(error) => ("not given back", Some(error)),
             OperationResult::Completed => ("completed", None),
             OperationResult::Failed(error) => ("failed", Some(error)),
             OperationResult::NotTried => ("not tried", None),
@@ -324,7 +325,7 @@ impl Renderer {
 /// Unmet dependencies, followed by validation errors.
 pub(super) fn details(status: &ValueStatus) -> Vec<String> {
     let invalid = status.detail.invalid.iter().map(ToString::to_string);
-    status.detail.unmet.iter().cloned().chain(invalid).collect()
+    status.detail.unmet.iter().cloned().chain(invalid).chain(status.detail.drift.clone()).collect()
 }
 
 /// Keys that a transaction, or its roll-back (true), both deletes and creates.

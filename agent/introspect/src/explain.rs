@@ -195,7 +195,11 @@ impl Explainer<'_> {
                 format!("{} holds what it needs", holder.unwrap_or_default())
             }
             ValueState::Missing => "it was applied, and is gone from the system since".to_owned(),
-            ValueState::Drifted => "it was applied, and the system changed it since".to_owned(),
+            ValueState::Drifted => {
+                let known = status.detail.drift.clone();
+                known
+                    .unwrap_or_else(|| "it was applied, and the system changed it since".to_owned())
+            }
             _ => match &status.detail.error {
                 Some(error) => format!("{error} ({} tries)", status.detail.attempts),
                 None => details(status).join("; "),

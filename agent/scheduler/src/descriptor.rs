@@ -119,6 +119,12 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         expected.same(observed)
     }
 
+    /// Reason for which an observed value is not what was applied, where there is more to say than that they differ.
+    fn drift(&self, applied: &Self::Value, observed: &Self::Value) -> Option<String> {
+        let _ = (applied, observed);
+        None
+    }
+
     /// True when an observed value carries our mark. Only such values are removed without an intent of this run.
     fn owned(&self, observed: &Self::Value) -> bool {
         let _ = observed;
@@ -225,6 +231,7 @@ pub trait AnyDescriptor: Debug + Send + Sync {
     fn cascades(&self, value: &dyn ObjectValue) -> Vec<Cascade>;
     fn change(&self, old: &dyn ObjectValue, new: &dyn ObjectValue) -> ChangeMethod;
     fn satisfied_by(&self, expected: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool;
+    fn drift(&self, applied: &dyn ObjectValue, observed: &dyn ObjectValue) -> Option<String>;
     fn owned(&self, observed: &dyn ObjectValue) -> bool;
     fn restore(&self, observed: &dyn ObjectValue) -> Option<SharedValue>;
     fn refreshed_restore(
@@ -313,6 +320,10 @@ impl<D: Descriptor> AnyDescriptor for D {
 
     fn satisfied_by(&self, expected: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool {
         Descriptor::satisfied_by(self, typed(self, expected), typed(self, observed))
+    }
+
+    fn drift(&self, applied: &dyn ObjectValue, observed: &dyn ObjectValue) -> Option<String> {
+        Descriptor::drift(self, typed(self, applied), typed(self, observed))
     }
 
     fn owned(&self, observed: &dyn ObjectValue) -> bool {

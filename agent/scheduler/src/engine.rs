@@ -55,6 +55,8 @@ pub struct EngineOutput {
     pub finished: Vec<TransactionOutcome>,
     /// Waits that have ended: the level was reached, or the time is over.
     pub reached: Vec<WaitResult>,
+    /// Objects, by their labels, that the system did not take back: they stay as it has them.
+    pub left: Vec<(String, OperationError)>,
     /// True when everything is to be retrieved and given to [`Engine::resync`].
     pub retrieve: bool,
     /// True when a complete set of facts for everything is taken in.

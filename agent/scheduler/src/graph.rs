@@ -230,7 +230,8 @@ impl Graph {
     /// Updates the indexes of values after a change of a plane or of an error.
     pub(crate) fn update_unsettled(&mut self, idx: NodeIdx) {
         let node = self.node(idx);
-        let unsettled = node.goal.value().is_some() && !node.in_place()
+        let drifted = || node.goal.spec().is_some_and(|goal| !node.is_present_as(goal));
+        let unsettled = node.goal.value().is_some() && (!node.in_place() || drifted())
             || node.goal.is_partial()
             || node.retry.as_ref().is_some_and(|t| t.error.is_some());
         if unsettled {
@@ -451,6 +452,7 @@ impl Graph {
     pub(crate) fn outcome<'o>(&self, op: &'o PlannedOperation) -> Option<Cow<'o, SharedValue>> {
         let (old, new) = (op.old.as_ref(), op.new.as_ref()?);
         let back = match op.action {
+            Action::Update if op.left.is_some() => None,
             Action::Update => old.and_then(|old| self.restoring_update(&op.key, old, new)),
             Action::Release => old.and_then(|old| {
                 let descriptor = self.registry.descriptor(op.key.kind())?;
@@ -459,6 +461,11 @@ impl Graph {
             _ => None,
         };
         Some(back.map_or(Cow::Borrowed(new), Cow::Owned))
+    }
+
+    /// True for an update that gives attributes back.
+    pub(crate) fn restores_in(&self, op: &PlannedOperation) -> bool {
+        matches!(self.outcome(op), Some(Cow::Owned(_)))
     }
 
     /// Value that an update from `applied` to `new` has to send to restore attributes, if there are any.

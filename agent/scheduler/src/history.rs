@@ -85,6 +85,8 @@ pub struct RecordedOperation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationResult {
     Verified,
+    /// Verified, apart from what the operation was to give back: the system refused that, and keeps it as it is.
+    NotGivenBack(OperationError),
     /// Completed; the transaction failed before the operation was verified.
     Completed,
     Failed(OperationError),

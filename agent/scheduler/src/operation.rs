@@ -82,6 +82,9 @@ pub enum ErrorClass {
     Transient,
     /// Something else prevents it: tried again when a target of the value, or the value itself, changes.
     Environment,
+    /// The state of another object prevents it, as an unmet dependency would: the value waits, and its transaction does not
+    /// fail. Tried again as in [`ErrorClass::Environment`], and after a pause, since nobody may announce the change.
+    Unmet,
     /// The value itself is the reason: tried again with another value only, or after a dependency was lost and met
     /// again.
     Permanent,

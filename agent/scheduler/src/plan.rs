@@ -13,7 +13,7 @@ use crate::descriptor::Registry;
 use crate::graph::Graph;
 use crate::history::Author;
 use crate::key::{FixedHasher, Key};
-use crate::operation::{Action, TransportId};
+use crate::operation::{Action, OperationError, TransportId};
 use crate::overlay::{OverlayIdx, OverlayNode, ReadSet, Readings, TargetRef, to_u32};
 use crate::transaction::DispatchOrder;
 use crate::value::SharedValue;
@@ -160,6 +160,8 @@ pub struct PlannedOperation {
     /// Operations that this one waits for: until they are submitted where its own transport carries them, else until
     /// they are completed.
     pub after: After,
+    /// Reason for which the system did not take back what the operation was to give back.
+    pub(crate) left: Option<Box<OperationError>>,
     pub(crate) oidx: OverlayIdx,
 }
 

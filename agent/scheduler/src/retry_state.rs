@@ -51,7 +51,8 @@ impl RetryState {
         self.attempts += 1;
         self.error = Some(error);
         let pause = doubled(RETRY_FIRST, self.attempts - 1, RETRY_LONGEST);
-        (class == ErrorClass::Transient).then(|| jittered(pause, random))
+        let may_pass = matches!(class, ErrorClass::Transient | ErrorClass::Unmet);
+        may_pass.then(|| jittered(pause, random))
     }
 
     /// Delay after a triggering change; doubles with each failure.

@@ -93,6 +93,8 @@ pub struct Detail {
     pub other_owner: Option<Owner>,
     /// Reason why the value cannot be an intent.
     pub invalid: Option<String>,
+    /// Reason for a drift, where its descriptor knows one.
+    pub drift: Option<String>,
     pub error: Option<OperationError>,
     /// Tries since the last success.
     pub attempts: u32,

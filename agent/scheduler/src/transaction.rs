@@ -190,6 +190,11 @@ impl Transaction {
         &self.operations[self.op_index(op)]
     }
 
+    fn operation_mut(&mut self, op: OpId) -> &mut PlannedOperation {
+        let op_index = self.op_index(op);
+        &mut self.operations[op_index]
+    }
+
     fn op_progress(&self, op: OpId) -> &OpProgress {
         &self.progress[self.op_index(op)]
     }
@@ -207,6 +212,12 @@ impl Transaction {
             before.idx == own && matches!(before.state, OpState::Failed(_))
         };
         self.operation(op).after.iter().any(failed)
+    }
+
+    /// True for an operation that failed, or was skipped since another one had failed.
+    fn is_failed(&self, op_index: u32) -> bool {
+        let state = &self.progress[op_index as usize].state;
+        matches!(state, OpState::Failed(_) | OpState::NotTried)
     }
 
     fn op_index(&self, op: OpId) -> usize {
@@ -261,7 +272,10 @@ impl Transaction {
         let mut operations = std::mem::take(&mut self.operations);
         for (op, op_progress) in operations.iter_mut().zip(&mut progress) {
             let result = match std::mem::replace(&mut op_progress.state, OpState::Waiting) {
-                OpState::Verified => OperationResult::Verified,
+                OpState::Verified => match op.left.take() {
+                    Some(error) => OperationResult::NotGivenBack(*error),
+                    None => OperationResult::Verified,
+                },
                 OpState::Completed(..) => OperationResult::Completed,
                 OpState::Failed(error) => OperationResult::Failed(*error),
                 OpState::Waiting | OpState::Submitted | OpState::NotTried => {

@@ -4,9 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::dependency::Target;
+use crate::descriptor::catch_panic;
 use crate::engine::Engine;
 use crate::graph::{Goal, Node, NodeIdx, Source};
 use crate::key::{FixedMap, Key};
+use crate::operation::ErrorClass;
 use crate::plan::Owner;
 use crate::sorted_map::SortedMap;
 use crate::status::{Detail, ValueState, ValueStatus};
@@ -32,7 +34,7 @@ impl Engine {
         self.sorted(self.graph.nodes().map(|(idx, _)| idx).collect())
     }
 
-    /// Values that are intended and not in place, or reduced, or have an error, ascending by key. Costs as much as it
+    /// Values that are intended and not in place, or drifted, or reduced, or have an error, ascending by key. Costs as much as it
     /// returns.
     pub fn pending(&self) -> Vec<ValueStatus> {
         self.sorted(self.graph.unsettled.all().to_vec())
@@ -87,6 +89,7 @@ impl Engine {
                 ValueState::Pending
             }
             Goal::Valid(..) if self.claim_holder(idx).is_some() => ValueState::Conflict,
+            Goal::Valid(..) if self.is_prevented_by_another(idx, node) => ValueState::Pending,
             Goal::Valid(..) if failed.is_some() => failed.unwrap_or(ValueState::Failed),
             Goal::Valid(..) if node.present.is_none() && node.applied.is_some() => {
                 ValueState::Missing
@@ -111,11 +114,14 @@ impl Engine {
         });
         let mut parts: Vec<Key> = keys.cloned().collect();
         parts.sort_unstable();
-        let detail = self.detail(idx, node, alone);
+        let mut detail = self.detail(idx, node, alone);
         let state = match self.state_of(idx, node) {
             ValueState::Pending if !detail.cycle.is_empty() => ValueState::Cyclic,
             state => state,
         };
+        if state == ValueState::Drifted {
+            detail.drift = self.drift_of(node);
+        }
         ValueStatus {
             key: node.key.clone(),
             label: self.graph.label(&node.key),
@@ -143,10 +149,23 @@ impl Engine {
                 .or_else(|| conflicting_source(node).and_then(whole).cloned()),
             other_owner: conflicting_source(node).and_then(owner).cloned(),
             invalid: node.goal.invalid().cloned(),
+            drift: None,
             error: retry.and_then(|retry| retry.error.clone()),
             attempts: retry.map_or(0, |retry| retry.attempts),
             retry_at: retry.filter(|retry| retry.error.is_some()).and_then(|retry| retry.due),
         }
+    }
+
+    fn drift_of(&self, node: &Node) -> Option<String> {
+        let (applied, observed) = node.applied.as_ref().zip(node.observed.as_ref())?;
+        let descriptor = self.graph.registry.descriptor(node.key.kind())?;
+        catch_panic(|| descriptor.drift(&**applied, &**observed)).ok().flatten()
+    }
+
+    /// True for a value that was refused because of the state of another object.
+    fn is_prevented_by_another(&self, idx: NodeIdx, node: &Node) -> bool {
+        let error = node.retry.as_ref().and_then(|retry| retry.error.as_ref());
+        error.is_some_and(|error| self.classify(idx, error) == ErrorClass::Unmet)
     }
 
     /// Holder of an identity that the value claims and does not have.

@@ -21,13 +21,9 @@ use crate::links::LinkIndex;
 use crate::transport;
 use crate::value_json;
 use crate::values::{
-    Address, AddressFacts, AddressOrigin, ConnectedPrefix, MAIN_TABLE, OUR_PROTOCOL,
+    Address, AddressFacts, AddressOrigin, AddressStatus, ConnectedPrefix, Family, MAIN_TABLE,
+    OUR_PROTOCOL,
 };
-
-/// `errno` values by which the kernel refuses an address on a link without IPv6, be it for its MTU or because IPv6
-/// is off.
-const EINVAL: i32 = nix::errno::Errno::EINVAL as i32;
-const EACCES: i32 = nix::errno::Errno::EACCES as i32;
 
 /// Addresses of links.
 #[derive(Debug)]
@@ -66,6 +62,11 @@ fn reached(link: &str, table: u32, prefix: IpNet) -> [Offer; 2] {
     [Space::table(table), Space::link(link)].map(|space| Offer::prefix(space, prefix))
 }
 
+/// Identity of a host on a link: an address of ours, or a neighbour.
+pub(super) fn host_identity(link: &str, ip: IpAddr) -> Claim {
+    Claim(Facet::of(kinds::ADDRESS, "host").str(link).ip(ip))
+}
+
 /// Key of the prefix that an address makes on-link.
 fn connected_key(link: &str, ip: IpAddr) -> Key {
     Key::of(kinds::CONNECTED).str(link).ip(ip)
@@ -97,16 +98,10 @@ impl Descriptor for AddressDescriptor {
     fn dependencies(&self, address: &Address) -> Vec<Dependency> {
         let link = &address.link;
         let mut needs = vec![Dependency::exact(format_smolstr!("link {link}"), link::key(link))];
-        let (label, facet) = if address.ip.is_ipv6() {
-            let least = link::LEAST_IPV6_MTU;
-            let label = format_smolstr!(
-                "an MTU of {least} for IPv6 on link {link}, and IPv6 not switched off"
-            );
-            (label, link::ipv6_facet(link))
-        } else {
-            (format_smolstr!("IPv4 on link {link}"), link::ipv4_facet(link))
-        };
-        needs.push(Dependency::any_of(label, facet));
+        needs.push(match Family::of(address.ip) {
+            Family::V4 => link::carries_ipv4(link),
+            Family::V6 => link::carries_ipv6(link),
+        });
         if let Some(prefix) = address.on_link_prefix().filter(|_| address.secondary) {
             let label = format_smolstr!("a primary address of {prefix} on link {link}");
             needs.push(Dependency::any_of(label, primary_facet(link, prefix)));
@@ -147,20 +142,30 @@ impl Descriptor for AddressDescriptor {
         value_json::difference(kinds::ADDRESS, expected, observed)
     }
 
+    /// An address of ours that another host on the link has cannot be used: it is tried again.
     fn satisfied_by(&self, expected: &Address, observed: &Address) -> bool {
-        expected.prefix_len == observed.prefix_len && is_as_expected(expected, observed)
+        let unusable = observed.is_duplicate() && self.owned(observed);
+        expected.prefix_len == observed.prefix_len
+            && is_as_expected(expected, observed)
+            && !unusable
+    }
+
+    fn drift(&self, _: &Address, observed: &Address) -> Option<String> {
+        let text = "another host on the link has this address (duplicate address detection failed)";
+        observed.is_duplicate().then(|| text.to_owned())
     }
 
     fn owned(&self, observed: &Address) -> bool {
         observed.facts.as_ref().is_some_and(|facts| facts.ours)
     }
 
-    /// Treats `EINVAL` and `EACCES` as transient. An address that passed our own checks is refused for the state
-    /// of its link, which the kernel does not announce completely: IPv6 may be off there (`disable_ipv6`), or the
-    /// MTU too small.
+    /// An address is an identity on its link, which no neighbour there can have.
+    fn claims(&self, address: &Address) -> Vec<Claim> {
+        vec![host_identity(&address.link, address.ip)]
+    }
+
     fn classify(&self, error: &OperationError) -> ErrorClass {
-        let of_the_link = [EINVAL, EACCES].map(Some).contains(&error.errno);
-        if of_the_link { ErrorClass::Transient } else { error.class() }
+        link::classify_on_link(error)
     }
 
     fn restore(&self, observed: &Address) -> Option<Address> {
@@ -178,6 +183,12 @@ impl Codec for AddressDescriptor {
         };
         match op {
             Op::Create(new) => add(new),
+            // The kernel looks for the address on the link once more when it is new.
+            Op::Update { old, new } if old.is_duplicate() => {
+                let mut requests = delete(old, links)?;
+                requests.extend(add(new)?);
+                Ok(requests)
+            }
             // A foreign address is used as it is, and stays foreign.
             Op::Adopt { old, new } | Op::Update { old, new } => {
                 if old.prefix_len == new.prefix_len { Ok(Requests::new()) } else { add(new) }
@@ -237,9 +248,22 @@ pub(crate) fn decode(message: &AddressMessage, links: &LinkIndex) -> Option<Addr
     let ip = local.or(address)?;
     let ours = proto == Some(AddressProtocol::Other(OUR_PROTOCOL));
     let origin = origin(ip, proto, flags);
-    let facts = Some(AddressFacts { ours, origin });
+    let facts = Some(AddressFacts { ours, origin, status: status(ip, flags) });
     let secondary = ip.is_ipv4() && flags.contains(AddressFlags::Secondary);
     Some(Address { secondary, facts, ..Address::new(link, ip, message.header.prefix_len) })
+}
+
+/// Status of an address, as `IFA_FLAGS` tell. IPv4 has none: the kernel does not look for other hosts with the address.
+fn status(ip: IpAddr, flags: AddressFlags) -> Option<AddressStatus> {
+    let status = match flags {
+        _ if ip.is_ipv4() => return None,
+        _ if flags.contains(AddressFlags::Dadfailed) => AddressStatus::Duplicate,
+        _ if flags.contains(AddressFlags::Optimistic) => AddressStatus::Optimistic,
+        _ if flags.contains(AddressFlags::Tentative) => AddressStatus::Tentative,
+        _ if flags.contains(AddressFlags::Deprecated) => AddressStatus::Deprecated,
+        _ => AddressStatus::Preferred,
+    };
+    Some(status)
 }
 
 /// Origin of an address, as `IFA_PROTO` and `IFA_FLAGS` tell.
@@ -320,6 +344,22 @@ impl Descriptor for ConnectedPrefixDescriptor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn address_status_follows_the_flags_of_ipv6() {
+        let check = |ip: &str, flags, want: Option<AddressStatus>| {
+            assert_eq!(status(ip.parse().unwrap(), flags), want, "{ip} {flags:?}");
+        };
+        let (set, tentative) = (AddressFlags::Permanent, AddressFlags::Tentative);
+        check("192.0.2.1", set, None);
+        check("2001:db8::1", set, Some(AddressStatus::Preferred));
+        check("2001:db8::1", set | tentative, Some(AddressStatus::Tentative));
+        let failed = set | tentative | AddressFlags::Dadfailed;
+        check("2001:db8::1", failed, Some(AddressStatus::Duplicate));
+        let optimistic = tentative | AddressFlags::Optimistic;
+        check("2001:db8::1", optimistic, Some(AddressStatus::Optimistic));
+        check("2001:db8::1", AddressFlags::Deprecated, Some(AddressStatus::Deprecated));
+    }
 
     #[test]
     fn address_origin_follows_protocol_and_flags() {

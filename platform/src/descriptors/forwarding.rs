@@ -1,9 +1,9 @@
 //! Forwarding per interface and family: two sysctls of each link.
 
-use holdfast_scheduler::{Descriptor, Effect, Key, KindId};
+use holdfast_scheduler::{Dependency, Descriptor, Effect, Key, KindId};
 use smallvec::smallvec;
 
-use super::kinds;
+use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
@@ -53,6 +53,11 @@ impl Descriptor for ForwardingDescriptor {
 
     fn effect(&self) -> Effect {
         Effect::Operation(transport::SYSCTL)
+    }
+
+    /// The kernel has no such setting while the MTU of the link is too small for the family.
+    fn dependencies(&self, part: &Forwarding) -> Vec<Dependency> {
+        vec![link::has_settings(&part.link, part.family)]
     }
 
     fn satisfied_by(&self, expected: &Forwarding, observed: &Forwarding) -> bool {

@@ -14,6 +14,7 @@ use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::neighbour::NeighbourMessage;
 use netlink_packet_route::route::RouteMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::errno::Errno;
 
 use super::{decode, encode, kinds, registry};
 use crate::codec::Request;
@@ -87,13 +88,39 @@ impl Kernel {
         assert!(satisfied, "{action}: asked {expected:?}, got {observed:?}");
     }
 
+    /// `errno` by which the kernel refuses to create a value, as far as it gets.
+    fn refusal(&mut self, value: impl ObjectValue) -> Option<Errno> {
+        let value: SharedValue = Arc::new(value);
+        let key = self.key(&*value);
+        let link = value.as_any().downcast_ref::<Link>().map(|link| link.name.clone());
+        let (id, txn, transport) = (OpId(1), TxnId(1), TransportId(1));
+        let (action, old, new) = (Action::Create, None, Some(value));
+        let operation = Operation { id, txn, action, key, old, new, transport };
+        let requests = encode(&operation, &mut self.links).unwrap();
+        let refused = requests.into_iter().find_map(|request| match request {
+            Request::Netlink { message, flags, .. } => self.exchange(message, flags).1,
+            Request::Sysctl { path, value } => {
+                let written = std::fs::write(format!("/proc/sys/{path}"), value);
+                written.err().and_then(|error| error.raw_os_error())
+            }
+            other => panic!("not for the kernel: {other:?}"),
+        });
+        if let Some(link) = link.filter(|_| refused.is_some()) {
+            self.links.forget_name(&link); // its reservation
+        }
+        self.look();
+        refused.map(Errno::from_raw)
+    }
+
     fn key(&self, value: &dyn ObjectValue) -> Key {
         let is = |kind| value.as_any().type_id() == kind;
         let kind = match () {
             () if is(std::any::TypeId::of::<Link>()) => kinds::LINK,
             () if is(std::any::TypeId::of::<LinkMaster>()) => kinds::LINK_MASTER,
+            () if is(std::any::TypeId::of::<LinkMtu>()) => kinds::LINK_MTU,
             () if is(std::any::TypeId::of::<Address>()) => kinds::ADDRESS,
             () if is(std::any::TypeId::of::<Neighbor>()) => kinds::NEIGHBOR,
+            () if is(std::any::TypeId::of::<Forwarding>()) => kinds::FORWARDING,
             () => kinds::ROUTE,
         };
         self.registry.descriptor(kind).unwrap().key(value)
@@ -310,4 +337,111 @@ fn addresses_neighbours_and_routes_are_made_changed_and_deleted() {
     kernel.create(route("::/0", None, &[(Some("2001:db8::2"), None)]));
     kernel.delete(address("a", "192.0.2.1/24"));
     kernel.delete(address("a", "2001:db8::1/64"));
+}
+
+/// The table in the documentation of this module: what the kernel refuses because of another object.
+#[test]
+fn the_kernel_refuses_what_the_table_says() {
+    let Some(mut kernel) = Kernel::enter() else { return };
+    let port =
+        |name: &str, mtu: u32| Link { mtu: Some(mtu), ..Link::new(name, LinkKind::Physical) };
+    let neighbor = |ip: &str| Neighbor {
+        link: "a".into(),
+        ip: ip.parse().unwrap(),
+        mac: Some("02:00:00:00:00:07".parse().unwrap()),
+        facts: None,
+    };
+    let tunnel = |name: &str, vni, local: &str| {
+        let (local, device) = (local.parse().ok(), Some("a".into()));
+        Link::new(name, LinkKind::Vxlan(VxlanParams { local, device, ..VxlanParams::new(vni) }))
+    };
+    let member = |link: &str, master: &str| {
+        let (link, master) = (link.into(), Some(master.into()));
+        LinkMaster { link, master, on_our_link: false }
+    };
+    let forwarding =
+        || Forwarding { link: "a".into(), family: Family::V6, enabled: true, on_our_link: false };
+    let on_a = |prefix: &str| route(prefix, None, &[(None, Some("a"))]);
+    let switch_ipv6 = |off: &str| {
+        std::fs::write("/proc/sys/net/ipv6/conf/a/disable_ipv6", off).unwrap();
+    };
+    kernel.create(veth("a", "b"));
+    kernel.create(Link::new("br0", LinkKind::Bridge(BridgeParams::default())));
+    kernel.create(Link::new("br1", LinkKind::Bridge(BridgeParams::default())));
+
+    // IPv6 switched off on the link
+    switch_ipv6("1");
+    assert_eq!(kernel.refusal(address("a", "2001:db8::1/64")), Some(Errno::EACCES));
+    assert_eq!(kernel.refusal(neighbor("2001:db8::7")), Some(Errno::EINVAL));
+    assert_eq!(kernel.refusal(on_a("2001:db8:1::/48")), Some(Errno::EACCES));
+    assert_eq!(kernel.refusal(tunnel("vx6", 6, "2001:db8::1")), Some(Errno::EPERM));
+    switch_ipv6("0");
+    assert_eq!(kernel.refusal(tunnel("vx6", 6, "2001:db8::1")), None);
+    // The MTU of the link too small for IPv6
+    kernel.update(port("a", 1500), port("a", 1279));
+    assert_eq!(kernel.refusal(address("a", "2001:db8::1/64")), Some(Errno::EINVAL));
+    assert_eq!(kernel.refusal(neighbor("2001:db8::7")), Some(Errno::EINVAL));
+    assert_eq!(kernel.refusal(on_a("2001:db8:1::/48")), Some(Errno::ENODEV));
+    assert_eq!(kernel.refusal(forwarding()), Some(Errno::ENOENT));
+    kernel.update(port("a", 1279), port("a", 1280));
+    for accepted in [kernel.refusal(address("a", "2001:db8::1/64")), kernel.refusal(forwarding())] {
+        assert_eq!(accepted, None);
+    }
+    // The link down
+    kernel.update(port("a", 1280), Link { enabled: false, ..port("a", 1280) });
+    assert_eq!(kernel.refusal(on_a("10.0.0.0/8")), Some(Errno::ENETDOWN));
+    assert_eq!(kernel.refusal(on_a("2001:db8:1::/48")), Some(Errno::ENETDOWN));
+    kernel.update(Link { enabled: false, ..port("a", 1280) }, port("a", 1280));
+    // No prefix that covers a gateway
+    let via = |prefix, gateway| route(prefix, None, &[(Some(gateway), None)]);
+    assert_eq!(kernel.refusal(via("10.0.0.0/8", "192.0.2.9")), Some(Errno::ENETUNREACH));
+    assert_eq!(kernel.refusal(via("2001:db8:1::/48", "2001:db8:9::9")), Some(Errno::EHOSTUNREACH));
+    // A tunnel that does not fit its device, and one of an identity that is taken
+    kernel.create(tunnel("vx4", 4, ""));
+    let mtu = |mtu| LinkMtu {
+        link: "vx4".into(),
+        mtu: Some(mtu),
+        device: Some("a".into()),
+        limit: None,
+        on_our_link: true,
+    };
+    assert_eq!(kernel.refusal(mtu(1231)), Some(Errno::EINVAL));
+    assert_eq!(kernel.refusal(mtu(1230)), None);
+    assert_eq!(kernel.refusal(tunnel("vx5", 4, "")), Some(Errno::EEXIST));
+    // A master that is no bridge, or a bridge as a port
+    assert_eq!(kernel.refusal(member("b", "vx4")), Some(Errno::EOPNOTSUPP));
+    assert_eq!(kernel.refusal(member("br1", "br0")), Some(Errno::ELOOP));
+    assert_eq!(kernel.refusal(member("lo", "br0")), Some(Errno::EINVAL));
+    // Attributes that are not taken back
+    let lo = |mac: &str| Link { mac: mac.parse().ok(), ..Link::new("lo", LinkKind::Loopback) };
+    assert_eq!(kernel.refusal(lo("02:00:00:00:00:01")), None);
+    assert_eq!(kernel.refusal(lo("00:00:00:00:00:00")), Some(Errno::EADDRNOTAVAIL));
+}
+
+/// MTUs that the kernel gives a bridge and a tunnel by itself, and does not give back.
+#[test]
+fn links_that_follow_others_have_what_others_allow() {
+    let Some(mut kernel) = Kernel::enter() else { return };
+    kernel.create(veth("a", "b"));
+    let bridge = Link::new("br0", LinkKind::Bridge(BridgeParams::default()));
+    let device = Some("a".into());
+    let tunnel = Link::new("vx", LinkKind::Vxlan(VxlanParams { device, ..VxlanParams::new(7) }));
+    kernel.create(bridge.clone());
+    kernel.create(tunnel.clone());
+    let (of_bridge, of_tunnel) = (bridge.limited_mtu().unwrap(), tunnel.limited_mtu().unwrap());
+    let fixed = |part: &LinkMtu, mtu| LinkMtu { mtu: Some(mtu), ..part.clone() };
+    kernel.create(of_bridge.clone());
+    kernel.create(of_tunnel.clone());
+    kernel.update(of_bridge.clone(), fixed(&of_bridge, 1200));
+    kernel.update(of_tunnel.clone(), fixed(&of_tunnel, 1300));
+    let master = LinkMaster { link: "b".into(), master: Some("br0".into()), on_our_link: false };
+    kernel.create(master);
+    let far = Link { enabled: false, ..Link::new("b", LinkKind::Physical) };
+    kernel.update(far.clone(), Link { mtu: Some(1400), ..far });
+    let port = Link { mtu: Some(1400), ..Link::new("a", LinkKind::Physical) };
+    kernel.update(Link::new("a", LinkKind::Physical), port);
+    kernel.update(fixed(&of_bridge, 1200), of_bridge.clone());
+    kernel.update(fixed(&of_tunnel, 1300), of_tunnel.clone());
+    assert_eq!(kernel.observed(&of_bridge).mtu, Some(1400));
+    assert_eq!(kernel.observed(&of_tunnel).mtu, Some(1350));
 }

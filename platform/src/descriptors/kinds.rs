@@ -24,6 +24,8 @@ pub const FORWARDING: KindId = KindId(14);
 pub const ETHERNET: KindId = KindId(15);
 /// Speed and duplex that a link has to have.
 pub const ETHERNET_CONFIG: KindId = KindId(16);
+/// The MTU of a link that other links limit.
+pub const LINK_MTU: KindId = KindId(17);
 /// An address of a link.
 pub const ADDRESS: KindId = KindId(20);
 /// A prefix is on-link by an address.

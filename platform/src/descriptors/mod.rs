@@ -2,6 +2,33 @@
 //!
 //! Start at [`registry`] for the descriptors that the engine gets, at [`encode`] and [`decode`] for the codecs
 //! that the transports call.
+//!
+//! What the kernel refuses because of another object is a declared dependency or claim of the value, so that the order of
+//! changes does not matter. `kernel_tests` tries each row on the kernel.
+//!
+//! | kind | refused because of | errno | covered by |
+//! |---|---|---|---|
+//! | address of IPv6 | IPv6 switched off on the link | EACCES | `link::carries_ipv6` |
+//! | address of IPv6 | an MTU of the link below 1280 | EINVAL | `link::carries_ipv6` |
+//! | neighbour of IPv6 | either of these | EINVAL | `link::carries_ipv6` |
+//! | route of IPv6 to a link | IPv6 switched off | EACCES | `link::carries_ipv6` |
+//! | route of IPv6 to a link | an MTU below 1280 | ENODEV | `link::carries_ipv6` |
+//! | tunnel of IPv6 | IPv6 switched off on its device | EPERM | `link::carries_ipv6` |
+//! | forwarding, switch of IPv6 | an MTU below 1280 (IPv4: 68) | ENOENT | `link::has_settings` |
+//! | route to a link | the link is down | ENETDOWN | the property that the link is up |
+//! | route | no prefix covers its gateway | ENETUNREACH, EHOSTUNREACH | a covering prefix |
+//! | neighbour | the link is down: accepted, and dropped | none | the property that the link is up |
+//! | MTU of a tunnel | the MTU of its device | EINVAL | `link::LinkMtuDescriptor`: the reason is only known to the kernel |
+//! | tunnel | another one of its identity | EEXIST | a claim |
+//! | bridge port | its master is no bridge, or not there | EOPNOTSUPP, ENODEV | the facet of bridges |
+//! | bridge port | it is a bridge, or the loopback link | ELOOP, EINVAL | refused before, by [`objects`](crate::objects) |
+//! | neighbour | an address of ours on its link: accepted, and useless | none | a claim |
+//! | link-layer address of the loopback link | given back | EADDRNOTAVAIL | refused before |
+//!
+//! Others may change a link without an announcement. Errors of that kind are [`ErrorClass::Unmet`]: the value waits as for a
+//! dependency.
+//!
+//! [`ErrorClass::Unmet`]: holdfast_scheduler::ErrorClass::Unmet
 
 use holdfast_scheduler::{Effect, Operation, Registry, SharedValue, TransportId};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -44,6 +71,7 @@ pub fn registry() -> Registry {
         registry.register(link::LinkDescriptor),
         registry.register(link::LinkUpDescriptor),
         registry.register(link::LinkMasterDescriptor),
+        registry.register(link::LinkMtuDescriptor),
         registry.register(ethernet::EthernetDescriptor),
         registry.register(ethernet::EthernetConfigDescriptor),
         registry.register(forwarding::ForwardingDescriptor),
@@ -66,6 +94,7 @@ pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, 
     match operation.key.kind() {
         kinds::LINK => with(&link::LinkDescriptor, operation, links),
         kinds::LINK_MASTER => with(&link::LinkMasterDescriptor, operation, links),
+        kinds::LINK_MTU => with(&link::LinkMtuDescriptor, operation, links),
         kinds::FORWARDING => with(&forwarding::ForwardingDescriptor, operation, links),
         kinds::ADDRESS => with(&address::AddressDescriptor, operation, links),
         kinds::NEIGHBOR => with(&neighbor::NeighborDescriptor, operation, links),
@@ -78,6 +107,17 @@ pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, 
         // The kernel creates and removes these by itself.
         kinds::CONNECTED => Ok(Requests::new()),
         _ => Err(no_codec(operation)),
+    }
+}
+
+/// Reason for which the kernel refused an operation, where it has no words for it.
+pub fn why_refused(operation: &Operation, links: &LinkIndex) -> Option<String> {
+    match operation.key.kind() {
+        kinds::LINK_MTU => {
+            let part = operation.new.as_ref()?.as_any().downcast_ref()?;
+            link::why_refused(part, links)
+        }
+        _ => None,
     }
 }
 
@@ -146,8 +186,14 @@ fn new_link(
         let old = crate::values::Link::new(old, link.kind.clone());
         all.extend(link::observations(old, true));
     }
+    all.extend(mtus(links.observe_mtu(&link)));
     all.extend(link::observations(link, false));
     all
+}
+
+/// MTUs of links that other links limit. One link that changes may change the limits of others.
+fn mtus(parts: Vec<crate::values::LinkMtu>) -> impl Iterator<Item = Observation> {
+    parts.into_iter().map(|part| (link::mtu_key(&part.link), Some(Arc::new(part) as SharedValue)))
 }
 
 fn gone_link(link: crate::values::Link, links: &mut LinkIndex) -> Vec<Observation> {
@@ -155,7 +201,9 @@ fn gone_link(link: crate::values::Link, links: &mut LinkIndex) -> Vec<Observatio
     // A new link of this name has another index.
     let successor = links.index(&link.name).is_some_and(|current| current != index);
     links.forget(index);
-    if successor { Vec::new() } else { link::observations(link, true) }
+    let mut all = if successor { Vec::new() } else { link::observations(link, true) };
+    all.extend(mtus(links.forget_mtu(index)));
+    all
 }
 
 fn one<V: holdfast_scheduler::ObjectValue>(

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use holdfast_scheduler::{Dependency, Descriptor, Effect, Key, KindId};
+use holdfast_scheduler::{
+    Claim, Dependency, Descriptor, Effect, ErrorClass, Key, KindId, OperationError,
+};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
@@ -11,12 +13,12 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use smallvec::smallvec;
 use smol_str::format_smolstr;
 
-use super::{kinds, link};
+use super::{address, kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
 use crate::value_json;
-use crate::values::{MacAddr, Neighbor, NeighborFacts, NeighborState, OUR_PROTOCOL};
+use crate::values::{Family, MacAddr, Neighbor, NeighborFacts, NeighborState, OUR_PROTOCOL};
 
 /// Neighbours of links.
 #[derive(Debug)]
@@ -67,7 +69,21 @@ impl Descriptor for NeighborDescriptor {
     /// permanent IPv4 ones while it keeps its carrier.
     fn dependencies(&self, neighbor: &Neighbor) -> Vec<Dependency> {
         let link = &neighbor.link;
-        vec![Dependency::exact(format_smolstr!("link {link} up"), link::up_key(link))]
+        let up = Dependency::exact(format_smolstr!("link {link} up"), link::up_key(link));
+        let family = match Family::of(neighbor.ip) {
+            Family::V4 => link::has_settings(link, Family::V4),
+            Family::V6 => link::carries_ipv6(link),
+        };
+        vec![up, family]
+    }
+
+    /// A neighbour cannot have an address of ours on its link.
+    fn claims(&self, neighbor: &Neighbor) -> Vec<Claim> {
+        vec![address::host_identity(&neighbor.link, neighbor.ip)]
+    }
+
+    fn classify(&self, error: &OperationError) -> ErrorClass {
+        link::classify_on_link(error)
     }
 
     fn difference(&self, expected: &Neighbor, observed: &Neighbor) -> String {

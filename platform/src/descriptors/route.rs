@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use holdfast_scheduler::{
-    Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Space, Target,
+    Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId, Offer, OperationError, Space,
+    Target,
 };
 use ipnet::IpNet;
 use netlink_packet_core::{Emitable as _, NLM_F_REPLACE, Parseable as _};
@@ -12,6 +13,7 @@ use netlink_packet_route::route::{
     RouteProtocol, RouteScope, RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::errno::Errno;
 use smallvec::smallvec;
 use smol_str::format_smolstr;
 
@@ -63,11 +65,11 @@ impl Descriptor for RouteDescriptor {
     fn dependencies(&self, route: &KernelRoute) -> Vec<Dependency> {
         let RouteTarget::Hops(hops) = &route.target else { return Vec::new() };
         let count = |hop: &Hop| {
-            usize::from(hop.link.is_some()) + usize::from(reached_gateway(hop).is_some())
+            2 * usize::from(hop.link.is_some()) + usize::from(reached_gateway(hop).is_some())
         };
         let mut needed: Vec<Dependency> = Vec::with_capacity(hops.iter().map(count).sum());
         for hop in hops {
-            for dependency in hop_needs(route.table, hop) {
+            for dependency in hop_needs(route, hop) {
                 if !needed.contains(&dependency) {
                     needed.push(dependency);
                 }
@@ -84,7 +86,7 @@ impl Descriptor for RouteDescriptor {
     fn reduce(&self, route: &KernelRoute, lacking: &[Target]) -> Option<KernelRoute> {
         let RouteTarget::Hops(hops) = &route.target else { return None };
         let reached = |hop: &&Hop| {
-            hop_needs(route.table, hop).all(|need| lacking.binary_search(&need.target).is_err())
+            hop_needs(route, hop).all(|need| lacking.binary_search(&need.target).is_err())
         };
         let hops: Vec<Hop> = hops.iter().filter(reached).cloned().collect();
         let target = (!hops.is_empty()).then_some(RouteTarget::Hops(hops))?;
@@ -129,6 +131,14 @@ impl Descriptor for RouteDescriptor {
     /// A route is on each link of its next hops. The kernel names the link of every one.
     fn is_on(&self, observed: &KernelRoute, object: &Key) -> bool {
         is_on_link(observed, object)
+    }
+
+    /// A route to a link that others have taken IPv6 from waits: EACCES where it is switched off, ENODEV where the link is too small.
+    fn classify(&self, error: &OperationError) -> ErrorClass {
+        match error.errno.map(Errno::from_raw) {
+            Some(Errno::EACCES | Errno::ENODEV) => ErrorClass::Unmet,
+            _ => error.class(),
+        }
     }
 
     fn owned(&self, observed: &KernelRoute) -> bool {
@@ -180,13 +190,16 @@ fn left_over<'h>(expected: &[Hop], observed: &'h [Hop]) -> Option<Vec<&'h Hop>> 
     Some(left)
 }
 
-/// Dependencies of a next hop: its link up, and a prefix that covers its gateway. The kernel looks for a gateway on the
-/// link of its next hop alone, where that has one.
-fn hop_needs(table: u32, hop: &Hop) -> impl Iterator<Item = Dependency> {
+/// Dependencies of a next hop: its link up and with IPv6 where the hop is of that family, and a prefix that covers its
+/// gateway. The kernel looks for a gateway on the link of its next hop alone, where that has one.
+fn hop_needs(route: &KernelRoute, hop: &Hop) -> impl Iterator<Item = Dependency> {
+    let table = route.table;
+    let is_ipv6 = hop.gateway.unwrap_or(route.prefix.addr()).is_ipv6();
     let link = hop
         .link
         .as_ref()
         .map(|link| Dependency::exact(format_smolstr!("link {link} up"), link::up_key(link)));
+    let ipv6 = hop.link.as_ref().filter(|_| is_ipv6).map(|link| link::carries_ipv6(link));
     let gateway = reached_gateway(hop).map(|gateway| match &hop.link {
         Some(link) => {
             let label = format_smolstr!("gateway {gateway} on link {link}");
@@ -197,7 +210,7 @@ fn hop_needs(table: u32, hop: &Hop) -> impl Iterator<Item = Dependency> {
             Dependency::covering(label, Space::table(table), gateway)
         }
     });
-    link.into_iter().chain(gateway)
+    link.into_iter().chain(ipv6).chain(gateway)
 }
 
 /// The gateway of a next hop, if a prefix has to cover it.

@@ -230,6 +230,7 @@ fn key_and_transport(value: &dyn holdfast_scheduler::ObjectValue) -> (Key, Trans
     let value_is = |kind| match kind {
         kinds::LINK => value.as_any().is::<Link>(),
         kinds::LINK_MASTER => value.as_any().is::<LinkMaster>(),
+        kinds::LINK_MTU => value.as_any().is::<LinkMtu>(),
         kinds::FORWARDING => value.as_any().is::<Forwarding>(),
         kinds::ADDRESS => value.as_any().is::<Address>(),
         kinds::NEIGHBOR => value.as_any().is::<Neighbor>(),

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 
 use super::nodes::FamilyNodes;
 use super::state::Planes;
-use super::{Entry, ObjectError, Registry};
+use super::{Entry, ObjectError, Registry, not_of_one_host};
 use crate::values::{
     BridgeParams, Duplex, Ethernet, EthernetAttribute, Link, LinkKind, MacAddr, VxlanParams,
 };
@@ -29,11 +29,12 @@ impl Registry {
         }
         let nodes = &self.nodes.link;
         let mac: Option<MacAddr> = entry.parsed(nodes.mac)?;
-        if let Some(mac) = mac.filter(|mac| mac.0[0] & 1 == 1) {
-            return Err(entry.leaf_error(nodes.mac, format!("{mac} is a group address")));
+        if let Some((mac, reason)) = mac.and_then(|mac| Some((mac, not_of_one_host(mac)?))) {
+            return Err(entry.leaf_error(nodes.mac, format!("{mac} is {reason}")));
         }
-        if mac.is_some_and(|mac| mac.0 == [0; 6]) {
-            return Err(entry.leaf_error(nodes.mac, "no link can have the address of all zeros"));
+        if mac.is_some() && name == "lo" {
+            let reason = "the loopback link has no link-layer address that could be given back";
+            return Err(entry.leaf_error(nodes.mac, reason));
         }
         let subinterface = entry.container(nodes.subinterface);
         let subinterface = subinterface.as_ref();
@@ -55,11 +56,15 @@ impl Registry {
         if master.as_ref() == Some(name) {
             return Err(entry.leaf_error(nodes.master, "a link cannot be a port of itself"));
         }
+        let kind = self.link_kind(name, entry)?;
+        if master.is_some() && matches!(kind, LinkKind::Loopback | LinkKind::Bridge(_)) {
+            let reason = format!("a {} link cannot be a port of a bridge", kind.name());
+            return Err(entry.leaf_error(nodes.master, reason));
+        }
         let (v4, v6) = (&self.nodes.v4, &self.nodes.v6);
         let of_family = |family: &FamilyNodes, leaf| entry.container(family.container)?.bool(leaf);
         // Either way of shutting the link shuts it.
         let up = subinterface.and_then(|it| it.bool(nodes.subinterface_enabled)).unwrap_or(true);
-        let kind = self.link_kind(name, entry)?;
         Ok(Link {
             name: name.clone(),
             ethernet: self.ethernet(name, &kind, entry)?,
@@ -178,7 +183,7 @@ impl Registry {
             }
             "veth" => self.veth(name, entry),
             "bridge" => Ok(LinkKind::Bridge(self.bridge(entry))),
-            "vxlan" => self.vxlan(entry),
+            "vxlan" => self.vxlan(name, entry),
             "dummy" => Ok(LinkKind::Dummy),
             other => fault(&format!("the agent makes no links of type {other}")),
         }
@@ -219,7 +224,11 @@ impl Registry {
         }
     }
 
-    fn vxlan<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> Result<LinkKind, ObjectError> {
+    fn vxlan<M: LeafMeta>(
+        &self,
+        name: &SmolStr,
+        entry: &Entry<'_, M>,
+    ) -> Result<LinkKind, ObjectError> {
         let nodes = &self.nodes.link;
         let vxlan = entry.container(nodes.vxlan);
         let vni = vxlan.as_ref().and_then(|vxlan| vxlan.number(nodes.vxlan_vni));
@@ -236,6 +245,19 @@ impl Registry {
             return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_remote, reason));
         }
         let device = vxlan.text(nodes.vxlan_device);
+        if device.as_ref() == Some(name) {
+            let reason = "a tunnel cannot be its own device";
+            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_device, reason));
+        }
+        if local.is_some_and(|local| local.is_multicast()) {
+            let reason = "a tunnel cannot have the address of a multicast group as its own";
+            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_local, reason));
+        }
+        let on_link = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        if local.iter().chain(&remote).any(on_link) && device.is_none() {
+            let reason = "a link-local address needs a device";
+            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_device, reason));
+        }
         if remote.is_some_and(|remote| remote.is_multicast()) && device.is_none() {
             let reason = "a multicast group needs a device";
             return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_device, reason));

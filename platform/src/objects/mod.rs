@@ -185,6 +185,7 @@ impl Registry {
         let link_planes = planes(&descriptors::link::key(&link.name));
         if let Some(observed) = link_planes.observed() {
             self.admit_kind(path, link, observed)?;
+            self.admit_mac(path, link, observed)?;
         }
         let observed = planes(&descriptors::ethernet::key(&link.name));
         self.admit_ethernet(path, link, link_planes.intended(), observed)
@@ -212,6 +213,23 @@ impl Registry {
         Err(ObjectError { path, reason, incomplete: false })
     }
 
+    /// Refuses a link-layer address for a link of others that has none, such as a tunnel: it could never be given back.
+    fn admit_mac(
+        &self,
+        path: &InstancePath,
+        link: &Link,
+        observed: &Link,
+    ) -> Result<(), ObjectError> {
+        let has_none = observed.mac.is_none_or(|mac| mac.0 == [0; 6]);
+        if link.mac.is_none() || observed.is_ours() || !has_none {
+            return Ok(());
+        }
+        let reason =
+            format!("link `{}` has no link-layer address that could be given back", link.name);
+        let path = path.join(Step::node(self.nodes.link.mac));
+        Err(ObjectError { path, reason, incomplete: false })
+    }
+
     fn address(
         &self,
         link: &SmolStr,
@@ -223,6 +241,9 @@ impl Registry {
         let ip: IpAddr = entry.key_as()?;
         if let Some(what) = not_of_a_host(ip) {
             return Err(entry.error(format!("no link can have the address {ip}: it is {what}")));
+        }
+        if ip.is_ipv6() && ip.is_loopback() && link != "lo" {
+            return Err(entry.error(format!("only the loopback link can have the address {ip}")));
         }
         let nodes = self.nodes.family(family);
         let stated = entry.text(nodes.address_type);
@@ -245,10 +266,22 @@ impl Registry {
     ) -> Result<Neighbor, ObjectError> {
         let leaf = self.nodes.family(family).mac;
         let mac: MacAddr = entry.parsed(leaf)?.ok_or_else(|| entry.incomplete(leaf))?;
-        if mac.0[0] & 1 == 1 {
-            return Err(entry.leaf_error(leaf, format!("{mac} is a group address")));
+        if let Some(reason) = not_of_one_host(mac) {
+            return Err(entry.leaf_error(leaf, format!("{mac} is {reason}")));
         }
-        Ok(Neighbor { link: link.clone(), ip: entry.key_as()?, mac: Some(mac), facts: None })
+        let ip: IpAddr = entry.key_as()?;
+        let fault =
+            |why: &str| Err(entry.error(format!("{ip} cannot be a neighbor of {link}: {why}")));
+        if let Some(what) = not_of_a_host(ip) {
+            return fault(&format!("it is {what}"));
+        }
+        if ip.is_loopback() {
+            return fault("it is a loopback address");
+        }
+        if link == "lo" {
+            return fault("nothing is connected to the loopback link");
+        }
+        Ok(Neighbor { link: link.clone(), ip, mac: Some(mac), facts: None })
     }
 }
 
@@ -278,6 +311,15 @@ fn not_of_a_host(ip: IpAddr) -> Option<&'static str> {
         _ if ip.is_unspecified() => Some("the unspecified one"),
         _ if ip.is_multicast() => Some("one of a multicast group"),
         IpAddr::V4(ip) if ip.is_broadcast() => Some("the broadcast one"),
+        _ => None,
+    }
+}
+
+/// Reason why no single host can have this link-layer address.
+fn not_of_one_host(mac: MacAddr) -> Option<&'static str> {
+    match mac.0 {
+        [0, 0, 0, 0, 0, 0] => Some("the address of all zeros"),
+        [first, ..] if first & 1 == 1 => Some("a group address"),
         _ => None,
     }
 }

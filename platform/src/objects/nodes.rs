@@ -1,5 +1,7 @@
 //! Schema nodes that values are made of, looked up once by their paths.
 
+use std::net::IpAddr;
+
 use holdfast_config::{NodeId, Schema};
 
 use crate::values::Family;
@@ -200,6 +202,8 @@ pub(crate) struct Nodes {
     pub(crate) link: LinkNodes,
     pub(crate) v4: FamilyNodes,
     pub(crate) v6: FamilyNodes,
+    /// `status` below the `state` of an IPv6 address; IPv4 has none.
+    v6_address_status: NodeId,
     pub(crate) route: RouteNodes,
 }
 
@@ -216,8 +220,14 @@ impl Nodes {
             link: LinkNodes::find(schema, INTERFACE)?,
             v4: FamilyNodes::find(schema, &format!("{INTERFACE}/ipv4"))?,
             v6: FamilyNodes::find(schema, &format!("{INTERFACE}/ipv6"))?,
+            v6_address_status: find(schema, &format!("{INTERFACE}/ipv6/address/state/status"))?,
             route: RouteNodes::find(schema, "/network-instances/network-instance")?,
         })
+    }
+
+    /// Leaf for the status of an address, of the family that has it.
+    pub(crate) fn v6_address_status(&self, ip: IpAddr) -> Option<NodeId> {
+        ip.is_ipv6().then_some(self.v6_address_status)
     }
 
     pub(crate) fn family(&self, family: Family) -> &FamilyNodes {

@@ -277,6 +277,11 @@ impl Registry {
         let origin = reported.map(|reported| if leased { AddressOrigin::Dhcp } else { reported });
         let origin = origin.map(|origin| enum_value(origin.name()));
         leaves.optional(nodes.address_state_origin, origin);
+        if let (Some(leaf), Some(facts)) =
+            (self.nodes.v6_address_status(address.ip), &address.facts)
+        {
+            leaves.optional(leaf, facts.status.map(|status| enum_value(status.name())));
+        }
         leaves.entry(path)
     }
 

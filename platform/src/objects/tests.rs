@@ -277,10 +277,22 @@ fn impossible_objects_are_refused() {
     leaf("mac-address = 00:00:00:00:00:00", "mac-address", "all zeros");
     leaf(&format!("description = {}", "ä".repeat(128)), "description", "at most 255 octets");
     leaf("master = eth0", "master", "port of itself");
+    leaf("type = bridge\nmaster = br0", "master", "a bridge link cannot be a port");
+    let vxlan = |lines: &str, at: &str, reason: &str| {
+        let lines = lines.lines().map(|line| format!("vxlan/{}", line.trim()));
+        let lines: Vec<_> = ["type = vxlan".to_owned()].into_iter().chain(lines).collect();
+        leaf(&lines.join("\n"), at, reason);
+    };
+    vxlan("vni = 1\ndevice = eth0", "vxlan/device", "its own device");
+    vxlan("vni = 1\nlocal = 239.1.1.1", "vxlan/local", "multicast group");
+    vxlan("vni = 1\nremote = fe80::1", "vxlan/device", "link-local");
     leaf("type = dummy\nport-speed = 1000", "port-speed", "a dummy link has no speed");
     let (lo, leaf_of_lo) =
         ("/interfaces/interface[name=lo]", "/interfaces/interface[name=lo]/duplex-mode");
     check(lo, &format!("{leaf_of_lo} = FULL"), leaf_of_lo, "a loopback link has no speed");
+    let mac_of_lo = format!("{lo}/mac-address");
+    check(lo, &format!("{mac_of_lo} = 02:00:00:00:00:01"), &mac_of_lo, "given back");
+    check(lo, &format!("{lo}/master = br0"), &format!("{lo}/master"), "cannot be a port");
     let long = format!("subinterface/description = {}", "ä".repeat(128));
     leaf(&long, "subinterface/description", "at most 255 octets");
     leaf("mtu = 1400\nipv4/mtu = 1500", "ipv4/mtu", "which the link is given as 1400");
@@ -291,9 +303,27 @@ fn impossible_objects_are_refused() {
         ("ipv4", "255.255.255.255", "broadcast"),
         ("ipv6", "::", "unspecified"),
         ("ipv6", "ff02::1", "multicast"),
+        ("ipv6", "::1", "only the loopback link"),
+        ("ipv4", "127.0.0.1", "loopback"),
     ] {
-        let entry = format!("{eth0}/{family}/address[ip={ip}]");
-        check(&entry, &format!("{entry}/prefix-length = 24"), &entry, reason);
+        let mac = "link-layer-address = 02:00:00:00:00:07";
+        let entry = format!("{eth0}/{family}/neighbor[ip={ip}]");
+        let of_neighbor = if ip == "::1" { "loopback" } else { reason };
+        check(&entry, &format!("{entry}/{mac}"), &entry, of_neighbor);
+        if ip != "127.0.0.1" {
+            let entry = format!("{eth0}/{family}/address[ip={ip}]");
+            check(&entry, &format!("{entry}/prefix-length = 24"), &entry, reason);
+        }
+    }
+    let of_lo = format!("{lo}/ipv4/neighbor[ip=192.0.2.7]");
+    let mac = "link-layer-address = 02:00:00:00:00:07";
+    check(&of_lo, &format!("{of_lo}/{mac}"), &of_lo, "connected to the loopback link");
+    for (mac, reason) in
+        [("00:00:00:00:00:00", "all zeros"), ("33:33:00:00:00:01", "group address")]
+    {
+        let entry = format!("{eth0}/ipv4/neighbor[ip=192.0.2.7]");
+        let leaf = format!("{entry}/link-layer-address");
+        check(&entry, &format!("{leaf} = {mac}"), &leaf, reason);
     }
     for (ip, address_type, reason) in [
         ("fe80::1", "GLOBAL_UNICAST", "LINK_LOCAL_UNICAST, not GLOBAL"),
@@ -397,6 +427,28 @@ fn a_type_that_the_existing_link_contradicts_is_refused() {
     check("veth", LinkKind::Veth { peer: Some("z0".into()) }, true, false);
     check("physical", LinkKind::Veth { peer: None }, false, false);
     check("physical", LinkKind::Other("tun".into()), false, false);
+}
+
+#[test]
+fn a_link_layer_address_is_refused_where_it_could_not_be_given_back() {
+    let check = |existing: Option<&str>, ours: bool, refused: bool| {
+        let model = Model::new();
+        let entry = "/interfaces/interface[name=x0]";
+        let line = format!("{entry}/mac-address = 02:00:00:00:00:01");
+        let (_, value) = model.value(entry, &line).unwrap();
+        let facts = Some(LinkFacts { ours, ..LinkFacts::default() });
+        let mac = existing.map(|mac| mac.parse().unwrap());
+        let existing = Link { facts, mac, ..Link::new("x0", LinkKind::Other("sit".into())) };
+        let result = model.registry.admit(&model.path(entry), &*value, |_: &Key| Planes {
+            observed: Some(&existing),
+            ..Planes::default()
+        });
+        assert_eq!(result.is_err(), refused, "{existing:?}");
+    };
+    check(None, false, true);
+    check(Some("00:00:00:00:00:00"), false, true);
+    check(Some("02:00:00:00:00:09"), false, false);
+    check(None, true, false);
 }
 
 #[test]
@@ -505,7 +557,7 @@ fn an_address_shows_who_gave_it() {
         let lines = format!("{entry}/prefix-length = 24");
         let (key, value) = model.values_of(layer, entry, &lines).unwrap().remove(0);
         let request = value.as_any().downcast_ref::<Address>().unwrap();
-        let facts = Some(AddressFacts { ours: true, origin: given_by });
+        let facts = Some(AddressFacts { ours: true, origin: given_by, status: None });
         let observed = Address { facts, ..request.clone() };
         let planes =
             Planes { intended: Some(request), observed: Some(&observed), ..Planes::default() };

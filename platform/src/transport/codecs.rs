@@ -77,7 +77,9 @@ impl ObjectClass {
     /// Kinds of values that a list of this class covers completely.
     pub(crate) fn kinds(self) -> &'static [KindId] {
         match self {
-            Self::Links => &[kinds::PORT, kinds::LINK, kinds::LINK_MASTER, kinds::ETHERNET],
+            Self::Links => {
+                &[kinds::PORT, kinds::LINK, kinds::LINK_MASTER, kinds::LINK_MTU, kinds::ETHERNET]
+            }
             Self::Forwarding => &[kinds::FORWARDING],
             Self::Addresses => &[kinds::ADDRESS],
             Self::Neighbors => &[kinds::NEIGHBOR],
@@ -99,9 +101,10 @@ impl ReadQuery {
             (kinds::PASSWORD, Some(Segment::Str(name))) => Self::Password(name.into()),
             (kinds::CREDENTIAL_FILE, Some(Segment::Str(path))) => Self::CredentialFile(path.into()),
             (kinds::TEXT_FILE, Some(Segment::Str(path))) => Self::File(path.into()),
-            (kinds::PORT | kinds::LINK | kinds::LINK_MASTER, Some(Segment::Str(name))) => {
-                Self::Link(name.into())
-            }
+            (
+                kinds::PORT | kinds::LINK | kinds::LINK_MASTER | kinds::LINK_MTU,
+                Some(Segment::Str(name)),
+            ) => Self::Link(name.into()),
             (kinds::FORWARDING, Some(Segment::Str(name))) => match segments.next() {
                 Some(Segment::Int(4)) => Self::Forwarding(name.into(), Family::V4),
                 _ => Self::Forwarding(name.into(), Family::V6),

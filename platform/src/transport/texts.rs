@@ -262,6 +262,8 @@ fn own_host_block(domain: &str) -> Result<String, OperationError> {
 /// Error with the whole reason, because it is shown to clients.
 pub(super) fn failed(work: Work, what: &str, error: &io::Error) -> OperationError {
     let errno = error.raw_os_error();
-    let error = OperationError { errno, message: format!("{what}: {error}"), transient: false };
+    let transient =
+        matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let error = OperationError { errno, message: format!("{what}: {error}"), transient };
     rights::named(error, work)
 }

@@ -32,6 +32,12 @@ impl Address {
         Self { link: link.into(), ip, prefix_len, leased: false, secondary: false, facts: None }
     }
 
+    /// True for an address that another host on the link has.
+    pub fn is_duplicate(&self) -> bool {
+        let status = self.facts.as_ref().and_then(|facts| facts.status);
+        status == Some(AddressStatus::Duplicate)
+    }
+
     /// The prefix that is on-link by this address, host bits cleared.
     pub fn on_link_prefix(&self) -> Option<IpNet> {
         IpNet::new(self.ip, self.prefix_len).ok().map(|net| net.trunc())
@@ -45,6 +51,37 @@ pub struct AddressFacts {
     pub ours: bool,
     /// Origin of the address.
     pub origin: AddressOrigin,
+    /// IPv6 only: status of the address on its link.
+    #[serde(default)]
+    pub status: Option<AddressStatus>,
+}
+
+/// Status of an address: `ip-address-status` of RFC 8344, as OpenConfig spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum AddressStatus {
+    /// May be used.
+    Preferred,
+    /// Valid, and not to be used for new connections.
+    Deprecated,
+    /// The kernel is asking whether another host on the link has it.
+    Tentative,
+    /// Another host on the link has it (`IFA_F_DADFAILED`).
+    Duplicate,
+    /// Used while the kernel is asking.
+    Optimistic,
+}
+
+impl AddressStatus {
+    /// The enum name of OpenConfig's `status`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Preferred => "PREFERRED",
+            Self::Deprecated => "DEPRECATED",
+            Self::Tentative => "TENTATIVE",
+            Self::Duplicate => "DUPLICATE",
+            Self::Optimistic => "OPTIMISTIC",
+        }
+    }
 }
 
 /// Origin of an address: `ip-address-origin` of RFC 8344, as OpenConfig spells it.

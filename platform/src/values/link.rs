@@ -23,7 +23,8 @@ pub struct Link {
     pub enabled: bool,
     /// `IFLA_IFALIAS`. Intended: `None` leaves it alone. Observed: `None` is an empty alias.
     pub description: Option<SmolStr>,
-    /// `IFLA_MTU`. Intended: `None` leaves it alone.
+    /// `IFLA_MTU`. Intended: `None` leaves it alone. Of a link that others limit ([`LinkKind::has_limited_mtu`]), carried out
+    /// as a [`LinkMtu`] part.
     pub mtu: Option<u32>,
     /// `IFLA_ADDRESS`. Intended: `None` leaves it alone. Observed: `None` on links without one.
     pub mac: Option<MacAddr>,
@@ -96,6 +97,27 @@ impl Link {
         self.facts.as_ref().is_some_and(|facts| facts.ages_faster)
     }
 
+    /// The MTU of a link that no other link limits.
+    pub fn own_mtu(&self) -> Option<u32> {
+        self.mtu.filter(|_| !self.kind.has_limited_mtu())
+    }
+
+    /// The part that holds the MTU of a link that other links limit.
+    pub fn limited_mtu(&self) -> Option<LinkMtu> {
+        let device = match &self.kind {
+            LinkKind::Vxlan(params) => params.device.clone(),
+            _ => None,
+        };
+        let part = LinkMtu {
+            link: self.name.clone(),
+            mtu: self.mtu,
+            device,
+            limit: None,
+            on_our_link: self.is_ours(),
+        };
+        self.kind.has_limited_mtu().then_some(part)
+    }
+
     /// The intended forwarding of one family.
     pub fn forwarding(&self, family: Family) -> Option<bool> {
         match family {
@@ -153,6 +175,15 @@ impl LinkKind {
         matches!(self, Self::Veth { .. } | Self::Bridge(_) | Self::Vxlan(_) | Self::Dummy)
     }
 
+    /// True for a link whose MTU follows from that of other links: a bridge, and a tunnel on a link.
+    pub fn has_limited_mtu(&self) -> bool {
+        match self {
+            Self::Bridge(_) => true,
+            Self::Vxlan(params) => params.device.is_some(),
+            _ => false,
+        }
+    }
+
     /// True when both are of one kind, with any parameters.
     pub fn same_kind(&self, other: &Self) -> bool {
         self.name() == other.name()
@@ -202,6 +233,17 @@ impl VxlanParams {
     pub fn new(vni: u32) -> Self {
         let port = Self::IANA_PORT;
         Self { vni, local: None, remote: None, port, device: None, learning: true }
+    }
+
+    /// True when the outer packets are of IPv6. A tunnel without addresses is one of IPv4.
+    pub fn is_ipv6(&self) -> bool {
+        self.local.or(self.remote).is_some_and(|ip| ip.is_ipv6())
+    }
+
+    /// Octets that the tunnel adds to each packet: the outer headers of IP, UDP and VXLAN, and the inner Ethernet header
+    /// (`VXLAN_HEADROOM` and `VXLAN6_HEADROOM`).
+    pub fn overhead(&self) -> u32 {
+        if self.is_ipv6() { 70 } else { 50 }
     }
 }
 
@@ -361,6 +403,21 @@ pub struct LinkMaster {
     pub link: SmolStr,
     /// The bridge. Observed: `None` for a link that is not a port. Intended: always set.
     pub master: Option<SmolStr>,
+    /// Observed only: the link carries our mark, so there is no foreign setting to restore.
+    pub on_our_link: bool,
+}
+
+/// Part of a link: the MTU of a tunnel, which the link below it limits, or of a bridge, which follows its ports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkMtu {
+    /// The tunnel or bridge.
+    pub link: SmolStr,
+    /// Octets of layer 3. Intended: `None` is as much as the other links allow.
+    pub mtu: Option<u32>,
+    /// Link below a tunnel; `None` for a bridge.
+    pub device: Option<SmolStr>,
+    /// Observed only: MTU that the other links allow, where it is known.
+    pub limit: Option<u32>,
     /// Observed only: the link carries our mark, so there is no foreign setting to restore.
     pub on_our_link: bool,
 }

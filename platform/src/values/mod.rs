@@ -17,11 +17,11 @@ mod neighbor;
 mod route;
 mod system;
 
-pub use address::{Address, AddressFacts, AddressOrigin, ConnectedPrefix};
+pub use address::{Address, AddressFacts, AddressOrigin, AddressStatus, ConnectedPrefix};
 pub use credential::{Account, CredentialFile, GlomeLogin, Password, Program, SshServer};
 pub use link::{
     BridgeParams, Duplex, Ethernet, EthernetAttribute, Forwarding, Link, LinkFacts, LinkKind,
-    LinkMaster, LinkUp, OperState, Port, VxlanParams,
+    LinkMaster, LinkMtu, LinkUp, OperState, Port, VxlanParams,
 };
 pub use neighbor::{Neighbor, NeighborFacts, NeighborState};
 pub use route::{

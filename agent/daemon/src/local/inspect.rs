@@ -129,7 +129,7 @@ fn reason(status: &ValueStatus, all: &[ValueStatus]) -> String {
             if status.state == ValueState::Configured { "does without" } else { "waits for" };
         reasons.push(format!("{verb} {}", detail.unmet.join(", ")));
     }
-    reasons.extend(detail.invalid.iter().map(ToString::to_string));
+    reasons.extend(detail.invalid.iter().chain(&detail.drift).map(ToString::to_string));
     if let Some(error) = &detail.error {
         reasons.push(format!("{error}, {} tries", detail.attempts));
     }

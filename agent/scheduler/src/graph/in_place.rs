@@ -1,7 +1,5 @@
 //! Values in place, and those that need no plan to be counted as such.
 
-use std::sync::Arc;
-
 use super::{Goal, Graph, NodeIdx, TargetState};
 use crate::dependency::Target;
 use crate::key::Key;
@@ -20,7 +18,7 @@ impl Graph {
                     || self.count_unmet(idx) > 0
                     || self.is_reduction_stale(idx)
                     || self.is_contended(idx)
-                    || !node.present.as_ref().is_some_and(|present| Arc::ptr_eq(present, spec))
+                    || !node.is_present_as(spec)
             }
             Goal::Nothing => {
                 let owned =

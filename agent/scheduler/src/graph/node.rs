@@ -227,6 +227,11 @@ impl Node {
     }
 
     /// True when the very value that is intended was applied and is believed to be present.
+    /// True when the present value has this spec, and not that of an observed value which differs.
+    pub(crate) fn is_present_as(&self, spec: &Arc<ValueSpec>) -> bool {
+        self.present.as_ref().is_some_and(|present| Arc::ptr_eq(present, spec))
+    }
+
     pub(crate) fn in_place(&self) -> bool {
         let (Some(goal), Some(applied)) = (self.goal.value(), &self.applied) else { return false };
         self.present.is_some() && Arc::ptr_eq(goal, applied)

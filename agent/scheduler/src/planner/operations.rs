@@ -46,6 +46,7 @@ impl Planner<'_> {
             cause,
             cascaded: Vec::new(),
             after,
+            left: None,
             oidx,
         });
         op

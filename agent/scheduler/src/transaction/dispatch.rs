@@ -27,12 +27,10 @@ enum Dispatch {
 impl Transaction {
     fn dispatch_of(&self, op_index: u32) -> Dispatch {
         let op = &self.operations[op_index as usize];
-        let not_done = |&before: &u32| {
-            let state = &self.progress[before as usize].state;
-            matches!(state, OpState::Failed(_) | OpState::NotTried)
-        };
         match self.progress[op_index as usize].state {
-            OpState::Waiting if op.after.iter().any(not_done) => Dispatch::Skip,
+            OpState::Waiting if op.after.iter().any(|&before| self.is_failed(before)) => {
+                Dispatch::Skip
+            }
             OpState::Waiting if op.transport == TransportId::NONE => Dispatch::ByEngine,
             OpState::Waiting => Dispatch::Submit,
             _ => Dispatch::AlreadyDispatched,
@@ -135,6 +133,15 @@ impl Engine {
             self.on_success(op, now, step);
         }
         count
+    }
+
+    /// Submits an operation a second time, without what it was to give back.
+    pub(super) fn submit_again(&mut self, op: OpId, now: Now, step: &mut EngineOutput) {
+        let Some(transaction) = self.running.of(op) else { return };
+        transaction.op_progress_mut(op).state = OpState::Submitted;
+        transaction.outstanding += 1;
+        transaction.last_progress = now.monotonic;
+        step.submit.push(operation(&self.graph, transaction, op));
     }
 
     pub(crate) fn complete(

@@ -7,7 +7,7 @@ use crate::descriptor::catch_panic;
 use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Graph, NodeIdx};
 use crate::key::Key;
-use crate::operation::{ErrorClass, Now, OpId, OperationError, TxnId};
+use crate::operation::{Action, ErrorClass, Now, OpId, OperationError, TxnId};
 use crate::plan::PlannedOperation;
 use crate::value::SharedValue;
 
@@ -19,6 +19,10 @@ impl Engine {
         now: Now,
         step: &mut EngineOutput,
     ) {
+        if self.leave_as_it_is(op, &error, now, step) {
+            return;
+        }
+        let is_prevented = self.is_prevented(op, &error);
         let Some(transaction) = self.running.of(op) else { return };
         transaction.open -= 1;
         transaction.op_progress_mut(op).state = OpState::Failed(Box::new(error.clone()));
@@ -28,7 +32,7 @@ impl Engine {
         let value = operation.new.clone().or_else(|| operation.old.clone());
         self.graph.counters.operations_failed += 1;
         step.read.push(key.clone());
-        if transaction.fails_transaction(cause) {
+        if transaction.fails_transaction(cause) && !is_prevented {
             let label = self.graph.registry.label(&key, value.as_deref());
             transaction.awaited.insert(idx);
             if transaction.failure.is_none() {
@@ -38,6 +42,60 @@ impl Engine {
         } else {
             self.record_failure(op, error, now, step);
         }
+    }
+
+    /// Completes an operation without what it was to give back, where the system refuses to take that back and time does
+    /// not help. An object that is released stays as the system has it; an update is sent again as it was asked for.
+    fn leave_as_it_is(
+        &mut self,
+        op: OpId,
+        error: &OperationError,
+        now: Now,
+        step: &mut EngineOutput,
+    ) -> bool {
+        let Some(transaction) = self.running.of(op) else { return false };
+        let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
+        let (action, key) = (operation.action, operation.key.clone());
+        let value = operation.new.clone();
+        let gives_back = match action {
+            Action::Release => true,
+            Action::Update => operation.left.is_none() && self.graph.restores_in(operation),
+            Action::Delete | Action::Adopt | Action::Create => false,
+        };
+        let is_last = self.graph.node(idx).running_op() == Some(op);
+        let is_refused = error.errno.is_some() && !error.is_cancelled();
+        let is_final = is_refused && self.classify(idx, error) != ErrorClass::Transient;
+        if !gives_back || !is_last || !is_final {
+            return false;
+        }
+        let Some(transaction) = self.running.of(op) else { return false };
+        transaction.operation_mut(op).left = Some(Box::new(error.clone()));
+        step.left.push((self.graph.registry.label(&key, value.as_deref()), error.clone()));
+        if action == Action::Update {
+            self.submit_again(op, now, step);
+            return true;
+        }
+        transaction.op_progress_mut(op).state = OpState::Verified;
+        transaction.open -= 1;
+        transaction.last_progress = now.monotonic;
+        transaction.completed_op(op);
+        step.read.push(key);
+        self.graph.set_applied(idx, None);
+        self.on_verified(idx, action, step);
+        true
+    }
+
+    /// True for an operation that the state of another object prevents: its value waits, and the transaction goes on. So do the
+    /// values that depend on it, whose operations may have been submitted together with its own.
+    fn is_prevented(&mut self, op: OpId, error: &OperationError) -> bool {
+        let Some(transaction) = self.running.of(op) else { return false };
+        let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
+        let makes = matches!(operation.action, Action::Update | Action::Adopt | Action::Create);
+        let follows = transaction.failure.is_none()
+            && operation.after.iter().any(|&before| transaction.is_failed(before));
+        makes
+            && !error.is_cancelled()
+            && (follows || self.classify(idx, error) == ErrorClass::Unmet)
     }
 
     /// Records the failure of an operation without failing its transaction: the value is tried again later.
@@ -92,7 +150,7 @@ impl Engine {
         let pause = retry.failed(error, class, random);
         self.schedule_retry(idx, pause.map(|pause| now.monotonic + pause));
         match class {
-            ErrorClass::Environment => self.graph.register_retry_triggers(idx),
+            ErrorClass::Environment | ErrorClass::Unmet => self.graph.register_retry_triggers(idx),
             ErrorClass::Transient | ErrorClass::Permanent => {
                 self.graph.unregister_retry_triggers(idx)
             }
@@ -119,7 +177,7 @@ impl Engine {
         Some(first.cloned().unwrap_or(error))
     }
 
-    fn classify(&self, idx: NodeIdx, error: &OperationError) -> ErrorClass {
+    pub(crate) fn classify(&self, idx: NodeIdx, error: &OperationError) -> ErrorClass {
         let kind = self.graph.node(idx).key.kind();
         let descriptor = self.graph.registry.descriptor(kind);
         let validated = descriptor.map(|descriptor| catch_panic(|| descriptor.classify(error)));

@@ -5,9 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
-    Cascade, ChangeMethod, Claim, Delta, Dependency, Descriptor, Effect, Facet, Key, KindId,
-    ObjectValue, Offer, Part, PartsChanged, Registry, SharedValue, Space, Target, TransportId,
+    Cascade, ChangeMethod, Claim, Delta, Dependency, Descriptor, Effect, ErrorClass, Facet, Key,
+    KindId, ObjectValue, Offer, OperationError, Part, PartsChanged, Registry, SharedValue, Space,
+    Target, TransportId,
 };
+
+/// `errno` of an operation that the state of another object prevents: EACCES.
+pub const PREVENTED: i32 = 13;
 
 const THING: KindId = KindId(1);
 const CAPITAL: KindId = KindId(2);
@@ -294,6 +298,10 @@ impl Descriptor for ThingDescriptor {
 
     fn removed_last(&self) -> bool {
         self.0 == DIGIT
+    }
+
+    fn classify(&self, error: &OperationError) -> ErrorClass {
+        if error.errno == Some(PREVENTED) { ErrorClass::Unmet } else { error.class() }
     }
 
     fn after_delete(&self, deleted: &Thing) -> Option<Thing> {

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use holdfast_scheduler::{Completion, OperationResult, TransactionOutcome, ValueState};
 
-use crate::common::{Lab, delta, error, fact, key};
+use crate::common::{Lab, PREVENTED, delta, error, fact, key};
 use crate::{MINUTES, SECOND, failed, handed_out, intent, success};
 
 /// Values of ours, a change of which the named operation fails, and the operations carried out.
@@ -85,6 +85,50 @@ fn a_failure_is_recorded_with_its_object() {
     assert!(
         results[3..].iter().all(|(result, undo)| **result == OperationResult::Verified && *undo)
     );
+}
+
+#[test]
+fn what_the_system_does_not_take_back_stays_as_it_is() {
+    let mut lab = Lab::having("p =1 port; q =1 port", "p =2 port; q =2 port");
+    lab.failing.insert("release p".into(), error(99, "not so", false));
+    let outcome = lab.commit("-p; -q; b").unwrap();
+    assert!(
+        matches!(&outcome, TransactionOutcome::Done { failed, .. } if failed.is_empty()),
+        "{outcome:?}"
+    );
+    let left = "p =2 port; q =1 port";
+    assert_eq!(lab.system_text(), format!("b; {left}"));
+    assert_eq!((lab.state("p").as_str(), lab.restores.len()), ("OBTAINED", 0));
+    let record = lab.engine.history().record(outcome.txn()).unwrap();
+    let release = record.operations.iter().find(|op| op.key == key("p")).unwrap();
+    assert!(
+        matches!(&release.result, OperationResult::NotGivenBack(error) if error.errno == Some(99)),
+        "{release:?}"
+    );
+    lab.failing.clear();
+    lab.run_until_idle(MINUTES);
+    lab.log.clear();
+    lab.commit("-b").unwrap();
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("delete b", left));
+
+    // Where time may help, the change is refused, and can be made later.
+    let mut lab = Lab::having("p =1 port", "p =2 port");
+    lab.failing.insert("release p".into(), error(16, "busy", true));
+    failed(&lab.commit("-p").unwrap(), "p", true);
+    assert_eq!(lab.system_text(), "p =2 port");
+}
+
+#[test]
+fn a_value_that_another_object_prevents_waits() {
+    let mut lab = Lab::having("", "a");
+    lab.failing.insert("create b".into(), error(PREVENTED, "off", false));
+    let outcome = lab.commit("b <a; c; d <b").unwrap();
+    assert!(matches!(outcome, TransactionOutcome::Done { .. }), "{outcome:?}");
+    assert_eq!((lab.system_text().as_str(), lab.state("b").as_str()), ("a; c", "PENDING"));
+    assert!(lab.engine.pending().iter().any(|status| status.detail.error.is_some()));
+    lab.failing.clear();
+    lab.run_until_idle(MINUTES);
+    assert_eq!(lab.system_text(), "a; b <a; c; d <b");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use netlink_packet_core::DefaultNla;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     BridgeStpState, InfoBridge, InfoData, InfoKind, InfoVeth, InfoVxlan, LinkAttribute, LinkFlags,
@@ -9,10 +10,13 @@ use netlink_packet_route::link::{
 };
 use smallvec::smallvec;
 
-use super::{AGEING_TICKS_PER_S, after_release, can_become, fresh_mtu};
+use super::{AGEING_TICKS_PER_S, after_release, can_become, fresh_mtu, has_room};
 use crate::codec::{EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
-use crate::values::{BridgeParams, Link, LinkKind, LinkMaster, VxlanParams, our_altname};
+use crate::values::{BridgeParams, Family, Link, LinkKind, LinkMaster, VxlanParams, our_altname};
+
+/// Number of the attribute of a link that holds its alias.
+const IFLA_IFALIAS: u16 = 20;
 
 pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     match op {
@@ -24,18 +28,21 @@ pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, 
             Err(EncodeError::OthersLink(new.name.clone()))
         }
         Op::Adopt { old, new } | Op::Update { old, new } => {
-            let mut requests = set(new, links, Attributes::between(old, new))?;
+            let mut requests = set_each(new, links, Attributes::between(old, new))?;
             if old.lacks_mark() {
                 requests.push(mark(new, links)?);
             }
-            requests.extend(ipv6(old.ipv6_enabled, new));
+            requests.extend(ipv6(Some(old), new, links));
             Ok(requests)
         }
         Op::Delete(old) => remove(old, links),
         Op::Release { old, restore } => {
             let back = after_release(old, restore);
-            let mut requests = set(old, links, Attributes::between(old, &back))?;
-            requests.extend(ipv6(old.ipv6_enabled, &back));
+            // Of the kind that the configuration gave it, not of the one that it has.
+            let mtu = back.mtu.filter(|mtu| Some(*mtu) != old.mtu);
+            let attributes = Attributes { mtu, ..Attributes::between(old, &back) };
+            let mut requests = set_each(old, links, attributes)?;
+            requests.extend(ipv6(Some(old), &back, links));
             Ok(requests)
         }
     }
@@ -87,7 +94,7 @@ fn make(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     let mut requests: Requests =
         smallvec![Request::create(RouteNetlinkMessage::NewLink(message)), mark(new, links)?];
     requests.extend(set(new, links, alias)?);
-    requests.extend(ipv6(None, new));
+    requests.extend(ipv6(None, new, links));
     Ok(requests)
 }
 
@@ -103,7 +110,7 @@ fn join(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
         return Err(EncodeError::OthersLink(new.name.clone()));
     }
     let mut requests = set(new, links, Attributes::of(new))?;
-    requests.extend(ipv6(None, new));
+    requests.extend(ipv6(None, new, links));
     if far_end {
         requests.push(mark(new, links)?);
         links.mark(&new.name);
@@ -139,8 +146,14 @@ fn remove(old: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
 }
 
 /// Switches IPv6 on or off, unless the link has that state already. rtnetlink has no message for this, hence the
-/// sysctl.
-fn ipv6(observed: Option<bool>, new: &Link) -> Option<Request> {
+/// sysctl. It goes with IPv6 when the MTU becomes too small, and comes back as for a new link.
+fn ipv6(old: Option<&Link>, new: &Link, links: &LinkIndex) -> Option<Request> {
+    let present = old.and_then(|old| old.mtu).or_else(|| links.mtu(&new.name));
+    if !has_room(new.own_mtu().or(present), Family::V6) {
+        return None;
+    }
+    let old = old.filter(|_| has_room(present, Family::V6));
+    let observed = old.and_then(|old| old.ipv6_enabled);
     let on = new.ipv6_enabled.filter(|on| Some(*on) != observed)?;
     let path = format!("net/ipv6/conf/{}/disable_ipv6", new.name);
     Some(Request::Sysctl { path, value: u8::from(!on).to_string() })
@@ -167,6 +180,20 @@ fn set(link: &Link, links: &LinkIndex, attributes: Attributes) -> Result<Request
     Ok(smallvec![Request::change(RouteNetlinkMessage::NewLink(message))])
 }
 
+/// Sets each attribute by a message of its own, so that one which the kernel refuses does not keep the others from being
+/// changed or given back.
+fn set_each(
+    link: &Link,
+    links: &LinkIndex,
+    attributes: Attributes,
+) -> Result<Requests, EncodeError> {
+    let mut requests = Requests::new();
+    for attribute in attributes.singly() {
+        requests.extend(set(link, links, attribute)?);
+    }
+    Ok(requests)
+}
+
 /// Attributes to set in one message.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Attributes {
@@ -183,10 +210,22 @@ impl Attributes {
         Self {
             enabled: Some(new.enabled),
             description: new.description.clone(),
-            mtu: new.mtu,
+            mtu: new.own_mtu(),
             mac: new.mac,
             bridge: Vec::new(),
         }
+    }
+
+    /// Each attribute by itself; the administrative state last, since some devices take others while they are down only.
+    fn singly(self) -> [Self; 5] {
+        let nothing = Self::default();
+        [
+            Self { mac: self.mac, ..nothing.clone() },
+            Self { mtu: self.mtu, ..nothing.clone() },
+            Self { description: self.description, ..nothing.clone() },
+            Self { bridge: self.bridge, ..nothing.clone() },
+            Self { enabled: self.enabled, ..nothing },
+        ]
     }
 
     /// Attributes to change from `old` to `new`.
@@ -215,10 +254,15 @@ impl Attributes {
         }
         message.attributes.extend(self.mtu.map(LinkAttribute::Mtu));
         message.attributes.extend(self.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
-        message
-            .attributes
-            .extend(self.description.map(|text| LinkAttribute::IfAlias(text.to_string())));
+        message.attributes.extend(self.description.map(|text| alias(&text)));
     }
+}
+
+/// `IFLA_IFALIAS` without a final zero, which would count among the octets that an alias may have. Only the empty alias has
+/// one, since the kernel takes no empty attribute.
+fn alias(text: &str) -> LinkAttribute {
+    let octets = if text.is_empty() { vec![0] } else { text.as_bytes().to_vec() };
+    LinkAttribute::Other(DefaultNla::new(IFLA_IFALIAS, octets))
 }
 
 /// Parameters to change, among those that can be changed in place.

@@ -2,23 +2,30 @@
 
 mod decode;
 mod encode;
+mod mtu;
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
-    Cascade, ChangeMethod, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part,
-    SharedValue,
+    Cascade, ChangeMethod, Claim, Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId,
+    Offer, OperationError, Part, SharedValue,
 };
+use smol_str::format_smolstr;
 
 use super::{address, ethernet, forwarding, kinds, neighbor, route};
 use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
 use crate::value_json;
-use crate::values::{BridgeParams, Family, Forwarding, Link, LinkKind, LinkMaster, LinkUp, Port};
+use crate::values::{
+    BridgeParams, Family, Forwarding, Link, LinkKind, LinkMaster, LinkUp, Port, VxlanParams,
+};
 
 pub(crate) use decode::decode;
+pub(crate) use mtu::why_refused;
+pub use mtu::{LinkMtuDescriptor, mtu_key};
 
 /// Ticks in which the kernel counts the ageing of a bridge, hundredths of a second (`USER_HZ`).
 const AGEING_TICKS_PER_S: u32 = 100;
@@ -73,6 +80,7 @@ pub(crate) fn observations(link: Link, is_deleted: bool) -> Vec<Observation> {
     if is_deleted {
         all.iter_mut().for_each(|(_, value)| *value = None);
         all.push((ethernet::key(&name), None));
+        all.push((mtu_key(&name), None));
         all.extend([Family::V4, Family::V6].map(|family| (forwarding::key(&name, family), None)));
     }
     all
@@ -83,19 +91,87 @@ fn bridge_facet(name: &str) -> Facet {
     Facet::of(kinds::LINK, "bridge").str(name)
 }
 
-/// Facet of links on which the kernel has IPv6.
-pub(super) fn ipv6_facet(name: &str) -> Facet {
-    Facet::of(kinds::LINK, "ipv6").str(name)
+/// Dependency of what is on a link in IPv6: addresses, neighbours, routes to the link, and tunnels of IPv6 over it.
+pub(super) fn carries_ipv6(link: &str) -> Dependency {
+    let label = format_smolstr!(
+        "an MTU of {LEAST_IPV6_MTU} for IPv6 on link {link}, and IPv6 not switched off"
+    );
+    Dependency::any_of(label, Facet::of(kinds::LINK, "ipv6").str(link))
 }
 
-/// Facet of links on which IPv4 addresses of the configuration may be set.
-pub(super) fn ipv4_facet(name: &str) -> Facet {
-    Facet::of(kinds::LINK, "ipv4").str(name)
+/// Dependency of the addresses on a link in IPv4.
+pub(super) fn carries_ipv4(link: &str) -> Dependency {
+    let label = format_smolstr!("IPv4 on link {link}");
+    Dependency::any_of(label, Facet::of(kinds::LINK, "ipv4").str(link))
 }
 
-/// Smallest MTU of a link with IPv6, octets of layer 3 (RFC 8200, section 5). Below it, the kernel removes all
-/// IPv6 addresses from the link and refuses new ones.
-pub(super) const LEAST_IPV6_MTU: u32 = 1280;
+/// Dependency of the settings of a family on a link, which the kernel has as long as the MTU is large enough, also while the
+/// family is switched off.
+pub(super) fn has_settings(link: &str, family: Family) -> Dependency {
+    let least = least_mtu(family);
+    let label = format_smolstr!("an MTU of {least} for {} on link {link}", family.name());
+    Dependency::any_of(label, settings_facet(link, family))
+}
+
+fn settings_facet(link: &str, family: Family) -> Facet {
+    let number = match family {
+        Family::V4 => 4,
+        Family::V6 => 6,
+    };
+    Facet::of(kinds::LINK, "settings").str(link).u32(number)
+}
+
+/// Smallest MTU of a link with IPv4, octets of layer 3 (RFC 791, section 3.2). Below it, the kernel removes IPv4 from the link.
+const LEAST_IPV4_MTU: u32 = 68;
+
+/// Smallest MTU of a link with IPv6, octets of layer 3 (RFC 8200, section 5). Below it, the kernel removes all of IPv6 from the
+/// link, its settings included, and refuses anything new.
+const LEAST_IPV6_MTU: u32 = 1280;
+
+fn least_mtu(family: Family) -> u32 {
+    match family {
+        Family::V4 => LEAST_IPV4_MTU,
+        Family::V6 => LEAST_IPV6_MTU,
+    }
+}
+
+/// True for an MTU with which the kernel has the family on a link; one that is not known counts as large enough.
+fn has_room(mtu: Option<u32>, family: Family) -> bool {
+    mtu.is_none_or(|mtu| mtu >= least_mtu(family))
+}
+
+/// True when IPv6 is switched as requested. A link that is too small for IPv6 has no switch.
+fn is_ipv6_as_requested(expected: &Link, observed: &Link) -> bool {
+    let without_switch = !has_room(observed.mtu, Family::V6);
+    expected.ipv6_enabled.is_none_or(|on| match observed.ipv6_enabled {
+        Some(is_on) => is_on == on,
+        None => !on || without_switch,
+    })
+}
+
+/// `errno` values by which the kernel refuses an address, neighbour or route of IPv6 on a link without IPv6, be it for its MTU
+/// or because IPv6 is switched off.
+const WITHOUT_IPV6: [i32; 2] = [nix::errno::Errno::EINVAL as i32, nix::errno::Errno::EACCES as i32];
+
+/// Class of an error for an object on a link. One that passed our own checks is refused for the state of its link, which others
+/// may have changed without an announcement.
+pub(super) fn classify_on_link(error: &OperationError) -> ErrorClass {
+    let is_of_link = error.errno.is_some_and(|errno| WITHOUT_IPV6.contains(&errno));
+    if is_of_link { ErrorClass::Unmet } else { error.class() }
+}
+
+/// Message of the kernel for a tunnel of IPv6 on a link where IPv6 is switched off; its errno, EPERM, means other things too.
+const IPV6_OFF_ON_DEVICE: &str = "IPv6 support disabled";
+
+/// Identity of a VXLAN link in the kernel: no two have the same network identifier, port and family, and, with link-local
+/// addresses, the same link below (`vxlan_config_validate()`).
+fn vxlan_identity(params: &VxlanParams) -> Claim {
+    let is_link_local = |ip: IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let on_one_link = params.local.into_iter().chain(params.remote).any(is_link_local);
+    let device = params.device.as_deref().filter(|_| on_one_link).unwrap_or_default();
+    let identity = Facet::of(kinds::LINK, "vxlan").u32(params.vni).u32(params.port.into());
+    Claim(identity.u32(params.is_ipv6().into()).str(device))
+}
 
 impl Descriptor for LinkDescriptor {
     type Value = Link;
@@ -126,28 +202,42 @@ impl Descriptor for LinkDescriptor {
             LinkKind::Physical | LinkKind::Loopback => {
                 vec![Dependency::exact(format!("port {}", link.name), port_key(&link.name))]
             }
-            LinkKind::Vxlan(params) => params
-                .device
-                .iter()
-                .map(|device| Dependency::exact(format!("link {device}"), key(device)))
-                .collect(),
+            LinkKind::Vxlan(params) => {
+                let device = params.device.iter();
+                let below = device
+                    .clone()
+                    .map(|device| Dependency::exact(format!("link {device}"), key(device)));
+                let ipv6 = device.filter(|_| params.is_ipv6()).map(|device| carries_ipv6(device));
+                below.chain(ipv6).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Two VXLAN links of one identity exclude each other.
+    fn claims(&self, link: &Link) -> Vec<Claim> {
+        match &link.kind {
+            LinkKind::Vxlan(params) => vec![vxlan_identity(params)],
             _ => Vec::new(),
         }
     }
 
     fn provides(&self, link: &Link) -> Vec<Offer> {
         let mut offers: Vec<Offer> = Vec::new();
+        let name = &link.name;
         if matches!(link.kind, LinkKind::Bridge(_)) {
-            offers.push(bridge_facet(&link.name).into());
+            offers.push(bridge_facet(name).into());
         }
-        if link.ipv4_enabled != Some(false) {
-            offers.push(ipv4_facet(&link.name).into());
-        }
-        // Other programs may switch IPv6 on without an event, so foreign links count as having it: a refusal is
-        // retried instead of waiting.
-        let ipv6 = link.facts.is_some() || link.ipv6_enabled != Some(false);
-        if ipv6 && link.mtu.is_none_or(|mtu| mtu >= LEAST_IPV6_MTU) {
-            offers.push(ipv6_facet(&link.name).into());
+        for (family, facet, enabled) in
+            [(Family::V4, "ipv4", link.ipv4_enabled), (Family::V6, "ipv6", link.ipv6_enabled)]
+        {
+            if !has_room(link.mtu, family) {
+                continue;
+            }
+            offers.push(settings_facet(name, family).into());
+            if enabled != Some(false) {
+                offers.push(Facet::of(kinds::LINK, facet).str(name).into());
+            }
         }
         offers
     }
@@ -160,6 +250,9 @@ impl Descriptor for LinkDescriptor {
         // The observed values of these have facts of their own.
         if link.facts.is_some() {
             return parts;
+        }
+        if let Some(part) = link.limited_mtu() {
+            parts.push((mtu_key(&link.name), Arc::new(part)));
         }
         if let Some(settings) = &link.ethernet {
             parts.push((ethernet::config_key(&link.name), Arc::new(settings.clone())));
@@ -217,10 +310,16 @@ impl Descriptor for LinkDescriptor {
         kind_satisfied(&expected.kind, &as_set(expected, observed))
             && !observed.lacks_mark()
             && expected.enabled == observed.enabled
-            && expected.ipv6_enabled.is_none_or(|on| observed.ipv6_enabled.unwrap_or(false) == on)
+            && is_ipv6_as_requested(expected, observed)
             && expected.description.as_ref().is_none_or(is_requested)
-            && expected.mtu.is_none_or(|mtu| observed.mtu == Some(mtu))
+            && expected.own_mtu().is_none_or(|mtu| observed.mtu == Some(mtu))
             && expected.mac.is_none_or(|mac| observed.mac == Some(mac))
+    }
+
+    /// A tunnel of IPv6 waits where others have switched IPv6 off on its device.
+    fn classify(&self, error: &OperationError) -> ErrorClass {
+        let is_off = error.message.starts_with(IPV6_OFF_ON_DEVICE);
+        if is_off { ErrorClass::Unmet } else { error.class() }
     }
 
     fn owned(&self, observed: &Link) -> bool {
@@ -262,7 +361,7 @@ impl Descriptor for LinkDescriptor {
             let before = before.and_then(|before| before.description.clone());
             filled.description = Some(before.unwrap_or_default());
         }
-        if applied.mtu.is_some() && new.mtu.is_none() {
+        if applied.own_mtu().is_some() && new.mtu.is_none() {
             filled.mtu = before.and_then(|before| before.mtu).or(fresh_mtu(&new.kind));
         }
         if applied.mac.is_some() && new.mac.is_none() {
@@ -282,7 +381,10 @@ fn after_release(released: &Link, before: &Link) -> Link {
     let description = before.description.clone().unwrap_or_default();
     Link {
         description: (all || released.description.is_some()).then_some(description),
-        mtu: before.mtu.filter(|_| all || released.mtu.is_some()),
+        mtu: match all {
+            true => before.own_mtu(),
+            false => before.mtu.filter(|_| released.own_mtu().is_some()),
+        },
         mac: before.mac.filter(|_| all || released.mac.is_some()),
         ipv6_enabled: before.ipv6_enabled.filter(|_| all || released.ipv6_enabled.is_some()),
         ..before.clone()
@@ -338,6 +440,7 @@ fn on_link(name: &str) -> Vec<Cascade> {
         Cascade::Under(neighbor::link_prefix(name)),
         Cascade::Under(forwarding::link_prefix(name)),
         Cascade::Under(master_key(name)),
+        Cascade::Under(mtu_key(name)),
         Cascade::Of(route::via_facet(name)),
     ]
 }
@@ -352,7 +455,7 @@ const FRESH_LOOPBACK_MTU: u32 = 65_536;
 fn fresh_mtu(kind: &LinkKind) -> Option<u32> {
     match kind {
         LinkKind::Loopback => Some(FRESH_LOOPBACK_MTU),
-        LinkKind::Vxlan(_) | LinkKind::Other(_) => None,
+        LinkKind::Bridge(_) | LinkKind::Vxlan(_) | LinkKind::Other(_) => None,
         _ => Some(FRESH_MTU),
     }
 }

@@ -13,9 +13,9 @@ use super::socket::{ReceiveResult, RouteSocket};
 use crate::descriptors::route::WATCHED_PROTOCOLS;
 use crate::values::{MAIN_TABLE, OUR_PROTOCOL};
 
-/// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`,
+/// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`, `_IPV6_IFINFO`,
 /// `_IPV4_NETCONF`, `_IPV6_NETCONF`.
-const GROUPS: [u32; 8] = [1, 3, 5, 7, 9, 11, 24, 25];
+const GROUPS: [u32; 9] = [1, 3, 5, 7, 9, 11, 12, 24, 25];
 
 /// Most datagrams received at a time, so that commands get their turn.
 const MAX_DATAGRAMS: usize = 4096;

@@ -1,6 +1,6 @@
 //! Conversion of kernel notifications to facts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use holdfast_base::now_ns;
@@ -15,6 +15,7 @@ use super::listener::{
     RTM_NEWNETCONF, RTM_NEWROUTE,
 };
 use super::{Event, Task, netconf};
+use crate::descriptors::link;
 use crate::links::LinkIndex;
 use crate::transport::codecs::{Codecs, ObjectClass};
 use crate::values::OperState;
@@ -66,6 +67,8 @@ impl StaleRoutes {
 pub(super) struct StaleClasses {
     everything: bool,
     routes: StaleRoutes,
+    /// Links by index that may have IPv6 again. The kernel announces that by itself, and not in a message about the link.
+    links: BTreeSet<u32>,
     /// Administrative state of links by index: a link going down shows only as the difference of two messages.
     up: HashMap<u32, bool>,
     /// A complete list of our routes was empty and none was added since, so no route can vanish.
@@ -74,7 +77,7 @@ pub(super) struct StaleClasses {
 
 impl StaleClasses {
     pub(super) fn any(&self) -> bool {
-        self.everything || !matches!(self.routes, StaleRoutes::None)
+        self.everything || !self.links.is_empty() || !matches!(self.routes, StaleRoutes::None)
     }
 
     pub(super) fn all(&mut self) {
@@ -92,6 +95,12 @@ impl StaleClasses {
     pub(super) fn note(&mut self, frame: &Frame<'_>, links: &LinkIndex) {
         match frame.kind {
             RTM_NEWROUTE => self.no_routes = false,
+            RTM_NEWLINK if is_ipv6_of_link(frame) => {
+                let (index, _) = link_state(frame);
+                if links.has_ipv6(index) != Some(true) {
+                    self.links.insert(index);
+                }
+            }
             RTM_NEWLINK if !is_bridge_port(frame) => {
                 let (index, up) = link_state(frame);
                 let was_up = self.up.insert(index, up).unwrap_or(false);
@@ -99,7 +108,7 @@ impl StaleClasses {
                     self.add_routes(index, links);
                 }
             }
-            RTM_DELLINK if !is_bridge_port(frame) => {
+            RTM_DELLINK if is_link(frame) => {
                 self.up.remove(&link_state(frame).0);
                 self.add_all_routes();
             }
@@ -171,10 +180,18 @@ impl Task {
 
     /// Reads all classes in doubt as a whole, so that vanished objects are noticed.
     pub(super) fn reread_stale(&mut self) {
+        let links = std::mem::take(&mut self.stale.links);
         if std::mem::take(&mut self.stale.everything) {
             self.stale.routes = StaleRoutes::None;
             self.read_classes(&ObjectClass::ALL);
         } else {
+            self.read(
+                links
+                    .iter()
+                    .filter_map(|index| self.links.name(*index))
+                    .map(|it| link::key(it))
+                    .collect(),
+            );
             if self.links.take_dropped_early() {
                 self.read_classes(&ON_LINKS);
             }
@@ -195,14 +212,14 @@ impl Task {
 ///
 /// The forwarding of a new or renamed link is announced before the link itself, so it has to be read.
 fn name_of(frame: &Frame<'_>, links: &LinkIndex) -> Option<SmolStr> {
-    let is_link = frame.kind == RTM_NEWLINK && !is_bridge_port(frame);
-    is_link.then(|| links.name(link_state(frame).0).cloned()).flatten()
+    let is_new = frame.kind == RTM_NEWLINK && is_link(frame);
+    is_new.then(|| links.name(link_state(frame).0).cloned()).flatten()
 }
 
 /// Known operational state of the link of an `RTM_NEWLINK`.
 fn oper_of(frame: &Frame<'_>, links: &LinkIndex) -> Option<OperState> {
-    let is_link = frame.kind == RTM_NEWLINK && !is_bridge_port(frame);
-    is_link.then(|| links.oper(link_state(frame).0)).flatten()
+    let is_new = frame.kind == RTM_NEWLINK && is_link(frame);
+    is_new.then(|| links.oper(link_state(frame).0)).flatten()
 }
 
 /// Appends the facts in a message. A message that cannot be decoded has none; a panic of the decoder is logged.
@@ -228,6 +245,7 @@ fn decode(
 ) {
     match frame.kind {
         RTM_NEWLINK | RTM_DELLINK | RTM_NEWNEIGH | RTM_DELNEIGH if is_bridge_port(frame) => return,
+        RTM_NEWLINK | RTM_DELLINK if is_ipv6_of_link(frame) => return,
         RTM_NEWLINK | RTM_DELLINK | RTM_NEWADDR | RTM_DELADDR | RTM_NEWNEIGH | RTM_DELNEIGH => {}
         RTM_NEWROUTE | RTM_DELROUTE => {}
         RTM_NEWNETCONF => return facts.extend(netconf::fact(frame, links, time_ns)),
@@ -246,6 +264,16 @@ fn decode(
 /// True for messages about a bridge port or an entry of the bridge's address table, rather than about the link.
 fn is_bridge_port(frame: &Frame<'_>) -> bool {
     frame.payload.first() == Some(&u8::from(AddressFamily::Bridge))
+}
+
+/// True for messages about IPv6 on a link, rather than about the link.
+fn is_ipv6_of_link(frame: &Frame<'_>) -> bool {
+    frame.payload.first() == Some(&u8::from(AddressFamily::Inet6))
+}
+
+/// True when an `RTM_NEWLINK` or `RTM_DELLINK` is about the link itself.
+fn is_link(frame: &Frame<'_>) -> bool {
+    !is_bridge_port(frame) && !is_ipv6_of_link(frame)
 }
 
 /// Index and administrative state of the link.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use holdfast_scheduler::{Action, Completion, Fact, Key, OpId, Operation, OperationError};
+use holdfast_scheduler::{Action, Completion, Fact, Key, OpId, Operation, OperationError, Segment};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkMessage;
 use nix::errno::Errno;
@@ -15,8 +15,8 @@ use super::teardown::together;
 use super::window::WindowAnswers;
 use super::{Event, RtnetlinkError, Task};
 use crate::codec::{EncodeError, Request, Requests};
-use crate::descriptors::kinds;
 use crate::descriptors::route::{self, route_text};
+use crate::descriptors::{self, kinds};
 use crate::rights::{self, Work};
 use crate::transport::codecs::{ObjectClass, ReadQuery};
 use crate::transport::{sysctl, texts};
@@ -175,6 +175,12 @@ impl Task {
         self.name_routes_in_the_way(batch, &mut failures);
         self.clean_up(batch, &failures);
         self.drain_notifications();
+        for failure in &mut failures {
+            let operation = &batch.operations[failure.operation];
+            if let Some(reason) = descriptors::why_refused(operation, &self.links) {
+                failure.error.message = reason;
+            }
+        }
         let completions = batch.completions(end, failures);
         self.unanswered.confirm(completions.len());
         self.mailbox.post(Event::Completed(completions));
@@ -230,6 +236,8 @@ impl Task {
                 links |= operation.key.kind() == kinds::LINK;
             }
             keys.push(operation.key.clone());
+            // Others may have changed the link without an announcement, such as by switching IPv6 off.
+            keys.extend(link_below(&operation.key));
         }
         if links {
             // Failed creations may have reserved names of existing links.
@@ -306,6 +314,17 @@ impl Batch {
             .collect();
         self.reported = end;
         completions
+    }
+}
+
+/// Key of the link that an address, neighbour or setting is on.
+fn link_below(key: &Key) -> Option<Key> {
+    let on_links = [kinds::ADDRESS, kinds::NEIGHBOR, kinds::LINK_MTU];
+    match key.segments().next() {
+        Some(Segment::Str(link)) if on_links.contains(&key.kind()) => {
+            Some(descriptors::link::key(&link))
+        }
+        _ => None,
     }
 }
 

@@ -11,6 +11,8 @@ use super::{SimulatedKernel, SimulatedTransport};
 use crate::descriptors::registry;
 use crate::transport::{Event, Events, Transport};
 
+/// Time in which a box comes to rest. What the state of another object prevents is tried again for ever.
+const RESTS_WITHIN: Duration = Duration::from_secs(600);
 /// Steps after which a busy box counts as endless.
 const MAX_STEPS: usize = 10_000;
 
@@ -93,13 +95,15 @@ impl SimulatedBox {
         self.deadline = step.deadline;
     }
 
-    /// Steps until the box is idle; time advances only when nothing else happens.
+    /// Steps until the box is idle, or only tries again what it has tried for a while; time advances only when nothing else
+    /// happens.
     pub(super) fn run_until_idle(&mut self) {
+        let until = self.now + RESTS_WITHIN;
         for _ in 0..MAX_STEPS {
             if let Some(event) = self.events.try_recv() {
                 let step = self.process_event(event);
                 self.follow(step);
-            } else if let Some(deadline) = self.deadline.take() {
+            } else if let Some(deadline) = self.deadline.take_if(|deadline| *deadline <= until) {
                 self.now = self.now.max(deadline);
                 let step = self.engine.due(self.now());
                 self.follow(step);

@@ -1,5 +1,8 @@
 //! Links of the model: creation, changes, deletion, and their messages.
 
+use std::collections::BTreeSet;
+
+use netlink_packet_core::{DefaultNla, Nla as _};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, BridgeStpState, Inet6DevConf, InfoBridge, InfoData, InfoKind,
@@ -13,6 +16,10 @@ use crate::values::{Ethernet, Family, OUR_ALTNAME_PREFIX};
 
 /// Smallest and largest MTU of the model's links, octets of layer 3.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65_536;
+/// Smallest MTU of a link with IPv6, octets of layer 3.
+const LEAST_IPV6_MTU: u32 = 1280;
+/// Number of the attribute of a link that holds its alias.
+const IFLA_IFALIAS: u16 = 20;
 /// MTU of a fresh link, octets of layer 3.
 const DEFAULT_MTU: u32 = 1500;
 
@@ -31,6 +38,8 @@ pub(super) struct SimLink {
     /// Index of the bridge; 0 for none.
     pub(super) master: u32,
     pub(super) altnames: Vec<String>,
+    /// True for a bridge of which somebody has set the MTU, so that it no longer follows its ports.
+    pub(super) has_own_mtu: bool,
     /// Speed and duplex, as its driver says.
     pub(super) ethernet: Option<Ethernet>,
 }
@@ -59,6 +68,7 @@ impl SimLink {
             alias: String::new(),
             master: 0,
             altnames: Vec::new(),
+            has_own_mtu: false,
             ethernet: None,
         }
     }
@@ -116,7 +126,10 @@ impl KernelModel {
 
     fn insert_created(&mut self, index: u32, name: &str, kind: &InfoKind, data: Option<&InfoData>) {
         let kind = SimLinkKind::Created(kind.clone(), data.cloned());
-        self.insert_link(SimLink::new(index, name, kind));
+        let mut link = SimLink::new(index, name, kind);
+        link.mtu = self.limit_of(&link).unwrap_or(link.mtu);
+        self.insert_link(link);
+        self.follow_mtu(index);
     }
 
     fn free_index(&self, requested: u32, name: &str) -> ModelResult<u32> {
@@ -161,7 +174,13 @@ impl KernelModel {
         }
         for attribute in &message.attributes {
             match attribute {
-                LinkAttribute::Mtu(mtu) if MTU_RANGE.contains(mtu) => link.mtu = *mtu,
+                LinkAttribute::Mtu(mtu) if MTU_RANGE.contains(mtu) => {
+                    if self.limit_of(&link).is_some_and(|limit| *mtu > limit) {
+                        return Err(Errno::EINVAL.into());
+                    }
+                    link.mtu = *mtu;
+                    link.has_own_mtu = true;
+                }
                 LinkAttribute::Mtu(_) => {
                     let words = Some("mtu greater than device maximum");
                     return Err(SimulatedRefusal { errno: Errno::EINVAL, words });
@@ -170,6 +189,9 @@ impl KernelModel {
                     link.mac = bytes.as_slice().try_into().map_err(|_| Errno::EINVAL)?;
                 }
                 LinkAttribute::IfAlias(text) => link.alias.clone_from(text),
+                LinkAttribute::Other(alias) if alias.kind() == IFLA_IFALIAS => {
+                    link.alias = alias_text(alias)?;
+                }
                 LinkAttribute::Controller(0) => link.master = 0,
                 LinkAttribute::Controller(master) => {
                     match self.kind(*master) {
@@ -182,8 +204,55 @@ impl KernelModel {
                 _ => {}
             }
         }
-        self.links.insert(index, link);
+        let before = self.links.insert(index, link);
+        self.follow_mtu(index);
+        let bridges = before.iter().map(|it| it.master).chain([self.link(index)?.master]);
+        for bridge in bridges.collect::<BTreeSet<u32>>() {
+            self.fit_bridge(bridge);
+        }
         Ok(())
+    }
+
+    /// Largest MTU of a tunnel on a link; `None` for other links.
+    fn limit_of(&self, link: &SimLink) -> Option<u32> {
+        let SimLinkKind::Created(InfoKind::Vxlan, Some(InfoData::Vxlan(params))) = &link.kind
+        else {
+            return None;
+        };
+        let below = params.iter().find_map(|param| match param {
+            InfoVxlan::Link(index) => self.links.get(index),
+            _ => None,
+        })?;
+        let is_ipv6 = |param: &_| matches!(param, InfoVxlan::Local6(_) | InfoVxlan::Group6(_));
+        let overhead = if params.iter().any(is_ipv6) { 70 } else { 50 };
+        Some(below.mtu.saturating_sub(overhead).max(*MTU_RANGE.start()))
+    }
+
+    /// Gives a bridge the smallest MTU of its ports, unless somebody has set one.
+    fn fit_bridge(&mut self, bridge: u32) {
+        let ports = self.links.values().filter(|port| bridge != 0 && port.master == bridge);
+        let least = ports.map(|port| port.mtu).min().unwrap_or(DEFAULT_MTU);
+        let Some(link) = self.links.get_mut(&bridge) else { return };
+        if !link.has_own_mtu && link.mtu != least {
+            link.mtu = least;
+            self.follow_mtu(bridge);
+            self.announce(bridge);
+        }
+    }
+
+    /// Removes IPv6 from a link that has become too small for it, and brings it back as for a new link.
+    fn follow_mtu(&mut self, index: u32) {
+        let Some(link) = self.links.get(&index) else { return };
+        let switch = disable_ipv6_path(&link.name);
+        let forwarding = forwarding_path(&link.name, Family::V6);
+        let has_room = link.mtu >= LEAST_IPV6_MTU;
+        if has_room && !self.sysctls.contains_key(&switch) {
+            self.sysctls.insert(switch, "0".to_owned());
+            self.sysctls.insert(forwarding, "0".to_owned());
+        } else if !has_room && self.sysctls.remove(&switch).is_some() {
+            self.sysctls.remove(&forwarding);
+            self.drop_ipv6(index);
+        }
     }
 
     pub(super) fn name_link(&mut self, message: &LinkMessage) -> ModelResult<()> {
@@ -218,6 +287,7 @@ impl KernelModel {
     /// Removes a link with everything on it and above it, and the other end of its pair.
     pub(super) fn remove(&mut self, index: u32) {
         let Some(link) = self.links.remove(&index) else { return };
+        self.fit_bridge(link.master);
         self.drop_routes(index, true);
         self.drop_below(index, &link.name);
         let ports: Vec<u32> =
@@ -263,7 +333,7 @@ impl KernelModel {
         let its = |link: &&SimLink| disable_ipv6_path(&link.name) == path;
         let index = self.links.values().find(its).map(|link| link.index);
         if let Some(index) = index.filter(|_| value != "0") {
-            self.drop_ipv6_addresses(index);
+            self.drop_ipv6(index);
         }
     }
 
@@ -282,11 +352,12 @@ impl KernelModel {
             LinkAttribute::Mtu(link.mtu),
             LinkAttribute::Address(link.mac.to_vec()),
         ];
-        let disabled = self.sysctls.get(&disable_ipv6_path(&link.name));
-        let mut variables = Inet6DevConf::default();
-        variables.disable_ipv6 = disabled.and_then(|text| text.parse().ok()).unwrap_or_default();
-        let ipv6 = AfSpecUnspec::Inet6(vec![AfSpecInet6::DevConf(variables)]);
-        message.attributes.push(LinkAttribute::AfSpecUnspec(vec![ipv6]));
+        if let Some(disabled) = self.sysctls.get(&disable_ipv6_path(&link.name)) {
+            let mut variables = Inet6DevConf::default();
+            variables.disable_ipv6 = disabled.parse().unwrap_or_default();
+            let ipv6 = AfSpecUnspec::Inet6(vec![AfSpecInet6::DevConf(variables)]);
+            message.attributes.push(LinkAttribute::AfSpecUnspec(vec![ipv6]));
+        }
         if !link.alias.is_empty() {
             message.attributes.push(LinkAttribute::IfAlias(link.alias.clone()));
         }
@@ -339,6 +410,14 @@ impl KernelModel {
             link.altnames.iter().any(|name| name.starts_with(OUR_ALTNAME_PREFIX))
         })
     }
+}
+
+/// Text of an alias attribute, which may end with a zero.
+fn alias_text(alias: &DefaultNla) -> ModelResult<String> {
+    let mut octets = vec![0; alias.value_len()];
+    alias.emit_value(&mut octets);
+    let text = octets.strip_suffix(&[0]).unwrap_or(&octets);
+    String::from_utf8(text.to_vec()).map_err(|_| Errno::EINVAL.into())
 }
 
 /// Sysctl that disables IPv6 on a link.

@@ -116,6 +116,11 @@ impl SimulatedKernel {
         (SimulatedTransport(self.clone()), events)
     }
 
+    /// True while the fault that was asked for has not happened.
+    pub fn has_fault(&self) -> bool {
+        self.lock().fault.is_some()
+    }
+
     /// Chooses the fault for the `nth` request from now on, counted from 1.
     pub fn fault_at(&self, nth: u64, fault: Fault) {
         let mut state = self.lock();
@@ -444,7 +449,10 @@ impl State {
             return None;
         }
         self.links = links;
-        let result = self.execute(requests);
+        let result = self.execute(requests).map_err(|error| {
+            let reason = descriptors::why_refused(operation, &self.links);
+            OperationError { message: reason.unwrap_or(error.message), ..error }
+        });
         if result.is_err() && operation.action == holdfast_scheduler::Action::Create {
             self.undo(operation);
         }

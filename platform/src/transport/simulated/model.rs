@@ -130,12 +130,8 @@ impl KernelModel {
 
     fn new_address(&mut self, message: &AddressMessage, flags: u16) -> ModelResult<()> {
         let index = message.header.index;
-        let off = disable_ipv6_path(&self.link(index)?.name);
         let ip = address_ip(message).ok_or(Errno::EINVAL)?;
-        if ip.is_ipv6() && self.sysctls.get(&off).is_some_and(|value| value != "0") {
-            let words = Some("IPv6 is disabled on this device");
-            return Err(SimulatedRefusal { errno: Errno::EACCES, words });
-        }
+        self.require_family(index, ip, Errno::EINVAL, Errno::EACCES)?;
         let there = self.addresses.contains_key(&(index, ip));
         if there && flags & NLM_F_EXCL != 0 {
             return Err(Errno::EEXIST.into());
@@ -143,6 +139,27 @@ impl KernelModel {
         self.addresses.insert((index, ip), message.clone());
         self.notes.push((RouteNetlinkMessage::NewAddress(message.clone()), 0));
         Ok(())
+    }
+
+    /// Refuses an object of IPv6 on a link without it: with one errno where the link is too small, and with another where
+    /// IPv6 is switched off.
+    fn require_family(
+        &self,
+        index: u32,
+        ip: IpAddr,
+        too_small: Errno,
+        off: Errno,
+    ) -> ModelResult<()> {
+        let switch = disable_ipv6_path(&self.link(index)?.name);
+        match self.sysctls.get(&switch).map(String::as_str) {
+            _ if ip.is_ipv4() => Ok(()),
+            None => Err(too_small.into()),
+            Some("0") => Ok(()),
+            Some(_) => {
+                let words = Some("IPv6 is disabled on this device");
+                Err(SimulatedRefusal { errno: off, words })
+            }
+        }
     }
 
     fn delete_address(&mut self, message: &AddressMessage) -> ModelResult<()> {
@@ -164,6 +181,7 @@ impl KernelModel {
     fn new_neighbor(&mut self, message: &NeighbourMessage) -> ModelResult<()> {
         self.link(message.header.ifindex)?;
         let key = neighbor_key(message).ok_or(Errno::EINVAL)?;
+        self.require_family(key.0, key.1, Errno::EINVAL, Errno::EINVAL)?;
         // Setting an identical entry gives no message.
         if self.neighbors.insert(key, message.clone()).as_ref() != Some(message) {
             self.notes.push((RouteNetlinkMessage::NewNeighbour(message.clone()), 0));
@@ -229,6 +247,10 @@ impl KernelModel {
         if hop.interface_index != 0 && !self.link(hop.interface_index)?.up {
             return Err(Errno::ENETDOWN.into());
         }
+        let family = gateway.unwrap_or(prefix.addr());
+        if hop.interface_index != 0 {
+            self.require_family(hop.interface_index, family, Errno::ENODEV, Errno::EACCES)?;
+        }
         let Some(gateway) = gateway else {
             return if hop.interface_index == 0 { Err(Errno::ENODEV.into()) } else { Ok(()) };
         };
@@ -239,7 +261,6 @@ impl KernelModel {
         let reachable = self
             .on_link(gateway)
             .find(|index| hop.interface_index == 0 || hop.interface_index == *index);
-        let _ = prefix;
         hop.interface_index = reachable.ok_or(SimulatedRefusal {
             errno: Errno::ENETUNREACH,
             words: Some("Nexthop has invalid gateway"),
@@ -289,6 +310,29 @@ impl KernelModel {
             }
             if stays {
                 self.routes.insert(key, route);
+            }
+        }
+    }
+
+    /// Removes all of IPv6 from a link: addresses, neighbours, and next hops.
+    pub(super) fn drop_ipv6(&mut self, index: u32) {
+        self.drop_ipv6_addresses(index);
+        let of_link = |(link, ip): &&(u32, IpAddr)| *link == index && ip.is_ipv6();
+        let neighbors: Vec<_> = self.neighbors.keys().filter(of_link).copied().collect();
+        for key in neighbors {
+            let old = self.neighbors.remove(&key);
+            self.notes.extend(old.map(|old| (RouteNetlinkMessage::DelNeighbour(old), 0)));
+        }
+        let routes = self.through(index);
+        for key in routes.into_iter().filter(|key| key.1.addr().is_ipv6()) {
+            let Some(mut route) = self.routes.remove(&key) else { continue };
+            let old = route.clone();
+            if mark(&mut route, index, true) {
+                let only = split_off(&mut route, index);
+                self.notes.push((RouteNetlinkMessage::DelRoute(only), 0));
+                self.routes.insert(key, route);
+            } else {
+                self.notes.push((RouteNetlinkMessage::DelRoute(old), 0));
             }
         }
     }
