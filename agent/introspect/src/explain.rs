@@ -194,10 +194,10 @@ impl Explainer<'_> {
             }
             ValueState::Missing => "it was applied, and is gone from the system since".to_owned(),
             ValueState::Drifted => "it was applied, and the system changed it since".to_owned(),
-            _ => match &status.detail.error {
-                Some(error) => format!("{error} ({} tries)", status.detail.attempts),
-                None => details(status).join("; "),
-            },
+            _ => {
+                let error = status.detail.error_text(self.view.now.monotonic);
+                error.unwrap_or_else(|| details(status).join("; "))
+            }
         }
     }
 
