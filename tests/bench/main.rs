@@ -11,6 +11,7 @@
     reason = "the table is what this program is for"
 )]
 
+mod document;
 mod engine;
 mod kernel;
 mod notices;
@@ -23,7 +24,6 @@ mod yardstick;
 
 use std::fs;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
@@ -35,6 +35,7 @@ use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
+use self::document::Document;
 use self::notices::{CarrierLink, NoticeProbe};
 
 /// Sizes of the workloads.
@@ -114,10 +115,6 @@ impl Sizes {
     }
 }
 
-/// The lines around the table in a Markdown document.
-const TABLE_BEGIN: &str = "<!-- written by `make bench`: begin -->";
-const TABLE_END: &str = "<!-- end -->";
-
 /// Longest delay of a link event, in milliseconds, beside a Set of the large table.
 const WORST_NOTICE_MS: f64 = 150.0;
 
@@ -133,9 +130,19 @@ const START_MS: f64 = 1200.0;
 const STATIC_ROUTES: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes";
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<ExitCode> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<ExitCode> {
     let sizes = Sizes::from_arguments();
-    let document = document()?;
+    let document = Document::from_arguments()?;
     anyhow::ensure!(document.is_none() || !sizes.is_smoke(), "--smoke measures nothing to keep");
     let mut table = Table { smoke: sizes.is_smoke(), ..Table::default() };
     table.engine(sizes.engine)?;
@@ -257,18 +264,9 @@ async fn main() -> Result<ExitCode> {
     let strict = std::env::args().any(|argument| argument == "--strict");
     let ended = if table.print() || !strict { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if let Some(document) = document {
-        table.write_into(&document).with_context(|| document.display().to_string())?;
+        document.write(&table.to_markdown()?)?;
     }
     Ok(ended)
-}
-
-/// The document of the option `--markdown`.
-fn document() -> Result<Option<PathBuf>> {
-    let mut arguments = std::env::args().skip_while(|argument| argument != "--markdown");
-    match arguments.next() {
-        None => Ok(None),
-        Some(_) => Ok(Some(arguments.next().context("--markdown needs a file")?.into())),
-    }
 }
 
 fn port() -> Value {
@@ -518,19 +516,15 @@ impl Table {
         !self.missed
     }
 
-    /// Puts the table into a Markdown document, between the marker lines.
-    fn write_into(&self, document: &Path) -> Result<()> {
-        let text = fs::read_to_string(document)?;
-        let (before, rest) = text.split_once(TABLE_BEGIN).context("the first marker is missing")?;
-        let (_, after) = rest.split_once(TABLE_END).context("the last marker is missing")?;
+    /// The table in Markdown, with the machine that it was measured on.
+    fn to_markdown(&self) -> Result<String> {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
         let (processors, kernel) = (available_parallelism()?, kernel.trim());
         let mut table = format!("Measured with {processors} processors, kernel {kernel}.\n\n");
         table += &cells(&head());
         table += "|---|---|---|---|---|---|\n";
         self.rows.iter().for_each(|row| table += &cells(row));
-        fs::write(document, format!("{before}{TABLE_BEGIN}\n{table}{TABLE_END}{after}"))?;
-        Ok(())
+        Ok(table)
     }
 }
 

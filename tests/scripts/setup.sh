@@ -52,6 +52,29 @@ if [ "$(id -u)" != 0 ]; then
 fi
 echo "setup: installing$missing"
 export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
+# One apt works at a time, and a machine often has another one: unattended upgrades, or a second checkout. Ten minutes are
+# longer than those take, and short enough to find out about one that hangs.
+lock_seconds=600
+# Seconds between two looks at a lock.
+lock_pause=5
+
+# apt ARGUMENT...: apt waits for the lock of dpkg by itself, and ends at once on those of the lists and of the downloads.
+apt() {
+    give_up=$(($(date +%s) + lock_seconds))
+    while ! { errors=$(LC_ALL=C apt-get -o DPkg::Lock::Timeout="$lock_seconds" "$@" 2>&1 >&3 3>&-); } 3>&1; do
+        case $errors in
+        *"Could not get lock"*) ;;
+        *) give_up=0 ;;
+        esac
+        if [ "$(date +%s)" -ge "$give_up" ]; then
+            echo "$errors" >&2
+            return 1
+        fi
+        echo "setup: another apt is at work; waiting for it"
+        sleep "$lock_pause"
+    done
+}
+
+apt update -qq
 # shellcheck disable=SC2086 # one argument for each package
-apt-get install -y -qq --no-install-recommends $missing
+apt install -y -qq --no-install-recommends $missing

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_base::Caller;
 use holdfast_config::edit::Edit;
@@ -102,6 +103,9 @@ pub trait Statuses: Send + Sync + 'static {
         &self,
         pending_only: bool,
     ) -> Result<Vec<ValueStatus>, Box<dyn Error + Send + Sync>>;
+
+    /// Present time, on the clock of the times in statuses.
+    async fn monotonic_now(&self) -> Result<Duration, Box<dyn Error + Send + Sync>>;
 
     /// Entries of the configuration of which no value comes, because a leaf is missing.
     async fn incomplete_entries(

@@ -46,6 +46,7 @@ mod view;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_base::Caller;
 use holdfast_config::edit::{Edit, EditErrors};
@@ -395,6 +396,10 @@ impl Statuses for CoreHandle {
             return Ok(self.inspect(|view| view.engine.statuses()).await?);
         }
         Ok(self.inspect(|view| view.engine.pending()).await?)
+    }
+
+    async fn monotonic_now(&self) -> Result<Duration, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.inspect(|view| view.now.monotonic).await?)
     }
 
     async fn incomplete_entries(

@@ -200,10 +200,10 @@ impl Explainer<'_> {
                 known
                     .unwrap_or_else(|| "it was applied, and the system changed it since".to_owned())
             }
-            _ => match &status.detail.error {
-                Some(error) => format!("{error} ({} tries)", status.detail.attempts),
-                None => details(status).join("; "),
-            },
+            _ => {
+                let error = status.detail.error_text(self.view.now.monotonic);
+                error.unwrap_or_else(|| details(status).join("; "))
+            }
         }
     }
 

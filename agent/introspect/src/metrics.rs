@@ -101,6 +101,11 @@ impl Page {
             ),
             ("holdfast_reads_total", "Objects read back.", counters.reads),
             ("holdfast_drifts_total", "Differences that were not our doing.", counters.drifts),
+            (
+                "holdfast_slow_retries_total",
+                "Tries of failed values that nothing but time began.",
+                counters.slow_retries,
+            ),
         ] {
             self.add(name, MetricType::COUNTER, help, vec![counter(&[], count)]);
         }

@@ -175,6 +175,10 @@ pub(super) async fn stats(
                 untimed_tally("read", Tally { count: counters.reads, ..Tally::default() }),
                 untimed_tally("fact", Tally { count: counters.facts, ..Tally::default() }),
                 untimed_tally("drift", Tally { count: counters.drifts, ..Tally::default() }),
+                untimed_tally(
+                    "slow-retry",
+                    Tally { count: counters.slow_retries, ..Tally::default() },
+                ),
             ],
             "AllDescriptors": engine.registry().iter().map(|kind| kind.name()).collect::<Vec<_>>(),
             "Descriptors": all,

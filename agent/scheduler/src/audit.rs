@@ -71,6 +71,11 @@ impl Engine {
             let waits = unmet == 0 && node.goal.spec().is_some() && node.present.is_none()
                 || self.graph.is_reduction_stale(idx);
             let retry = node.retry.as_ref();
+            if node.running_op().is_none()
+                && retry.is_some_and(|it| it.error.is_some() && it.due.is_none())
+            {
+                return Err(format!("{} has failed, and is never tried again", node.key));
+            }
             let excused = node.running_op().is_some()
                 || retry.is_some_and(|retry| retry.due.is_some() || retry.error.is_some())
                 || self.graph.is_contended(idx)
@@ -88,7 +93,7 @@ impl Engine {
             node.present.as_ref().is_some_and(|present| offers(node, present, target) > 0)
         });
         offering.all(|node| {
-            let again = node.retry.as_ref().is_some_and(|retry| retry.due.is_some());
+            let again = node.retry.as_ref().is_some_and(|retry| retry.is_due_soon());
             !node.in_place() && again
         })
     }

@@ -364,7 +364,7 @@ impl Engine {
                 break;
             }
             self.timers.pop_first();
-            self.check_value(idx, &mut step);
+            self.check_value(idx, at, now, &mut step);
         }
         self.advance(step, now)
     }

@@ -17,6 +17,8 @@
 //!            foreign: becomes a provider; dirty if intended under this key
 //! ```
 
+use std::time::Duration;
+
 use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Goal, NodeIdx};
 use crate::key::Key;
@@ -103,7 +105,7 @@ impl Engine {
             self.graph.set_applied(idx, None);
         } else if node.applied.is_some() {
             self.schedule_drift_check(idx, now, urgent, step);
-        } else if node.retry.as_ref().is_none_or(|retry| retry.due.is_none()) {
+        } else if node.retry.as_ref().is_none_or(|retry| !retry.is_due_soon()) {
             self.graph.mark_dirty(idx); // the object that was in its way is gone
         }
     }
@@ -165,15 +167,30 @@ impl Engine {
     /// Looks at a value whose pause is over. One that is in place again since its drift was seen is read once more:
     /// the kernel announces that an object is gone before its lists leave it out (IPv6 addresses of a link that loses
     /// IPv6), so what was read in between may be the object that is going.
-    pub(crate) fn check_value(&mut self, idx: NodeIdx, step: &mut EngineOutput) {
+    ///
+    /// For one that failed, a slow retry is scheduled at once: whatever keeps it from being tried now, it will be.
+    pub(crate) fn check_value(
+        &mut self,
+        idx: NodeIdx,
+        at: Duration,
+        now: Now,
+        step: &mut EngineOutput,
+    ) {
         let is_out_of_place = self.graph.is_out_of_place(idx);
         let node = self.graph.node_mut(idx);
-        let Some(retry) = &mut node.retry else { return };
-        retry.due = None;
+        // The timer of a value that is forgotten stays, and its place may have another one since.
+        let Some(retry) = node.retry.as_mut().filter(|it| it.due == Some(at)) else { return };
+        let is_slow_retry = retry.take_due();
         let has_returned = std::mem::take(&mut retry.has_returned);
-        let has_failed = retry.error.is_some();
-        step.changed.extend(has_failed.then(|| node.key.clone()));
-        if has_failed || is_out_of_place {
+        if retry.error.is_some() {
+            step.changed.push(node.key.clone());
+            let look = retry.slow_retry(now.monotonic);
+            self.schedule_look(idx, look);
+            let is_ready = self.graph.count_unmet(idx) == 0 && self.claim_holder(idx).is_none();
+            let is_tried = is_out_of_place && is_ready;
+            self.graph.counters.slow_retries += u64::from(is_slow_retry && is_tried);
+            self.graph.mark_dirty(idx);
+        } else if is_out_of_place {
             self.graph.mark_dirty(idx);
         } else if has_returned {
             request_drift_read(&node.key, step);
@@ -198,15 +215,15 @@ impl Engine {
         }
     }
 
-    /// Schedules a look at a value after a delay. False when one is scheduled already.
+    /// Schedules a look at a value after a delay. False when one is scheduled already, apart from a slow retry.
     fn schedule_check(&mut self, idx: NodeIdx, now: Now) -> bool {
         let retry = self.graph.node_mut(idx).retry.get_or_insert_default();
-        if retry.due.is_some() {
+        if retry.is_due_soon() {
             return false;
         }
-        let at = retry.drifted(now.monotonic);
-        (retry.due, retry.has_returned) = (Some(at), false);
-        self.timers.insert((at, idx));
+        retry.has_returned = false;
+        let look = retry.drifted(now.monotonic);
+        self.schedule_look(idx, look);
         true
     }
 

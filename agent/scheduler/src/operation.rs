@@ -75,18 +75,19 @@ pub struct Operation {
 /// EADDRNOTAVAIL, ENETDOWN, ENETUNREACH, EHOSTUNREACH.
 const SURROUNDINGS: [i32; 9] = [2, 3, 6, 17, 19, 99, 100, 101, 113];
 
-/// Condition under which a failed operation is worth another try.
+/// Condition under which a failed operation is worth another try. In every class there is one that time alone brings about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// Time may help: tried again after a pause.
+    /// Time may help: tried again soon.
     Transient,
-    /// Something else prevents it: tried again when a target of the value, or the value itself, changes.
+    /// Something else prevents it: tried again when a target of the value, or the value itself, changes, and slowly.
     Environment,
     /// The state of another object prevents it, as an unmet dependency would: the value waits, and its transaction does not
     /// fail. Tried again as in [`ErrorClass::Environment`], and after a pause, since nobody may announce the change.
     Unmet,
-    /// The value itself is the reason: tried again with another value only, or after a dependency was lost and met
-    /// again.
+    /// The value itself is the reason, as far as its `errno` tells: tried again with another value, after a dependency was
+    /// lost and met again, and slowly. The last because the kernel gives EINVAL, EACCES and others for the state of other
+    /// objects as well.
     Permanent,
 }
 

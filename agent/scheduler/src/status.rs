@@ -34,9 +34,10 @@ pub enum ValueState {
     Invalid,
     /// No descriptor for this kind.
     Unimplemented,
-    /// The last operation failed; tried again when a dependency changes.
+    /// The last operation failed, and time is not expected to help; tried again slowly, and where the surroundings may be the
+    /// reason, when a dependency changes. Never stays for good.
     Failed,
-    /// The last operation failed; another try is scheduled.
+    /// The last operation failed; another try comes soon.
     Retrying,
 }
 
@@ -98,8 +99,33 @@ pub struct Detail {
     pub error: Option<OperationError>,
     /// Tries since the last success.
     pub attempts: u32,
-    /// Time of the next try, on the clock of [`Now::monotonic`](crate::Now).
+    /// Time of the next try of a value with an error, on the clock of [`Now::monotonic`](crate::Now).
     pub retry_at: Option<Duration>,
+}
+
+impl Detail {
+    /// Error of the value and its next try, as a text: `busy (errno 16), tried again in 28 s, 3rd try`. `now` is on the clock of
+    /// [`Now::monotonic`](crate::Now).
+    pub fn error_text(&self, now: Duration) -> Option<String> {
+        let error = self.error.as_ref()?;
+        let Some(at) = self.retry_at else {
+            return Some(format!("{error}, {} tries", self.attempts));
+        };
+        let pause = at.saturating_sub(now).as_secs_f64().ceil();
+        let next = ordinal(self.attempts.saturating_add(1));
+        Some(format!("{error}, tried again in {pause} s, {next} try"))
+    }
+}
+
+/// English ordinal number: `3rd`.
+fn ordinal(number: u32) -> String {
+    let ending = match (number % 10, number % 100) {
+        (1, it) if it != 11 => "st",
+        (2, it) if it != 12 => "nd",
+        (3, it) if it != 13 => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
 }
 
 /// Status of one value.
@@ -158,4 +184,26 @@ pub struct Counters {
     pub facts_ignored: u64,
     pub reads: u64,
     pub drifts: u64,
+    /// Tries of values that failed which nothing but time began.
+    pub slow_retries: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_try_is_told_with_its_number() {
+        let at = |attempts, retry_at| {
+            let error = Some(OperationError::message("no such device"));
+            let retry_at = Option::map(retry_at, Duration::from_millis);
+            let detail = Detail { error, attempts, retry_at, ..Detail::default() };
+            detail.error_text(Duration::from_secs(5)).unwrap()
+        };
+        assert_eq!(at(1, Some(32_001)), "no such device, tried again in 28 s, 2nd try");
+        assert_eq!(at(10, Some(4_000)), "no such device, tried again in 0 s, 11th try");
+        assert_eq!(at(22, Some(5_100)), "no such device, tried again in 1 s, 23rd try");
+        assert_eq!(at(3, None), "no such device, 3 tries", "an operation is under way");
+        assert_eq!(Detail::default().error_text(Duration::ZERO), None);
+    }
 }

@@ -72,7 +72,7 @@ impl Engine {
         let failed = retry.filter(|retry| retry.error.is_some());
         let failed =
             failed.map(
-                |retry| if retry.due.is_some() { ValueState::Retrying } else { ValueState::Failed },
+                |retry| if retry.is_due_soon() { ValueState::Retrying } else { ValueState::Failed },
             );
         let drifted = || match (&node.applied, &node.observed) {
             (Some(applied), Some(observed)) => !self.graph.satisfied(&node.key, applied, observed),
@@ -169,7 +169,7 @@ impl Engine {
     }
 
     /// Holder of an identity that the value claims and does not have.
-    fn claim_holder(&self, idx: NodeIdx) -> Option<Key> {
+    pub(crate) fn claim_holder(&self, idx: NodeIdx) -> Option<Key> {
         let node = self.graph.node(idx);
         if node.in_place() {
             return None;

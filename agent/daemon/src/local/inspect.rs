@@ -1,6 +1,6 @@
 //! Texts for `holdfast show`.
 
-use std::{error::Error, fmt::Write as _};
+use std::{error::Error, fmt::Write as _, time::Duration};
 
 use holdfast_base::now_ns;
 use holdfast_config::{
@@ -48,12 +48,16 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
                 let revision = self.0.current_revision().await;
                 service_waits::text(&revision)
             }
-            ShowContent::Values => Ok(table(&self.0.statuses(false).await?, &[], &[], &registry())),
+            ShowContent::Values => {
+                let values = self.0.statuses(false).await?;
+                Ok(table(&values, &[], &[], &registry(), self.0.monotonic_now().await?))
+            }
             ShowContent::Pending => {
                 let pending = self.0.statuses(true).await?;
                 let entries = self.0.incomplete_entries().await?;
                 let remarks = self.0.remarks().await?;
-                Ok(table(&pending, &entries, &remarks, &registry()))
+                let now = self.0.monotonic_now().await?;
+                Ok(table(&pending, &entries, &remarks, &registry(), now))
             }
         }
     }
@@ -84,16 +88,18 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
 type Line = [String; 4];
 
 /// A table with a line for each value, then for each entry that waits for a leaf, then for each value without its effect.
+/// `now` is on the clock of the statuses.
 fn table(
     statuses: &[ValueStatus],
     entries: &[IncompleteEntry],
     remarks: &[Remark],
     registry: &Registry,
+    now: Duration,
 ) -> String {
     let value = |status: &ValueStatus| -> Line {
         let state = status.state.to_string();
         let key = registry.key_text(&status.key);
-        [state, key, status.label.clone(), reason(status, statuses)]
+        [state, key, status.label.clone(), reason(status, statuses, now)]
     };
     let entry = |entry: &IncompleteEntry| -> Line {
         let key = entry.key.as_ref().map(|key| registry.key_text(key));
@@ -121,7 +127,7 @@ fn table(
     text
 }
 
-fn reason(status: &ValueStatus, all: &[ValueStatus]) -> String {
+fn reason(status: &ValueStatus, all: &[ValueStatus], now: Duration) -> String {
     let detail = &status.detail;
     let mut reasons = Vec::new();
     if !detail.unmet.is_empty() {
@@ -130,9 +136,7 @@ fn reason(status: &ValueStatus, all: &[ValueStatus]) -> String {
         reasons.push(format!("{verb} {}", detail.unmet.join(", ")));
     }
     reasons.extend(detail.invalid.iter().chain(&detail.drift).map(ToString::to_string));
-    if let Some(error) = &detail.error {
-        reasons.push(format!("{error}, {} tries", detail.attempts));
-    }
+    reasons.extend(detail.error_text(now));
     if let Some(holder) = &detail.conflict {
         let label = all.iter().find(|other| other.key == *holder).map(|other| other.label.as_str());
         reasons.push(format!("{} holds what it needs", label.unwrap_or("another value")));
@@ -172,6 +176,7 @@ mod tests {
         let failed = Detail {
             error: Some(OperationError::message("no such device")),
             attempts: 2,
+            retry_at: Some(Duration::from_secs(90)),
             ..Detail::default()
         };
         let holder = link::key("eth0");
@@ -183,6 +188,7 @@ mod tests {
             status(link::key("eth1"), "link eth1", ValueState::Conflict, conflict),
         ];
         let prefix = "10.0.0.0/8".parse().unwrap();
+        let now = Duration::from_secs(60);
         let other_owner = Some(Owner::new("protocol STATIC b of DEFAULT".into()));
         let contested = Detail { other_owner, ..Detail::default() };
         let route = status(route::key(254, prefix, 0), "route", ValueState::Configured, contested);
@@ -193,15 +199,15 @@ mod tests {
             missing: "role".to_owned(),
         };
         assert_eq!(
-            table(&[route], &[entry], &[], &registry()),
+            table(&[route], &[entry], &[], &registry(), now),
             "CONFIGURED  route/254/10.0.0.0/8/0    route  (protocol STATIC b of DEFAULT asks for another one)\n\
              PENDING     /system/user[username=a]  /system/aaa  (waits for role)\n"
         );
         assert_eq!(
-            table(&statuses, &[], &[], &registry()),
+            table(&statuses, &[], &[], &registry(), now),
             "CONFIGURED  link/eth0               link eth0\n\
              PENDING     address/eth0/192.0.2.1  address 192.0.2.1  (waits for link eth9, link br0)\n\
-             FAILED      link/eth2               link eth2  (no such device, 2 tries)\n\
+             FAILED      link/eth2               link eth2  (no such device, tried again in 30 s, 3rd try)\n\
              CONFLICT    link/eth1               link eth1  (link eth0 holds what it needs)\n"
         );
     }

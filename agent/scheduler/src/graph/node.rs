@@ -226,6 +226,11 @@ impl Node {
         self.present.as_ref().and_then(|_| self.observed.as_ref().or(self.applied.as_ref()))
     }
 
+    /// True for a value that is not present, or may not be any more when the operation in flight ends.
+    pub(crate) fn may_be_absent(&self) -> bool {
+        self.present.is_none() || self.running_op.is_some()
+    }
+
     /// True when the very value that is intended was applied and is believed to be present.
     /// True when the present value has this spec, and not that of an observed value which differs.
     pub(crate) fn is_present_as(&self, spec: &Arc<ValueSpec>) -> bool {

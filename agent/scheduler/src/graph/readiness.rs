@@ -376,7 +376,7 @@ impl Graph {
     pub(super) fn mark_ready_dirty(&mut self, watchers: &[NodeIdx]) {
         for &watcher in watchers {
             let node = self.node(watcher);
-            let waits = node.goal.spec().is_some() && node.present.is_none();
+            let waits = node.goal.spec().is_some() && node.may_be_absent();
             if waits && self.count_unmet(watcher) == 0 || self.is_reduction_stale(watcher) {
                 self.mark_dirty(watcher);
             }
@@ -473,7 +473,7 @@ impl Graph {
         } else {
             // A present value that could not be updated does not outlive the dependencies of its goal.
             let stuck = need_count > 0 && node.ours && node.present.is_some();
-            let waits = need_count > 0 && node.present.is_none();
+            let waits = need_count > 0 && node.may_be_absent();
             if (used || stuck) && node.running_op().is_none() {
                 let own = self.is_own_change;
                 let lost = if own { &mut self.lost_by_us } else { &mut self.lost_dependency };

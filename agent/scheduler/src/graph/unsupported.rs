@@ -11,7 +11,8 @@ use super::{Graph, GraphChange, NodeIdx};
 #[derive(Debug, Default)]
 pub(crate) struct Unsupported {
     values: NodeSet,
-    /// Values without an unmet dependency that were not created, since all providers of some target are unsupported.
+    /// Values without an unmet dependency that were not created, or are being deleted, since all providers of some target are
+    /// unsupported.
     held_back: NodeSet,
     /// True when some value left the set since the held-back ones were marked.
     some_supported_again: bool,
@@ -68,7 +69,7 @@ impl Graph {
         let mut waiting = std::mem::take(&mut self.unsupported.held_back).all().to_vec();
         waiting.retain(|&idx| {
             let node = self.node(idx);
-            node.used && node.goal.spec().is_some() && node.present.is_none()
+            node.used && node.goal.spec().is_some() && node.may_be_absent()
         });
         self.note_held_back(waiting.iter().copied());
         waiting.into_iter().for_each(|idx| self.mark_dirty(idx));

@@ -1,7 +1,5 @@
 //! Failures of operations: retries of single values, and the end of what was not verified in time.
 
-use std::time::Duration;
-
 use super::{ECHO_WITHIN, OpProgress, OpState, Phase, READ_AGAIN, READS_MOST, VERIFIED_WITHIN};
 use crate::descriptor::catch_panic;
 use crate::engine::{Engine, EngineOutput};
@@ -9,6 +7,7 @@ use crate::graph::{Graph, NodeIdx};
 use crate::key::Key;
 use crate::operation::{Action, ErrorClass, Now, OpId, OperationError, TxnId};
 use crate::plan::PlannedOperation;
+use crate::retry_state::NextLook;
 use crate::value::SharedValue;
 
 impl Engine {
@@ -130,12 +129,12 @@ impl Engine {
         step.changed.push(key);
     }
 
-    /// Marks values parked for a delete that failed for good: the value stays, so they may return.
+    /// Marks values parked for a delete that failed and is not tried again soon: the value stays, so they may return.
     pub(super) fn mark_parked_dirty(&mut self, failed: &[Key]) {
         for key in failed {
             let Some(idx) = self.graph.find(key) else { continue };
             let node = self.graph.node(idx);
-            let tried_again = node.retry.as_ref().is_some_and(|retry| retry.due.is_some());
+            let tried_again = node.retry.as_ref().is_some_and(|retry| retry.is_due_soon());
             if node.present.is_some() && !node.in_place() && !tried_again {
                 self.graph.mark_waiting_dirty(idx);
             }
@@ -147,8 +146,8 @@ impl Engine {
         let random = self.jitter_rng.next();
         let node = self.graph.node_mut(idx);
         let retry = node.retry.get_or_insert_default();
-        let pause = retry.failed(error, class, random);
-        self.schedule_retry(idx, pause.map(|pause| now.monotonic + pause));
+        let look = retry.failed(error, class, now.monotonic, random);
+        self.schedule_look(idx, look);
         match class {
             ErrorClass::Environment | ErrorClass::Unmet => self.graph.register_retry_triggers(idx),
             ErrorClass::Transient | ErrorClass::Permanent => {
@@ -160,7 +159,7 @@ impl Engine {
 
     /// Error to be recorded. A create may fail because the delete before it did: it follows that delete, or finds the
     /// object it left behind. Then the error of the delete is the reason, and nothing is recorded where the delete will
-    /// be tried again.
+    /// be tried again soon.
     fn first_reason(
         &self,
         idx: NodeIdx,
@@ -168,7 +167,7 @@ impl Engine {
         error: OperationError,
     ) -> Option<OperationError> {
         let retry = self.graph.node(idx).retry.as_deref();
-        if follows && retry.is_some_and(|retry| retry.due.is_some()) {
+        if follows && retry.is_some_and(|retry| retry.is_due_soon()) {
             return None;
         }
         let first = retry.and_then(|retry| retry.error.as_ref());
@@ -185,27 +184,24 @@ impl Engine {
     }
 
     /// Replaces the time of the next look at a value.
-    fn schedule_retry(&mut self, idx: NodeIdx, at: Option<Duration>) {
+    pub(crate) fn schedule_look(&mut self, idx: NodeIdx, look: NextLook) {
         let retry = self.graph.node_mut(idx).retry.get_or_insert_default();
-        if let Some(old) = std::mem::replace(&mut retry.due, at) {
+        if let Some(old) = retry.schedule(look) {
             self.timers.remove(&(old, idx));
         }
-        if let Some(at) = at {
-            self.timers.insert((at, idx));
-        }
+        self.timers.insert((look.at, idx));
     }
 
     /// Schedules retries of failed values with a changed target.
     pub(crate) fn schedule_triggered_retries(&mut self, now: Now, step: &mut EngineOutput) {
         for idx in std::mem::take(&mut self.graph.retry_triggers.triggered) {
-            let node = self.graph.node(idx);
-            let Some(retry) = node.retry.as_ref().filter(|_| node.running_op().is_none()) else {
-                continue;
-            };
-            if retry.error.is_some() && retry.due.is_none() {
+            let node = self.graph.node_mut(idx);
+            let is_operated = node.running_op().is_some();
+            let Some(retry) = node.retry.as_mut().filter(|_| !is_operated) else { continue };
+            if retry.error.is_some() && !retry.is_due_soon() {
                 step.changed.push(node.key.clone());
-                let at = now.monotonic + retry.trigger_pause();
-                self.schedule_retry(idx, Some(at));
+                let look = retry.triggered_retry(now.monotonic);
+                self.schedule_look(idx, look);
             }
         }
     }

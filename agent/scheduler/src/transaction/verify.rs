@@ -199,12 +199,11 @@ impl Engine {
     pub(crate) fn clear_error(&mut self, idx: NodeIdx) {
         self.graph.unregister_retry_triggers(idx);
         let Some(retry) = &mut self.graph.node_mut(idx).retry else { return };
-        let failed = retry.error.take().is_some();
-        retry.attempts = 0;
-        if let Some(at) = retry.due.take() {
+        let (error, due) = retry.clear();
+        if let Some(at) = due {
             self.timers.remove(&(at, idx));
         }
-        if failed && self.graph.node(idx).present.is_some() {
+        if error.is_some() && self.graph.node(idx).present.is_some() {
             self.graph.mark_waiting_dirty(idx); // values parked for its deletion may rely on it again
         }
     }

@@ -33,6 +33,28 @@ fn plan_among_events(
     }
 }
 
+/// Plans a change that is made among events, compares it with a plan that is made at the last moment, starts it, and checks where
+/// everything ends.
+fn check_plan_among_events(
+    before: &[WorldEvent],
+    during: Vec<WorldEvent>,
+    (change, atomic): (&str, bool),
+    pauses: &[usize],
+    failing: &[usize],
+) {
+    let mut world = World::failing_at(failing.to_vec());
+    for event in before {
+        world.apply(event.clone());
+    }
+    let planned = plan_among_events(&mut world, (change, atomic), pauses, during);
+    let at_once = world.engine().plan(World::delta(change, atomic));
+    assert_eq!(fingerprint(&planned), fingerprint(&at_once), "{}", world.story());
+    if let Ok(plan) = planned {
+        world.start(change, plan);
+    }
+    world.check();
+}
+
 /// Places of pauses: anywhere in a small plan.
 fn pauses() -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::vec(1usize..90, 1..8)
@@ -50,17 +72,7 @@ proptest! {
         pauses in pauses(),
         failing in proptest::collection::vec(0usize..30, 0..2),
     ) {
-        let mut world = World::failing_at(failing);
-        for event in before {
-            world.apply(event);
-        }
-        let planned = plan_among_events(&mut world, (&change, atomic), &pauses, during);
-        let at_once = world.engine().plan(World::delta(&change, atomic));
-        prop_assert_eq!(fingerprint(&planned), fingerprint(&at_once), "{}", world.story());
-        if let Ok(plan) = planned {
-            world.start(&change, plan);
-        }
-        world.check();
+        check_plan_among_events(&before, during, (&change, atomic), &pauses, &failing);
     }
 
     #[test]
@@ -159,13 +171,86 @@ fn a_dependent_that_appears_during_a_pause_is_noticed() {
         prepare("-b; d =0 !1 .w(|a,|b&A) <?f; m/2 =1 !1 <b"),
         Notice,
     ];
-    let mut world = World::failing_at(vec![29]);
-    for event in before {
-        world.apply(event);
-    }
     let change = "-a; c =0 !0 |?f |a&b; d =2 !1 .w(|a,|b&A) <a";
-    let pauses = [35, 12, 87, 40, 74, 79, 14];
-    let planned = plan_among_events(&mut world, (change, true), &pauses, during);
-    let at_once = world.engine().plan(World::delta(change, true));
-    assert_eq!(fingerprint(&planned), fingerprint(&at_once), "{}", world.story());
+    check_plan_among_events(&before, during, (change, true), &[35, 12, 87, 40, 74, 79, 14], &[29]);
+}
+
+/// A late notice shows a value without its dependency, so a value that is to rely on it is deleted and held back; the dependency proves
+/// to be there while that delete is in flight.
+#[test]
+fn a_value_is_held_back_while_it_is_being_deleted() {
+    use WorldEvent::{
+        Answer, CarryOut, Foreign, Intend, Notice, Prepare, Read, RemoveMember, RemoveValue,
+        Resync, StartPrepared, TakeOver, Time,
+    };
+    let intend = |change: &str, atomic| Intend { change: change.into(), atomic };
+    let prepare = |change: &str, atomic| Prepare { change: change.into(), atomic };
+    let before = [
+        prepare("m =0 !0 ", false),
+        intend("A =0 !0 ; d =0 !0 ", true),
+        prepare("B =2 !0 <m/", true),
+        Foreign(1, 0),
+        StartPrepared,
+        Foreign(1, 1),
+        Notice,
+        prepare("A =2 !1 .t(.q) <b; b =2 !1 #x #y", false),
+        prepare("-a; c =2 !0 <m/1 |a; m =0 !1 #x", false),
+        CarryOut(0),
+        Notice,
+        Foreign(0, 2),
+        intend("-a; b =0 !0 +f +g .w(|a,|b&A)", true),
+        Answer,
+        Read,
+        RemoveValue("m"),
+        Resync,
+    ];
+    let during = vec![
+        CarryOut(1),
+        Answer,
+        CarryOut(0),
+        CarryOut(0),
+        CarryOut(0),
+        TakeOver,
+        Read,
+        Foreign(0, 1),
+        Read,
+        CarryOut(0),
+        CarryOut(0),
+        Read,
+        Read,
+        Read,
+        StartPrepared,
+        intend("a =0 !0 .p <A; m/2 =0 !1 ", true),
+        Read,
+        TakeOver,
+        CarryOut(1),
+        intend("-m/1", false),
+        Read,
+        Answer,
+        Read,
+        CarryOut(0),
+        TakeOver,
+        Read,
+        Notice,
+        Time,
+        Answer,
+        RemoveMember("m.w"),
+        intend("e =2 !0 .*s", false),
+        CarryOut(0),
+        TakeOver,
+        Notice,
+        Answer,
+        Answer,
+        RemoveValue("m/2"),
+        CarryOut(1),
+        TakeOver,
+        Resync,
+        Answer,
+        CarryOut(1),
+        StartPrepared,
+        intend("-d", false),
+        Answer,
+    ];
+    let change = "B =0 !0 <A; c =0 !1 <d <m |A; d =0 !1 .w(|a,|b&A) <?g; m =1 !0 :up <?f <a; m/1 =1 !1 .t(.q) <a";
+    check_plan_among_events(&before, during, (change, true), &[76, 15, 43, 83], &[]);
 }

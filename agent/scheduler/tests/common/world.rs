@@ -460,6 +460,12 @@ impl World {
         if let Err(wrong) = lab.engine.audit() {
             panic!("{wrong}\n{}", story());
         }
+        assert_eq!(
+            lab.engine.counters().slow_retries,
+            0,
+            "an event should have triggered the retry\n{}",
+            story()
+        );
         // I2, I10, I12: every satisfiable value of the intent is in the system, and nothing else of ours.
         let reference = self.reference();
         if let Err(wrong) = reference.check(&lab.system) {
