@@ -63,7 +63,7 @@ async fn the_planner_visits_a_route_once() {
     let before = visited().await;
     agent.update(&routes(0, COUNT.into())).await.unwrap();
     assert_eq!(visited().await - before, u64::from(COUNT));
-    let first = key("10.0.0.0/32", 0);
+    let first = key("10.0.0.0/32", 20);
     let needs = agent.handle.inspect(move |view| view.engine.needs(&first)).await.unwrap();
     assert!(!needs.is_empty() && needs.iter().all(|it| !matches!(it.target, Target::Whole(_))));
     let before = visited().await;
@@ -121,7 +121,7 @@ async fn a_leased_route_and_a_configured_one_exclude_one_another() {
         routes: vec![route],
     };
     agent.handle.change(&caller(), Intent::Lease(vec![port.clone()])).await.unwrap();
-    assert_eq!(kernel_routes(&kernel), "0");
+    assert_eq!(kernel_routes(&kernel), "20");
     agent.update(BOX).await.unwrap();
     let refused = commit(&agent, &hop("s", "next-hop 192.0.2.2")).await.unwrap_err().to_string();
     assert!(refused.contains("static[name=s]"), "{refused}");
@@ -144,11 +144,11 @@ async fn a_route_changes_its_kernel_routes_with_its_metrics() {
     let second = |leaf: &str| hop("m", leaf).replace("next-hop 0", "next-hop 1");
     let description = format!("network-instance DEFAULT static m route {PREFIX} description");
     for (change, want, published) in [
-        (hop("m", "next-hop 192.0.2.2"), "0", r#""metric":0"#),
+        (hop("m", "next-hop 192.0.2.2"), "20", r#""metric":20"#),
         (hop("m", "metric 5"), "5", r#""metric":5"#),
-        (second("next-hop 192.0.2.3"), "0 5", r#""next-hop":"192.0.2.3""#),
-        (format!("{description} uplink"), "0 5", r#""description":"uplink""#),
-        (format!("no {}", hop("m", "").trim_end()), "0", r#""description":"uplink""#),
+        (second("next-hop 192.0.2.3"), "20 5", r#""next-hop":"192.0.2.3""#),
+        (format!("{description} uplink"), "20 5", r#""description":"uplink""#),
+        (format!("no {}", hop("m", "").trim_end()), "20", r#""description":"uplink""#),
     ] {
         commit(&agent, &change).await.unwrap();
         agent.handle.current_revision().await;
