@@ -217,7 +217,7 @@ mod tests {
             (0, "", "neither pid nor name"),
             (99, "", "no process 99"),
             (12, "cp", "named `dd`, not `cp`"),
-            (0, "dd", "[12, 13]"),
+            (0, "dd", "processes 12, 13 are named `dd`"),
             (0, "sshd", "`sshd`"),
             (1, "", "process 1 (`init`) is neither"),
             (21, "", "process 21 (`dd`) is neither"),
