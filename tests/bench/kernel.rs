@@ -144,7 +144,7 @@ fn kernel_route(number: u32) -> Change {
     let target = RouteTarget::Hops(vec![hop]);
     let route =
         KernelRoute { table: MAIN_TABLE, prefix, metric: 20, target, source: None, foreign: None };
-    (route::key(MAIN_TABLE, prefix, 0), Some(Arc::new(route)))
+    (route::key(MAIN_TABLE, prefix, 20), Some(Arc::new(route)))
 }
 
 /// Both ends of a virtual cable.

@@ -127,8 +127,7 @@ impl Registry {
             Some(DROP) => NextHopTarget::Drop,
             Some(LOCAL_LINK) if link.is_none() => {
                 let reason = "`local-link` sends on a link: an interface has to say which";
-                let error = entry.leaf_error(nodes.hop_interface, reason);
-                return Err(ObjectError { incomplete: true, ..error });
+                return Err(entry.leaf_error(nodes.hop_interface, reason));
             }
             Some(LOCAL_LINK) => NextHopTarget::OnLink,
             None if link.is_some() => NextHopTarget::OnLink,

@@ -9,6 +9,7 @@ use holdfast_config::{InstancePath, Name, NodeId, Value, json, parallel};
 use holdfast_core::{Datastore, ServiceState};
 use holdfast_platform::descriptors::route;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
+use holdfast_platform::values::IPV4_METRIC;
 use holdfast_scheduler::{Key, ValueState};
 use holdfast_telemetry::{LeafVersion, Revision, ViewEntry};
 use tempfile::TempDir;
@@ -47,7 +48,7 @@ async fn watchful(kernel: &SimulatedKernel) -> (Agent, TempDir) {
 }
 
 fn first() -> Key {
-    route::key(MAIN_TABLE, FIRST.parse().unwrap(), 0)
+    route::key(MAIN_TABLE, FIRST.parse().unwrap(), IPV4_METRIC)
 }
 
 async fn state(agent: &Agent, key: &Key) -> ValueState {
