@@ -70,7 +70,7 @@ impl Model {
     /// State leaves that are configuration in force.
     fn configured_state(&self, object: &str, lines: &str) -> String {
         let (tree, path) = (self.tree(lines, LayerKey::CLIENT_NATIVE), self.path(object));
-        let branch = tree.find_branch(&path.0).unwrap();
+        let branch = tree.find_branch(&path.0).unwrap_or_default();
         self.values(object, lines).unwrap();
         assert!(self.registry.has_configured_state(&path));
         self.lines(&self.registry.configured_state(&path, &branch).unwrap())

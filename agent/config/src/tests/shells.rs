@@ -33,7 +33,7 @@ const COMPLETE: [&str; 3] = [
     "/network-instances/network-instance[name=DEFAULT]/static[name=s]",
 ];
 const DEFAULT_OF_INSTANCE: &str =
-    "network-instances/network-instance[name=DEFAULT]/type=default-instance default";
+    "/network-instances/network-instance[name=DEFAULT]/type=default-instance default";
 /// The effective configuration of these documents, of all other entries.
 const EFFECTIVE: [&str; 4] = [
     "interfaces/interface[name=eth0]/type=physical default",

@@ -55,7 +55,7 @@ async fn key_timeline_lists_revisions() {
     let waiting = now_ns();
     let mut revisions = agent.core.handle().watch();
     agent.kernel.plug("eth0");
-    let key = "route/254/198.51.100.0/24/0";
+    let key = "route/254/198.51.100.0/24/20";
     let status = format!("/scheduler/status?key={key}");
     while agent.read(&status).await["value"]["state"] != "CONFIGURED" {
         revisions.changed().await.unwrap();
@@ -120,7 +120,7 @@ async fn transactions_are_archived_over_restarts() {
     assert_eq!(all[numbers.len() - 1]["Client"], json!("ada"));
 
     // The route existed, was removed, and exists again.
-    let route = "/scheduler/key-timeline?key=route/254/198.51.100.0/24/0";
+    let route = "/scheduler/key-timeline?key=route/254/198.51.100.0/24/20";
     let timeline = agent.read(route).await;
     let txns: Vec<_> =
         timeline.as_array().unwrap().iter().map(|it| it["Flags"]["last-update"].clone()).collect();

@@ -344,7 +344,7 @@ async fn stats_count_transactions_and_operations() {
 async fn why_explains_leaves_owners_and_root_causes() {
     let agent = TestAgent::start(&[]).await;
     agent.set(BOX_CONFIG).await;
-    let why = agent.read("/scheduler/why?key=route/254/198.51.100.0/24/0").await;
+    let why = agent.read("/scheduler/why?key=route/254/198.51.100.0/24/20").await;
     assert_eq!(why["State"], json!("PENDING"), "{why:#}");
     assert_eq!(why["AskedBy"]["Client"], json!("ada"));
     let leaves = why["Leaves"].as_array().unwrap();
@@ -367,7 +367,7 @@ async fn why_explains_leaves_owners_and_root_causes() {
     for (path, want) in [
         ("/interfaces/interface[name=eth0]/config/mtu", vec!["link/eth0"]),
         ("/interfaces", vec!["link/eth0", "address/eth0/192.0.2.1"]),
-        ("/network-instances", vec!["route/254/198.51.100.0/24/0"]),
+        ("/network-instances", vec!["route/254/198.51.100.0/24/20"]),
     ] {
         let objects = agent.read(&format!("/scheduler/why?path={path}")).await;
         assert_eq!(names(&objects["Objects"], "Key"), want, "{path}");
@@ -402,7 +402,7 @@ async fn graph_is_rendered_as_svg_dot_and_json() {
     assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"), "{drawn}");
     // A box for each kind, dashes for waiting values, red for missing ones, a value as tooltip.
     for part in [
-        "data-key=\"route/254/198.51.100.0/24/0\"",
+        "data-key=\"route/254/198.51.100.0/24/20\"",
         "stroke-dasharray=\"5 3\"",
         "#cf222e",
         "PENDING",
