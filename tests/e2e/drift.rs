@@ -40,6 +40,33 @@ async fn removed_objects_are_repaired() {
         .await;
 }
 
+/// Somebody who changes an object again and again does not fill the log.
+#[tokio::test]
+async fn repeated_repairs_of_an_object_leave_one_line_a_minute() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let mut agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let ports = json!({"interface": [port("eth0", &["192.0.2.1/24"])]});
+    client.update("/interfaces", ports).await.unwrap();
+    let lines = |agent: &AgentProcess| -> Vec<String> {
+        let log = agent.log();
+        let repairs = log.lines().filter(|line| line.contains("repaired what had changed"));
+        repairs.map(ToOwned::to_owned).collect()
+    };
+    for _ in 0..4 {
+        net.ip("address del 192.0.2.1/24 dev eth0");
+        eventually("the address is back", || net.addresses("eth0") == ["192.0.2.1/24"]).await;
+    }
+    let told = lines(&agent);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("192.0.2.1") && told[0].contains("repairs=1"), "{told:?}");
+    // The others are not lost, not even at the end.
+    agent.terminate().await;
+    let told = lines(&agent);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[1].contains("repairs=3"), "{told:?}");
+}
+
 // proves kv.T9
 #[tokio::test]
 async fn foreign_objects_are_left_alone() {

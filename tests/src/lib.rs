@@ -16,6 +16,7 @@ pub mod dhcp;
 pub mod eventually;
 pub mod gnmi;
 pub mod handler;
+mod kernel_defaults;
 pub mod monitor;
 pub mod netns;
 pub mod pages;

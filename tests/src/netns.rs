@@ -8,6 +8,8 @@ use std::thread;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 
+use crate::kernel_defaults;
+
 /// A private network namespace and host name: everything this thread starts from now on is born in it.
 ///
 /// Tests with it use tokio's current-thread runtime, so that their sockets are born there as well.
@@ -35,7 +37,8 @@ pub struct Link {
 }
 
 impl Netns {
-    /// Makes a namespace and moves this thread into it; its loopback is up.
+    /// Makes a namespace and moves this thread into it; its loopback is up, and it has the settings of the kernel, not those
+    /// of the host.
     ///
     /// # Panics
     /// Without the privilege to make one: `make e2e` runs the tests in a user namespace that has it.
@@ -46,6 +49,7 @@ impl Netns {
         let thread = nix::unistd::gettid();
         let path = format!("/proc/{}/task/{thread}/ns/net", std::process::id());
         let net = Self { path, thread: thread.as_raw(), keeper: None };
+        kernel_defaults::restore();
         net.ip("link set lo up");
         net
     }
@@ -189,7 +193,7 @@ impl Netns {
         text.lines().map(|line| line.trim().to_owned()).collect()
     }
 
-    /// Sets or reads a sysctl below `net/`.
+    /// Reads a sysctl below `net/`.
     #[track_caller]
     pub fn sysctl(&self, name: &str) -> String {
         let path = format!("/proc/sys/net/{name}");
@@ -215,7 +219,32 @@ pub(crate) fn run<A: AsRef<OsStr>>(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    #[test]
+    fn a_namespace_has_no_setting_of_its_host() {
+        let net = Netns::enter();
+        let found = || {
+            kernel_defaults::settings()
+                .filter_map(|(path, value)| Some((fs::read_to_string(&path).ok()?, path, value)))
+        };
+        for (found, path, value) in found() {
+            assert_eq!(found.trim(), value, "{path}");
+            // As a host may have it, whose settings a new namespace inherits.
+            fs::write(&path, if value == "0" { "1" } else { "0" }).unwrap();
+        }
+        assert_eq!(net.sysctl("ipv4/conf/default/forwarding"), "1");
+        kernel_defaults::restore();
+        let net = net.with_veth("eth0", "peer0");
+        for (found, path, value) in found() {
+            assert_eq!(found.trim(), value, "{path}");
+        }
+        // Links that come later have them as well.
+        assert_eq!(net.sysctl("ipv4/conf/eth0/forwarding"), "0");
+        assert_eq!(net.sysctl("ipv6/conf/eth0/accept_dad"), "1");
+    }
 
     #[test]
     fn namespace_ports_are_visible_only_inside() {

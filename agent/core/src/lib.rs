@@ -34,6 +34,7 @@ mod preview;
 mod publication;
 mod readiness;
 mod reconcile;
+mod repair_log;
 mod run;
 mod secret_keeper;
 mod service_history;

@@ -60,9 +60,13 @@ impl Outbox {
 }
 
 impl CoreTask {
-    /// Sends a step of the engine to listeners, and hands it out.
+    /// Sends a step of the engine to listeners and to the log, and hands it out.
     pub(super) fn follow(&mut self, step: EngineOutput) {
-        self.event_tx.send(&self.engine.read(), &step);
+        let now = self.now();
+        let engine = self.engine.read();
+        self.event_tx.send(&engine, &step);
+        self.repair_log.note(&engine, &step, now);
+        drop(engine);
         self.hand_out(step);
     }
 

@@ -27,6 +27,7 @@ use super::handler_calls::HandlerCalls;
 use super::outbox::Outbox;
 use super::publication::Publisher;
 use super::reconcile;
+use super::repair_log::RepairLog;
 use super::run;
 use super::service_history::ServiceHistory;
 use super::shared_engine::SharedEngine;
@@ -215,6 +216,7 @@ impl Core {
             resyncs: Vec::new(),
             idle_waiters: Vec::new(),
             event_tx,
+            repair_log: RepairLog::default(),
             service_history,
         };
         task.reconcile_as(settings);

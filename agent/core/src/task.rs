@@ -36,6 +36,7 @@ use super::handler_calls::HandlerCalls;
 use super::outbox::Outbox;
 use super::planning::CommitPlan;
 use super::publication::Publisher;
+use super::repair_log::RepairLog;
 use super::service_history::ServiceHistory;
 use super::shared_engine::SharedEngine;
 use super::view::Resync;
@@ -140,6 +141,7 @@ pub(super) struct CoreTask {
     /// Requests that wait until nothing is under way.
     pub(super) idle_waiters: Vec<oneshot::Sender<()>>,
     pub(super) event_tx: EventSender,
+    pub(super) repair_log: RepairLog,
     /// The last service transactions.
     pub(super) service_history: ServiceHistory,
 }
@@ -194,11 +196,13 @@ impl CoreTask {
             self.forget_taken_back();
             self.answer_when_idle();
         }
+        self.repair_log.finish();
     }
 
     async fn next_event(&mut self, stopping: bool) -> Event {
         let rollback = self.rollback_due().filter(|_| !stopping);
-        let deadline = self.deadline.into_iter().chain(rollback).min();
+        let log = self.repair_log.deadline();
+        let deadline = self.deadline.into_iter().chain(rollback).chain(log).min();
         let due = async {
             match deadline {
                 Some(at) => tokio::time::sleep_until(self.started + at).await,
@@ -220,6 +224,7 @@ impl CoreTask {
 
     fn deadline_due(&mut self) {
         let now = self.now();
+        self.repair_log.log_due(now);
         if self.deadline.is_some_and(|at| at <= now.monotonic) {
             self.deadline = None;
             let step = self.engine.write().due(now);

@@ -18,6 +18,7 @@ use nix::errno::Errno;
 
 use super::{decode, encode, kinds, registry};
 use crate::codec::Request;
+use crate::kernel_tests::kernel_defaults;
 use crate::links::LinkIndex;
 use crate::values::*;
 
@@ -34,6 +35,7 @@ impl Kernel {
             eprintln!("skipped: a network namespace of its own needs root ({error})");
             return None;
         }
+        kernel_defaults::restore();
         let mut socket = Socket::new(NETLINK_ROUTE).unwrap();
         socket.bind_auto().unwrap();
         socket.connect(&SocketAddr::new(0, 0)).unwrap();

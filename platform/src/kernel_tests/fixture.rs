@@ -10,6 +10,7 @@ use holdfast_scheduler::{
 use nix::sched::{CloneFlags, unshare};
 use tokio::runtime::{Builder, Runtime};
 
+use super::kernel_defaults;
 use crate::descriptors::registry;
 use crate::netns::NetnsSetting;
 use crate::transport::codecs::Codecs;
@@ -20,7 +21,8 @@ use crate::{Platform, PlatformSettings};
 /// Time limit for an event that normally takes some milliseconds.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Moves the test's thread into new namespaces, which its child threads share.
+/// Moves the test's thread into new namespaces, which its child threads share. The network has the settings of the kernel, not
+/// those of the host.
 pub(crate) fn enter_fresh_namespaces() {
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS).unwrap_or_else(|errno| {
         panic!(
@@ -28,6 +30,7 @@ pub(crate) fn enter_fresh_namespaces() {
              `unshare --map-root-user --net --uts --mount`"
         )
     });
+    kernel_defaults::restore();
     ip("link set lo up");
 }
 

@@ -17,6 +17,8 @@ use crate::{Platform, PlatformError, PlatformSettings};
 mod agent;
 pub(crate) mod fixture;
 mod group_delete;
+#[path = "../../../tests/src/kernel_defaults.rs"]
+pub(crate) mod kernel_defaults;
 
 use fixture::{ManagedNetns, address, enter_fresh_namespaces, ip, own_namespace, route, veth};
 

@@ -1,0 +1,265 @@
+//! Log of what the engine does by itself: failures of operations, repairs of drift, and the end of failures.
+//!
+//! Each object has one line a minute at most, with counts ([`LogThrottle`]). What a client is told in the answer of its request is
+//! logged there.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use holdfast_base::{DueLines, LogThrottle, Merge};
+use holdfast_scheduler::{
+    Action, Cause, Engine, EngineOutput, Key, Now, OperationError, OperationResult,
+    RecordedOperation, Registry, TransactionOutcome, TransactionRecord, Trigger,
+};
+use holdfast_security::acctz::secrets;
+use tracing::{info, warn};
+
+/// Objects of which it is remembered that they failed, so that their success is told. Others are shown as failed by
+/// `holdfast show pending` all the same.
+const FAILED_MOST: usize = 1024;
+
+/// Lines of objects within the last minute, and objects whose last operation failed.
+#[derive(Debug, Default)]
+pub(super) struct RepairLog {
+    throttle: LogThrottle<Key, Line>,
+    failed: BTreeSet<Key>,
+}
+
+/// One line: how often an object was repaired and failed, and the last of these events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    object: String,
+    repairs: u64,
+    failures: u64,
+    last: Event,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Event {
+    Failed(Action, OperationError),
+    Repaired(Action),
+    /// In place after a failure.
+    Recovered(Action),
+}
+
+impl Merge for Line {
+    fn merge(&mut self, later: Self) {
+        self.object = later.object;
+        self.repairs += later.repairs;
+        self.failures += later.failures;
+        self.last = later.last;
+    }
+}
+
+impl Line {
+    fn new(object: String, event: Event) -> Self {
+        let failures = u64::from(matches!(event, Event::Failed(..)));
+        Self { object, repairs: 1 - failures, failures, last: event }
+    }
+
+    fn log(&self) {
+        let Self { object, repairs, failures, last } = self;
+        match last {
+            Event::Failed(action, error) => {
+                let error = secrets::message(&error.to_string());
+                warn!(%object, %action, %error, failures, repairs, "an operation failed; it is tried again");
+            }
+            Event::Repaired(action) => {
+                info!(%object, %action, failures, repairs, "repaired what had changed in the system");
+            }
+            Event::Recovered(action) => {
+                info!(%object, %action, failures, repairs, "done, after it had failed");
+            }
+        }
+    }
+}
+
+impl RepairLog {
+    /// Logs what the transactions that ended in a step did, or keeps it for later.
+    pub(super) fn note(&mut self, engine: &Engine, step: &EngineOutput, now: Now) {
+        let ended = step.finished.iter().filter_map(|it| engine.history().record(it.txn()));
+        for record in ended {
+            self.take(record, engine.registry(), now).iter().for_each(Line::log);
+        }
+    }
+
+    /// Takes in what a transaction did. Returns the lines to be logged now.
+    fn take(&mut self, record: &TransactionRecord, registry: &Registry, now: Now) -> Vec<Line> {
+        let mut lines = Vec::new();
+        if !self.is_of_interest(record) {
+            return lines;
+        }
+        for operation in &record.operations {
+            let Some(event) = self.event(record, operation) else { continue };
+            let value = operation.new.as_ref().or(operation.old.as_ref());
+            let line = Line::new(registry.label(&operation.key, value.map(|it| &**it)), event);
+            lines.extend(self.throttle.note(&operation.key, line, now.monotonic));
+        }
+        lines
+    }
+
+    /// Logs what was kept for later and is due.
+    pub(super) fn log_due(&mut self, now: Now) {
+        log_lines(self.throttle.due(now.monotonic));
+    }
+
+    /// Logs all that was kept for later, at the end of the process.
+    pub(super) fn finish(&mut self) {
+        log_lines(self.throttle.finish());
+    }
+
+    /// Time of the next call of [`Self::log_due`].
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.throttle.deadline()
+    }
+
+    /// False for most transactions of clients, whose operations are not looked at.
+    fn is_of_interest(&self, record: &TransactionRecord) -> bool {
+        let is_clean = |outcome: &TransactionOutcome| matches!(outcome, TransactionOutcome::Done { failed, .. } if failed.is_empty());
+        record.trigger == Trigger::Convergence
+            || !self.failed.is_empty()
+            || !is_clean(&record.outcome)
+    }
+
+    /// Event of an operation, where it is one to be logged.
+    fn event(
+        &mut self,
+        record: &TransactionRecord,
+        operation: &RecordedOperation,
+    ) -> Option<Event> {
+        let RecordedOperation { action, key, cause, result, undo, .. } = operation;
+        let is_answered = matches!(
+            record.outcome,
+            TransactionOutcome::Failed { .. } | TransactionOutcome::Cancelled { .. }
+        );
+        match result {
+            // The answer of the request has the first error, and those of the way back stay.
+            OperationResult::Failed(_) if is_answered && !undo => None,
+            OperationResult::Failed(error) => {
+                if self.failed.len() >= FAILED_MOST {
+                    self.failed.pop_first();
+                }
+                self.failed.insert(key.clone());
+                Some(Event::Failed(*action, error.clone()))
+            }
+            OperationResult::Verified if self.failed.remove(key) => Some(Event::Recovered(*action)),
+            OperationResult::Verified
+                if record.trigger == Trigger::Convergence
+                    && matches!(cause, Cause::Drift | Cause::Orphan) =>
+            {
+                Some(Event::Repaired(*action))
+            }
+            OperationResult::Verified | OperationResult::Completed | OperationResult::NotTried => {
+                None
+            }
+        }
+    }
+}
+
+fn log_lines(due: DueLines<Key, Line>) {
+    due.lines.iter().for_each(|(_, line)| line.log());
+    if due.beyond > 0 {
+        warn!(
+            events = due.beyond,
+            "more objects failed or were repaired; `holdfast show pending` and `show transactions` have them"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_platform::descriptors::{link, registry};
+    use holdfast_scheduler::TxnId;
+
+    use super::*;
+
+    fn busy() -> OperationError {
+        OperationError { errno: Some(16), message: "busy".to_owned(), transient: true }
+    }
+
+    fn operation(port: &str, cause: Cause, result: OperationResult) -> RecordedOperation {
+        let (key, action) = (link::key(port), Action::Update);
+        RecordedOperation { action, key, cause, old: None, new: None, result, undo: false }
+    }
+
+    fn record(trigger: Trigger, operations: Vec<RecordedOperation>) -> TransactionRecord {
+        let is_failed = |it: &&RecordedOperation| matches!(it.result, OperationResult::Failed(_));
+        let failed = operations.iter().filter(is_failed).map(|it| it.key.clone()).collect();
+        let txn = TxnId(1);
+        TransactionRecord {
+            txn,
+            trigger,
+            description: String::new(),
+            author: None,
+            started_ns: 0,
+            ended_ns: 0,
+            requested: Vec::new(),
+            operations,
+            omitted: 0,
+            outcome: TransactionOutcome::Done { txn, pending: Vec::new(), failed },
+        }
+    }
+
+    fn at(second: u64) -> Now {
+        Now { monotonic: Duration::from_secs(second), unix_ns: 0 }
+    }
+
+    fn line(object: &str, repairs: u64, failures: u64, last: Event) -> Line {
+        Line { object: object.to_owned(), repairs, failures, last }
+    }
+
+    #[test]
+    fn an_object_has_one_line_a_minute_with_counts() {
+        let mut log = RepairLog::default();
+        let repaired = |port| operation(port, Cause::Drift, OperationResult::Verified);
+        let failed = |port| operation(port, Cause::Drift, OperationResult::Failed(busy()));
+        let mut take = |second, operations| {
+            log.take(&record(Trigger::Convergence, operations), &registry(), at(second))
+        };
+        let once =
+            |port: &str| line(&format!("link {port}"), 1, 0, Event::Repaired(Action::Update));
+        assert_eq!(take(1, vec![repaired("eth0"), repaired("eth1")]), [once("eth0"), once("eth1")]);
+        for second in 2..5 {
+            assert_eq!(take(second, vec![repaired("eth0")]), []);
+        }
+        assert_eq!(take(6, vec![failed("eth0")]), []);
+        assert_eq!(log.deadline(), Some(Duration::from_secs(61)));
+        let due = log.throttle.due(Duration::from_secs(61));
+        let failed = Event::Failed(Action::Update, busy());
+        assert_eq!(due.lines, [(link::key("eth0"), line("link eth0", 3, 1, failed))]);
+    }
+
+    #[test]
+    fn what_is_in_place_after_a_failure_is_told() {
+        let mut log = RepairLog::default();
+        let mut take = |second, trigger, result| {
+            let operations = vec![operation("eth0", Cause::Unblocked, result)];
+            log.take(&record(trigger, operations), &registry(), at(second))
+        };
+        let failed = line("link eth0", 0, 1, Event::Failed(Action::Update, busy()));
+        let done = line("link eth0", 1, 0, Event::Recovered(Action::Update));
+        let failure = || OperationResult::Failed(busy());
+        assert_eq!(take(1, Trigger::Convergence, OperationResult::Verified), [], "no news");
+        assert_eq!(take(1, Trigger::Change, failure()), [failed], "a best-effort change");
+        assert_eq!(take(99, Trigger::Change, OperationResult::Verified), [done]);
+        assert_eq!(take(300, Trigger::Convergence, OperationResult::Verified), [], "no news");
+    }
+
+    #[test]
+    fn what_a_client_is_told_is_left_to_its_answer() {
+        let mut log = RepairLog::default();
+        let failed = operation("eth0", Cause::Requested, OperationResult::Failed(busy()));
+        let undone = RecordedOperation { undo: true, ..failed.clone() };
+        let mut refused = record(Trigger::Change, vec![failed]);
+        refused.outcome = TransactionOutcome::Failed {
+            txn: TxnId(1),
+            key: link::key("eth0"),
+            label: "link eth0".to_owned(),
+            error: busy(),
+            undone: false,
+        };
+        assert_eq!(log.take(&refused, &registry(), at(1)), []);
+        refused.operations.push(undone);
+        assert_eq!(log.take(&refused, &registry(), at(1)).len(), 1, "the way back has failed");
+    }
+}
