@@ -82,6 +82,11 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
 /// A line of a table: state, name, label, and the reason if it is not configured.
 type Line = [String; 4];
 
+/// A table with a line for each value that waits or has failed.
+pub(super) fn pending_table(statuses: &[ValueStatus]) -> String {
+    table(statuses, &[], &registry())
+}
+
 /// A table with a line for each value, and then for each entry that is none yet for want of a leaf.
 fn table(statuses: &[ValueStatus], entries: &[IncompleteEntry], registry: &Registry) -> String {
     let value = |status: &ValueStatus| -> Line {
