@@ -109,7 +109,8 @@ async fn an_expired_certificate_is_shown_and_told() {
         connect(address, &authority.pem).await.is_ok()
     })
     .await;
-    eventually("readers see it", || !device.agent.show("state").contains("1577923200000000000")).await;
+    eventually("readers see it", || !device.agent.show("state").contains("1577923200000000000"))
+        .await;
 }
 
 #[tokio::test]
@@ -134,7 +135,10 @@ async fn tls_files_that_cannot_be_used_leave_the_box_and_its_socket() {
         assert!(TcpStream::connect(address).await.is_err(), "{what}: nothing is served");
         device.until_listener(&["WAITING", "gRPC", want]).await;
         let status = device.agent.status();
-        assert!(status.contains("listening on []; not on 127.0.0.1:9339") && status.contains(want), "{status}");
+        assert!(
+            status.contains("listening on []; not on 127.0.0.1:9339") && status.contains(want),
+            "{status}"
+        );
         let state = device.agent.show("state");
         assert!(state.contains("unavailable-listeners") && state.contains(want), "{what}: {state}");
     }
@@ -198,7 +202,10 @@ async fn a_port_in_use_is_taken_when_it_is_free() {
     let status = device.agent.status();
     assert!(status.starts_with("listening on [127.0.0.1:9339]; not on"), "{status}");
     let refused = |log: &str| log.lines().filter(|line| line.contains("cannot be opened")).count();
-    eventually("a second attempt was made", || !device.agent.show("listeners").contains(" 1 tries")).await;
+    eventually("a second attempt was made", || {
+        !device.agent.show("listeners").contains(" 1 tries")
+    })
+    .await;
     assert_eq!(refused(&device.agent.log()), 3, "one line for each: {}", device.agent.log());
 
     drop(holders);
@@ -267,9 +274,8 @@ async fn the_own_certificate_follows_names_and_addresses() {
     let mut device = StoppedBox::new().await;
     device.start(&options("--listen [::]:9340")).await;
     let ca = fs::read_to_string(device.agent.ca_file()).unwrap();
-    let has = async |name: &str| {
-        connect_to(name, "127.0.0.1:9340".parse().unwrap(), &ca).await.is_ok()
-    };
+    let has =
+        async |name: &str| connect_to(name, "127.0.0.1:9340".parse().unwrap(), &ca).await.is_ok();
     assert!(has("192.0.2.1").await, "the address that the configuration has brought");
     assert!(!has("198.51.100.9").await && !has("renamed").await);
 
@@ -347,7 +353,10 @@ async fn wait_online_returns_when_the_configuration_is_in_the_kernel() {
     client.update("/interfaces", ports).await.unwrap();
     let (code, text) = run(&device, "--timeout 1");
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("not everything that is configured") && text.contains("PENDING  link/eth9"), "{text}");
+    assert!(
+        text.contains("not everything that is configured") && text.contains("PENDING  link/eth9"),
+        "{text}"
+    );
     assert_eq!(run(&device, "--allow-pending --timeout 60").0, Some(0));
     let mut waiting = device.agent.command("wait-online").spawn().unwrap();
     device.net.ip("link add eth9 type veth peer name peer9");

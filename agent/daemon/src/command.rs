@@ -98,7 +98,8 @@ pub fn wait_online(settings: &WaitOnlineSettings) -> Result<(), CommandError> {
     asynchronously(async {
         let deadline = Instant::now() + settings.timeout;
         loop {
-            let missing = match timeout_at(deadline, client.unsettled(settings.allow_pending)).await {
+            let missing = match timeout_at(deadline, client.unsettled(settings.allow_pending)).await
+            {
                 Ok(Ok(found)) if !found.is_busy && found.values == 0 => return Ok(()),
                 Ok(Ok(found)) => CommandError::Unsettled(settings.timeout, found),
                 // It has not been started yet, is starting, or is started anew.

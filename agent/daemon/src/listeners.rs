@@ -117,8 +117,9 @@ impl Listeners {
     /// Waits until each socket is open, or has failed for the first time.
     pub async fn tried(&self) {
         let is_tried = |status: &ListenerStatus| status.state != ListenerState::Opening;
+        let mut statuses = self.watch();
         // The sender lives as long as this.
-        let _all = self.watch().wait_for(|all| all.iter().all(is_tried)).await;
+        let _all = statuses.wait_for(|all| all.iter().all(is_tried)).await;
     }
 
     /// Tries now to open those that wait.
@@ -147,7 +148,10 @@ impl Listeners {
                 ListenerState::Opening => writeln!(text, "OPENING    {kind:13}  {name}"),
                 ListenerState::Listening(_) => writeln!(text, "LISTENING  {kind:13}  {name}"),
                 ListenerState::Waiting { reason, attempts } => {
-                    writeln!(text, "WAITING    {kind:13}  {name:names$}  ({reason}, {attempts} tries)")
+                    writeln!(
+                        text,
+                        "WAITING    {kind:13}  {name:names$}  ({reason}, {attempts} tries)"
+                    )
                 }
             };
         }
@@ -170,13 +174,13 @@ impl ListenerEntry {
     /// Tries to open the socket until that succeeds. Logs the first failure, each other reason, and the success.
     pub async fn open<S: ListeningSocket, E: Error>(
         &self,
-        mut attempt: impl AsyncFnMut() -> Result<S, E>,
+        mut attempt: impl FnMut() -> Result<S, E>,
     ) -> S {
         let mut pause = FIRST_PAUSE;
         let mut attempts = 0;
         loop {
             let retry = self.listeners.0.retry.notified(); // before the attempt, so that no call is missed
-            match attempt().await {
+            match attempt() {
                 Ok(socket) => {
                     self.set(ListenerState::Listening(socket.tcp_address()));
                     return socket;
@@ -241,8 +245,10 @@ mod tests {
 
     use super::*;
 
-    async fn bind() -> io::Result<TcpListener> {
-        TcpListener::bind("127.0.0.1:0").await
+    fn bind() -> io::Result<TcpListener> {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0")?;
+        socket.set_nonblocking(true)?;
+        TcpListener::from_std(socket)
     }
 
     #[tokio::test(start_paused = true)]
@@ -252,10 +258,10 @@ mod tests {
         assert_eq!(listeners.table(), "OPENING    gRPC           192.0.2.1:9339\n");
         let (begun, mut attempts) = (tokio::time::Instant::now(), Vec::new());
         let socket = entry
-            .open(async || {
+            .open(|| {
                 attempts.push(begun.elapsed().as_secs());
                 match attempts.len() {
-                    8 => bind().await,
+                    8 => bind(),
                     _ => Err(io::Error::other("in use")),
                 }
             })
@@ -274,9 +280,9 @@ mod tests {
         let waiting = tokio::spawn(async move {
             let mut attempts = 0;
             entry
-                .open(async || {
+                .open(|| {
                     attempts += 1;
-                    if attempts == 2 { bind().await } else { Err(io::Error::other("in use")) }
+                    if attempts == 2 { bind() } else { Err(io::Error::other("in use")) }
                 })
                 .await
         });

@@ -221,7 +221,7 @@ async fn serve(
         role: settings.certificate_role,
         impersonation: settings.certificate_speaks_for,
     };
-    let authenticator = Authenticator::new(users, certificates, running.gnsi.clone());
+    let authenticator = Authenticator::new(users.clone(), certificates, running.gnsi.clone());
     let (stop_tx, stop_rx) = oneshot::channel::<()>();
     let incoming = Incoming::open(ListenSocket::of(&settings.listen), &profiles, &listeners);
     let stop = async move { drop(stop_rx.await) };
@@ -317,13 +317,13 @@ fn introspect(
     let state = state.to_owned();
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut guard = None;
-        let listener = entry
-            .open(async || -> Result<_, io::Error> {
-                let loaded = TokenGuard::load_or_create(&state, token).map_err(io::Error::other)?;
-                guard = Some(loaded);
-                TcpListener::bind(address).await
-            })
-            .await;
+        let open = || -> Result<TcpListener, io::Error> {
+            guard = Some(TokenGuard::load_or_create(&state, token).map_err(io::Error::other)?);
+            let socket = std::net::TcpListener::bind(address)?;
+            socket.set_nonblocking(true)?;
+            TcpListener::from_std(socket)
+        };
+        let listener = entry.open(open).await;
         if let Some(guard) = guard {
             tcp::serve(listener, guard, routes).await;
         }

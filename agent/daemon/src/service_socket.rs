@@ -48,7 +48,7 @@ pub fn start(path: &Path, handlers: Handlers, gnsi: Gnsi, listeners: &Listeners)
     let entry = listeners.add(ListenerKind::Handlers, path.to_string_lossy());
     let wanted = path.to_owned();
     let task = tokio::spawn(async move {
-        let listener = entry.open(async || bind(&wanted)).await;
+        let listener = entry.open(|| bind(&wanted)).await;
         let connections = Connections::default();
         // One that is not admitted is closed.
         let admitted = UnixListenerStream::new(listener)

@@ -144,7 +144,9 @@ fn is_local_name(headers: &HeaderMap) -> bool {
 
 impl fmt::Debug for TokenGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenGuard").field("required_for", &self.required_for).finish_non_exhaustive()
+        f.debug_struct("TokenGuard")
+            .field("required_for", &self.required_for)
+            .finish_non_exhaustive()
     }
 }
 

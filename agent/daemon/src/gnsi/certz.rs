@@ -15,8 +15,8 @@ use holdfast_base::{AccessEpoch, Clock, ErrorChain, now_ns};
 use holdfast_config::{MissingNode, Schema};
 use holdfast_core::CertificateId;
 use holdfast_security::certz::{
-    BoxIdentity, BoxIdentityKind, CertzError, Chain, Encoding, EntityKind, Freshness, PrivateKey, Profile,
-    Profiles, SYSTEM_DEFAULT_PROFILE, StoredEntity, private_key,
+    BoxIdentity, BoxIdentityKind, CertzError, Chain, Encoding, EntityKind, Freshness, PrivateKey,
+    Profile, Profiles, SYSTEM_DEFAULT_PROFILE, StoredEntity, private_key,
 };
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Store};
 use rustls::{ServerConfig, sign::CertifiedKey};

@@ -118,7 +118,7 @@ pub fn start(
     let entry = listeners.add(ListenerKind::Local, path.to_string_lossy());
     let wanted = path.to_owned();
     let task = tokio::spawn(async move {
-        let listener = entry.open(async || bind(&wanted)).await;
+        let listener = entry.open(|| bind(&wanted)).await;
         if let Ok(served) = served_rx.await {
             serve(listener, served).await;
         }

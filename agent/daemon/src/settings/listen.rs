@@ -53,7 +53,8 @@ impl ListenAddress {
         if let Ok(index) = zone.parse() {
             return Ok(Some(index));
         }
-        let missing = |_| io::Error::new(io::ErrorKind::NotFound, format!("there is no link {zone}"));
+        let missing =
+            |_| io::Error::new(io::ErrorKind::NotFound, format!("there is no link {zone}"));
         nix::net::if_::if_nametoindex(zone.as_str()).map(Some).map_err(missing)
     }
 

@@ -56,7 +56,9 @@ pub(super) fn load_or_create(
             return Ok(certified);
         }
         Ok(certified) => {
-            info!("this box has a new name or address, or its certificate nears its end: making it again");
+            info!(
+                "this box has a new name or address, or its certificate nears its end: making it again"
+            );
             Some(certified)
         }
         Err(error) if folder.exists() => {

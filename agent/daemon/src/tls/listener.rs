@@ -145,7 +145,7 @@ struct AcceptTask<C> {
 impl<C: ServerConfigs> AcceptTask<C> {
     async fn run(self) {
         loop {
-            let socket = self.entry.open(async || self.open()).await;
+            let socket = self.entry.open(|| self.open()).await;
             let link = self.wanted.address.link_index().ok();
             tokio::select! {
                 () = self.accept(&socket) => {}
@@ -156,10 +156,8 @@ impl<C: ServerConfigs> AcceptTask<C> {
 
     fn open(&self) -> Result<TcpListener, TlsError> {
         self.configs.server_config()?;
-        bind_or_fall_back(&self.wanted).map_err(|source| TlsError::Listen {
-            address: self.wanted.address.to_string(),
-            source,
-        })
+        bind_or_fall_back(&self.wanted)
+            .map_err(|source| TlsError::Listen { address: self.wanted.address.to_string(), source })
     }
 
     /// Waits until the link of the address is another one than `bound`, or is gone.

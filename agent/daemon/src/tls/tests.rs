@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use holdfast_base::ErrorChain;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, HandshakeKind, RootCertStore,

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf, pin::Pin, s
 use holdfast::{
     auth::{Authenticator, CertificateTrust},
     gnsi::{Gnsi, TlsProfiles},
-    server,
     listeners::Listeners,
+    server,
     settings::{ImpersonationPolicy, ListenAddress, ListenSocket, TlsSettings},
     tls::{self, Incoming},
     users::{Password, Users},
@@ -136,7 +136,8 @@ impl Agent {
         let localhost: ListenAddress = "127.0.0.1:0".parse().unwrap();
         let settings = TlsSettings { tls_client_ca, ..TlsSettings::default() };
         let folder = state.path().to_owned();
-        let profiles = TlsProfiles::new(settings, folder, &[localhost.ip], &BTreeMap::new()).unwrap();
+        let profiles =
+            TlsProfiles::new(settings, folder, &[localhost.ip], &BTreeMap::new()).unwrap();
         let listeners = Listeners::default();
         let incoming = Incoming::open(ListenSocket::of(&[localhost]), &profiles, &listeners);
         listeners.tried().await;

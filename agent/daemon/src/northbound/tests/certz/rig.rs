@@ -29,10 +29,10 @@ use tonic::{Code, Request, Status, Streaming};
 
 use crate::agent_tests::Agent;
 use crate::auth::{Authenticator, CertificateTrust};
+use crate::listeners::Listeners;
 use crate::northbound::tests::harness::{TestBackend, path};
 use crate::northbound::{MAX_MESSAGE_SIZE, routes};
 use crate::server;
-use crate::listeners::Listeners;
 use crate::settings::{ImpersonationPolicy, ListenSocket};
 use crate::tls::{self, Incoming};
 use crate::users::Password;
@@ -137,8 +137,7 @@ impl ListeningAgent {
             CertificateTrust { role: Role::Admin, impersonation: ImpersonationPolicy::default() };
         let authenticator = Authenticator::new(users, certificates, gnsi.clone());
         let (listeners, localhost) = (Listeners::default(), "127.0.0.1:0".parse().unwrap());
-        let incoming =
-            Incoming::open(ListenSocket::of(&[localhost]), gnsi.profiles(), &listeners);
+        let incoming = Incoming::open(ListenSocket::of(&[localhost]), gnsi.profiles(), &listeners);
         listeners.tried().await;
         let address = listeners.grpc_addresses()[0];
         let device = TestBackend::device(&agent);
