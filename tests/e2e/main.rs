@@ -60,6 +60,7 @@ mod set;
 mod shells;
 mod show;
 mod ssh_users;
+mod start;
 mod subinterfaces;
 mod subscribe;
 mod systemd_unit;

@@ -73,6 +73,8 @@ pub struct AgentProcess {
     capabilities: Option<Vec<String>>,
     password: String,
     address: SocketAddr,
+    /// Last `STATUS=` for the service manager before the agent was ready.
+    status: String,
     child: Option<Child>,
     /// Time from the start to the first moment at which the agent served.
     start_time: Duration,
@@ -148,6 +150,7 @@ impl AgentProcess {
             password: password.to_owned(),
             // The port is free, because the test has a namespace of its own.
             address: SocketAddr::from(([127, 0, 0, 1], 9339)),
+            status: String::new(),
             child: None,
             start_time: Duration::ZERO,
         };
@@ -197,10 +200,13 @@ impl AgentProcess {
         while Instant::now() < deadline {
             let received =
                 timeout(Duration::from_millis(50), notifications.recv(&mut message)).await;
-            if let Ok(Ok(length)) = received
-                && String::from_utf8_lossy(&message[..length]).lines().any(|line| line == "READY=1")
-            {
-                return Ok(());
+            if let Ok(Ok(length)) = received {
+                let text = String::from_utf8_lossy(&message[..length]);
+                let status = text.lines().find_map(|line| line.strip_prefix("STATUS="));
+                self.status = status.unwrap_or_default().to_owned();
+                if text.lines().any(|line| line == "READY=1") {
+                    return Ok(());
+                }
             }
             if let Some(status) =
                 self.child.as_mut().and_then(|child| child.try_wait().ok().flatten())
@@ -257,6 +263,15 @@ impl AgentProcess {
     /// Sets the options for the next start.
     pub fn set_options(&mut self, options: &[String]) {
         self.options = options.to_vec();
+    }
+
+    /// Has the agent read its files again, as `systemctl reload` does.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn reload(&self) {
+        let child = self.child.as_ref().expect("the agent runs");
+        kill(pid_of(child), Signal::SIGHUP).expect("our child is there until we wait for it");
     }
 
     /// Asks the agent to end; returns its exit status and the time that this took.
@@ -346,6 +361,11 @@ impl AgentProcess {
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The line for the operator that the agent gave the service manager when it was ready.
+    pub fn status(&self) -> &str {
+        &self.status
     }
 
     pub fn start_time(&self) -> Duration {

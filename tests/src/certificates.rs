@@ -1,6 +1,7 @@
 //! Authorities, the pairs that they sign, and TLS profiles made of them over gnsi.certz.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use holdfast_proto::gnsi::certz::certz_client::CertzClient;
@@ -9,6 +10,12 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
     KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
 };
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 use tonic::Status;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
@@ -47,6 +54,13 @@ impl Authority {
         self.issue("server", &["localhost", "127.0.0.1"], None)
     }
 
+    /// Signs a server on this host whose certificate has expired long ago.
+    pub fn expired_server(&self) -> CertificateAndKey {
+        let mut params = server_params("server", &["localhost", "127.0.0.1"]);
+        params.not_after = date_time_ymd(2020, 1, 2);
+        self.sign(params)
+    }
+
     /// Signs a client with this common name.
     pub fn client(&self, name: &str) -> CertificateAndKey {
         self.issue(name, &[], None)
@@ -81,13 +95,79 @@ impl Authority {
     }
 
     fn issue(&self, name: &str, hosts: &[&str], serial: Option<u64>) -> CertificateAndKey {
-        let key = KeyPair::generate().expect("a key can be made");
-        let hosts: Vec<_> = hosts.iter().map(|&host| host.to_owned()).collect();
-        let mut params = CertificateParams::new(hosts).expect("plain names");
-        params.distinguished_name.push(DnType::CommonName, name);
+        let mut params = server_params(name, hosts);
         params.serial_number = serial.map(SerialNumber::from);
+        self.sign(params)
+    }
+
+    fn sign(&self, params: CertificateParams) -> CertificateAndKey {
+        let key = KeyPair::generate().expect("a key can be made");
         let certificate = params.signed_by(&key, &self.issuer).expect("it signs").pem();
         CertificateAndKey { certificate, key: key.serialize_pem() }
+    }
+}
+
+fn server_params(name: &str, hosts: &[&str]) -> CertificateParams {
+    let hosts: Vec<_> = hosts.iter().map(|&host| host.to_owned()).collect();
+    let mut params = CertificateParams::new(hosts).expect("plain names");
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
+
+/// Certificate (DER) that a server shows, whatever it is; `None` when there is no handshake.
+pub async fn shown_certificate(address: SocketAddr) -> Option<Vec<u8>> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .ok()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyServer(provider)))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = TcpStream::connect(address).await.ok()?;
+    let stream = TlsConnector::from(Arc::new(config)).connect(address.ip().into(), stream).await;
+    let stream = stream.ok()?;
+    Some(stream.get_ref().1.peer_certificates()?.first()?.to_vec())
+}
+
+/// A client that looks at no certificate.
+#[derive(Debug)]
+struct AnyServer(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

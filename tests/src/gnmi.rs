@@ -152,8 +152,15 @@ impl GnmiClient {
 /// # Errors
 /// When no server listens, or its certificate is not valid.
 pub async fn connect(address: SocketAddr, ca: &str) -> Result<Channel> {
-    let tls =
-        ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name("localhost");
+    connect_to("localhost", address, ca).await
+}
+
+/// Connects to an agent whose certificate has to have this name or address.
+///
+/// # Errors
+/// When the agent does not listen or shows another certificate.
+pub async fn connect_to(name: &str, address: SocketAddr, ca: &str) -> Result<Channel> {
+    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name(name);
     let endpoint = Endpoint::from_shared(format!("https://{address}"))?
         .tls_config(tls)?
         .timeout(ANSWER_TIMEOUT);

@@ -8,7 +8,7 @@ use holdfast_config::edit::EditErrors;
 use holdfast_config::rows::{LayersReader, RowSplit, layer_rows_diff};
 use holdfast_config::services::Services;
 use holdfast_config::{Configuration, Layers, Models, Tree, document, parallel};
-use holdfast_platform::objects::{GrpcEndpoint, Profiles, VethPairs};
+use holdfast_platform::objects::{Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, ForeignRoutes, descriptors, pre_image};
 use holdfast_scheduler::{Engine, IntentChange, TxnId};
@@ -51,8 +51,8 @@ pub struct Parts {
     pub profiles: Option<Arc<dyn Profiles>>,
     pub store: Store,
     pub loaded: StoredState,
-    /// Addresses of the services, to be shown as state.
-    pub listening: GrpcEndpoint,
+    /// Short names of the families of gRPC services, to be shown as state.
+    pub grpc_services: &'static [&'static str],
     /// Version of the running software, to be shown as state.
     pub software_version: String,
     /// Credentials, which come to values of no layer.
@@ -106,7 +106,7 @@ impl Core {
             profiles,
             store,
             loaded,
-            listening,
+            grpc_services,
             factory,
             credential_source,
             services,
@@ -159,7 +159,7 @@ impl Core {
         let begin_publisher = || {
             let registry = Arc::clone(&examiner.registry);
             let content = (&configuration, &*configured, service_history.all());
-            Publisher::new(registry, content, &listening, &software)
+            Publisher::new(registry, content, grpc_services, &software)
         };
         let (engine, publisher) = parallel::both(much, begin_engine, begin_publisher);
         drop(configured);

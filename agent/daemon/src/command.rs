@@ -8,19 +8,21 @@ use std::{
     io::{self, Write},
     path::Path,
     process::ExitCode,
+    time::Duration,
 };
 
 use holdfast_base::Role;
 use holdfast_store::{Database, FILE_NAME, StoreError, User};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
-    local::{Client, ClientError},
+    local::{Client, ClientError, Unsettled},
     prompt::{self, PromptError},
     services::{self, ServiceError},
     settings::{
         BootzAction, BootzCommandSettings, FactoryResetSettings, InstanceAction, Position,
         ServiceAction, ServiceSettings, ShowSettings, StateDir, SwitchSettings, UserAction,
-        UserSettings,
+        UserSettings, WaitOnlineSettings,
     },
     users::{Password, PasswordError, UserError, check_name},
 };
@@ -28,12 +30,24 @@ use crate::{
 /// Exit code when no agent answers; 1 is every other failure, 2 a wrong command line.
 const EXIT_NOT_RUNNING: u8 = 3;
 
+/// Pause between two questions of `holdfast wait-online`: short beside a boot, and cheap for the agent.
+const ONLINE_PAUSE: Duration = Duration::from_millis(250);
+/// Time for which an agent that has just been started may have the database and no socket yet. Bringing a database to a
+/// newer form takes longest.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between two looks for its socket.
+const SOCKET_PAUSE: Duration = Duration::from_millis(100);
+
 /// Failure of a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
     #[error(transparent)]
     Agent(#[from] ClientError),
+    #[error("not everything that is configured is in the system after {0:?}:\n{1}")]
+    Unsettled(Duration, Unsettled),
+    #[error("the agent has not read its configuration after {0:?}")]
+    StillStarting(Duration),
     #[error("the agent has the database, but does not answer on its local socket")]
     Silent(#[source] StoreError),
     #[error(transparent)]
@@ -73,6 +87,32 @@ pub fn show(settings: &ShowSettings) -> Result<(), CommandError> {
         text.push('\n');
     }
     print(&text)
+}
+
+/// Waits until what is configured is in the system.
+///
+/// # Errors
+/// When that takes longer than it may: with what is missing, or with the reason why no agent answers.
+pub fn wait_online(settings: &WaitOnlineSettings) -> Result<(), CommandError> {
+    let client = Client::new(&settings.state.socket());
+    asynchronously(async {
+        let deadline = Instant::now() + settings.timeout;
+        loop {
+            let missing = match timeout_at(deadline, client.unsettled(settings.allow_pending)).await
+            {
+                Ok(Ok(found)) if !found.is_busy && found.values == 0 => return Ok(()),
+                Ok(Ok(found)) => CommandError::Unsettled(settings.timeout, found),
+                // It has not been started yet, is starting, or is started anew.
+                Ok(Err(error)) if error.is_transient() => error.into(),
+                Ok(Err(error)) => return Err(error.into()),
+                Err(_) => CommandError::StillStarting(settings.timeout),
+            };
+            if Instant::now() + ONLINE_PAUSE >= deadline {
+                return Err(missing);
+            }
+            sleep(ONLINE_PAUSE).await;
+        }
+    })?
 }
 
 /// Switches a service's namespace on or off, or prints the position of the switch.
@@ -170,19 +210,30 @@ enum UserBackend {
 }
 
 impl UserBackend {
-    /// The running agent if there is one, else its database.
+    /// The running agent if there is one, else its database. An agent that has the database is asked again until it has its
+    /// socket, too.
     fn of(state: &StateDir) -> Result<Self, CommandError> {
         let client = Client::new(&state.socket());
-        match asynchronously(client.users())? {
-            Ok(_) => Ok(Self::Agent(client)),
-            Err(ClientError::NotRunning { .. }) if !state.path().join(FILE_NAME).exists() => {
-                Ok(Self::Nothing(state.clone()))
+        asynchronously(async {
+            let deadline = Instant::now() + SOCKET_TIMEOUT;
+            loop {
+                match client.users().await {
+                    Ok(_) => return Ok(Self::Agent(client)),
+                    Err(ClientError::NotRunning { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                if !state.path().join(FILE_NAME).exists() {
+                    return Ok(Self::Nothing(state.clone()));
+                }
+                match open(state.path()) {
+                    Ok(database) => return Ok(Self::Database(Box::new(database))),
+                    Err(CommandError::Silent(_)) if Instant::now() < deadline => {
+                        sleep(SOCKET_PAUSE).await;
+                    }
+                    Err(error) => return Err(error),
+                }
             }
-            Err(ClientError::NotRunning { .. }) => {
-                Ok(Self::Database(Box::new(open(state.path())?)))
-            }
-            Err(error) => Err(error.into()),
-        }
+        })?
     }
 
     fn set(

@@ -4,8 +4,9 @@
 //! through TLS, is tied to a [`holdfast_base::Caller`], and reaches the core task, which owns layers and engine.
 //!
 //! Absent on purpose: a cleartext listener, a default password, and any decision about configuration outside the core.
-//! A failure at start ends the process with a message that names the file or address it concerns; a failure of one
-//! request is that request's status and nothing else.
+//! A failure to read or apply the configuration at the start ends the process with a message that names the file. What only
+//! clients need (a certificate, a socket) is logged and tried again while the box is configured. A failure of one request is
+//! that request's status and nothing else.
 
 pub mod aaa;
 pub mod accounting;
@@ -20,6 +21,7 @@ pub mod dhcp;
 mod executable;
 pub mod gnsi;
 pub mod image;
+pub mod listeners;
 pub mod local;
 pub mod logging;
 pub mod methods;
@@ -40,5 +42,6 @@ pub mod slots;
 pub mod software;
 pub mod tls;
 pub mod trace;
+pub mod upkeep;
 pub mod users;
 mod watchdog;

@@ -136,9 +136,14 @@ pub fn own_caller(name: impl Into<SmolStr>) -> Caller {
     Caller { name: name.into(), role: Role::Admin, auth_method, peer: None }
 }
 
-/// Tells the service manager that the agent serves requests.
+/// Tells the service manager that the box is configured.
 pub fn notify_ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
+}
+
+/// Tells the service manager what its operator may want to know.
+pub fn notify_status(status: &str) {
+    notify(&[NotifyState::Status(status)]);
 }
 
 /// Timeout of the service manager's watchdog; `None` without a watchdog.

@@ -1,10 +1,12 @@
 //! One run of the agent: its parts are started in order, and end in the opposite order.
 //!
-//! Store, users, listener and TLS come first, because the operator has to correct their failures, and must learn of
-//! them before the box is touched. Then the core, which brings the box to its configuration. Only then are requests
-//! answered and the service manager notified.
+//! The store comes first, because the agent is nothing without it. Then the local socket, so that commands of the box can
+//! wait for the rest. Then the core, which brings the box to its configuration: nothing that only clients need may keep the
+//! box from it ([decision 050](../../decisions/050-configuration-before-clients.md)). Only then are the other sockets
+//! opened, requests answered and the service manager notified.
 
 use std::{
+    error::Error,
     io,
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
@@ -18,44 +20,41 @@ use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::services::Services;
 use holdfast_config::{MissingNode, Models, ModelsError, Namespace};
 use holdfast_core::{Core, CoreHandle, CredentialSource, Datastore, Parts, StartError};
-use holdfast_introspect::{tcp, tcp::TcpError};
+use holdfast_introspect::tcp::{self, IntrospectToken, TokenGuard};
 use holdfast_platform::hostname::HostnameWriter;
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
-use holdfast_platform::objects::GrpcEndpoint;
 use holdfast_platform::{Platform, PlatformError, PlatformSettings};
 use holdfast_store::accounts::AccountingLog;
 use holdfast_store::{ArtefactTable, Journal, Ledger, Store, StoreError, StoredState};
-use tokio::{runtime, sync::oneshot, time::timeout};
+use tokio::{net::TcpListener, runtime, sync::oneshot, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
 use tracing::{error, info, warn};
 
 use crate::{
     auth::{Authenticator, CertificateTrust},
-    bootz::{self, BootzError},
+    bootz,
     device::Device,
     gnsi::{Gnsi, TlsProfiles},
-    local::{self, Inspect, Inspector, LocalError, LocalServer},
+    listeners::{ListenerKind, Listeners},
+    local::{self, Inspect, Inspector, LocalServer},
     logging, northbound,
     packages::{PackageError, Packages},
     privileges,
     process::{self, SignalAction, Signals},
     reboot::{RebootScope, Reboots},
     server,
-    service_socket::{self, ServiceSocket, ServiceSocketError},
+    service_socket::{self, ServiceSocket},
     services::{self, ActionResources, Handlers, PackageInstaller, PackageSigners, ServiceError},
-    settings::ImpersonationPolicy,
-    settings::{RunSettings, TlsSettings},
+    settings::{ImpersonationPolicy, ListenSocket, RunSettings, TlsSettings},
     slots::Slots,
     software::{self, Software},
-    tls::{Listener, TlsError},
-    users::{Password, PasswordError, UserError, Users},
+    tls::{Incoming, TlsError},
+    upkeep::{self, ListenerLeaves},
+    users::{Password, PasswordError, Users},
     watchdog,
 };
 
-/// Time for which the first changes to the box may delay the notification that the agent is ready: half of the default
-/// start timeout of service managers (systemd: 90 s).
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// Time for RPCs under way when the agent ends; subscriptions never end by themselves.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
 /// Time for a change under way to end.
@@ -79,30 +78,20 @@ pub enum RunError {
     Store(#[from] StoreError),
     #[error("cannot set up the users")]
     Users(#[from] PasswordError),
-    #[error("cannot read the password of admin from `{}`", file.display())]
-    AdminPassword { file: PathBuf, source: PasswordError },
     #[error("cannot read the factory configuration `{}`", path.display())]
     Factory { path: PathBuf, source: io::Error },
-    #[error("cannot set the password of admin")]
-    Admin(#[from] UserError),
     #[error(transparent)]
     Packages(#[from] PackageError),
     #[error(transparent)]
     Tls(#[from] TlsError),
-    #[error(transparent)]
-    Local(#[from] LocalError),
-    #[error("cannot serve introspection")]
-    Introspection(#[from] TcpError),
     #[error("cannot start {what}")]
     Start { what: &'static str, source: io::Error },
     #[error("cannot load the models")]
     Models(#[from] ModelsError),
     #[error("cannot load the packages of services")]
     Services(#[from] ServiceError),
-    #[error(transparent)]
-    ServiceSocket(#[from] ServiceSocketError),
-    #[error("cannot start gNSI")]
-    Gnsi(#[from] MissingNode),
+    #[error("the native model lacks a node")]
+    Model(#[from] MissingNode),
     #[error("the native model has no gRPC server")]
     NoServer,
     #[error("cannot manage the box")]
@@ -113,8 +102,6 @@ pub enum RunError {
     Core(#[from] StartError),
     #[error("cannot describe the services")]
     Reflection(#[from] tonic_reflection::server::Error),
-    #[error("cannot bootstrap the box")]
-    Bootz(#[from] BootzError),
     #[error("the server has stopped")]
     Server(#[from] tonic::transport::Error),
     #[error(
@@ -166,6 +153,8 @@ struct StartedAgent {
     bootz: Option<AbortOnDropHandle<()>>,
     /// Paths of the local socket that may be served on TCP as well.
     introspection: Router,
+    /// Leaves that show where the services are reached.
+    listener_leaves: ListenerLeaves,
     journal: Journal,
     gnsi: Gnsi,
     handlers: Handlers,
@@ -183,12 +172,11 @@ async fn serve(
 ) -> Result<RunEnd, RunError> {
     let mut signals = Signals::listen()
         .map_err(|source| RunError::Start { what: "listening to signals", source })?;
+    let listeners = Listeners::default();
+    let (local, served_tx) = local::start(&settings.state.socket(), &listeners);
+    listeners.tried().await;
     let users = Users::new(std::mem::take(&mut loaded.users), store.clone())?;
-    if let Some(file) = &settings.admin_password_file {
-        let refused = |source| RunError::AdminPassword { file: file.clone(), source };
-        warn_of_readable_password(file);
-        users.set_admin(Password::from_file(file).map_err(refused)?).await?;
-    }
+    let mut is_password_set = set_admin_password(settings, &users).await;
     if settings.certificate_speaks_for == ImpersonationPolicy::Anyone {
         warn!(
             "--certificate-speaks-for anyone: every client certificate may act as any user without a password, whatever its role"
@@ -199,13 +187,12 @@ async fn serve(
             "there are no users: logins are refused until `holdfast user set NAME --role admin` creates one"
         );
     }
-    let listener = Listener::bind(&settings.listen)?;
-    let addresses = listener.addresses();
     let stored = loaded.artefacts.remove(&ArtefactTable::Certz).unwrap_or_default();
     let state_dir = settings.state.path().to_owned();
     let bootz = &settings.bootz;
     let idevid = bootz.bootz_idevid_cert.clone().zip(bootz.bootz_idevid_key.clone());
     let tls = TlsSettings { idevid, ..settings.tls.clone() };
+    let addresses: Vec<_> = settings.listen.iter().map(|address| address.ip).collect();
     let profiles = TlsProfiles::new(tls, state_dir, &addresses, &stored)?;
     drop(stored); // it holds keys
 
@@ -213,44 +200,39 @@ async fn serve(
     let accounts = ledger.keep(settings.accounting_history, now_ns())?;
     let reboots = Reboots::new(&loaded.notes, store.clone(), settings.reboot);
     let running = tokio::select! {
-        running = start_core((settings, hostname), store, loaded, &addresses, &profiles, &reboots, (&users, &accounts)) => running?,
+        running = start_core((settings, hostname), store, loaded, &listeners, &profiles, &reboots, (&users, &accounts)) => running?,
         () = signals.end() => return Ok(RunEnd::Signal), // bringing a large box to its configuration takes a while
     };
     if let Some(configured) = running.core.handle().users() {
         users.follow(configured);
     }
-    let socket = settings.state.socket();
-    let listened = local::LocalDependencies {
+    let served = local::LocalDependencies {
         inspect: running.inspect,
         users: users.clone(),
         accounts: accounts.clone(),
         more: running.local_routes,
     };
-    let local = local::start(&socket, listened)?;
-    let _introspection = match settings.introspect {
-        Some(address) => {
-            let token = settings.introspect_token;
-            let state = settings.state.path();
-            Some(tcp::start(address, token, state, running.introspection).await?)
-        }
-        None => None,
-    };
+    let _ended_already = served_tx.send(served);
+    let introspection = (settings.introspect_token, running.introspection);
+    let _introspection = settings
+        .introspect
+        .map(|address| introspect((address, settings.state.path()), introspection, &listeners));
     let certificates = CertificateTrust {
         role: settings.certificate_role.clone(),
         impersonation: settings.certificate_speaks_for,
     };
-    let authenticator = Authenticator::new(users, certificates, running.gnsi.clone());
+    let authenticator = Authenticator::new(users.clone(), certificates, running.gnsi.clone());
     let (stop_tx, stop_rx) = oneshot::channel::<()>();
-    let incoming = listener.accept(&profiles);
+    let incoming = Incoming::open(ListenSocket::of(&settings.listen), &profiles, &listeners);
     let stop = async move { drop(stop_rx.await) };
     let gnsi = running.gnsi.clone();
     let mut server =
         tokio::spawn(server::serve(incoming, authenticator, gnsi, running.routes, stop));
-    for address in &addresses {
-        info!(%address, "listening");
-    }
-    let listening = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let ready = announce(running.core.handle(), format!("listening on {listening}"));
+    listeners.tried().await;
+    let _publishing =
+        running.listener_leaves.follow(listeners.clone(), running.core.handle()).await;
+    let _renewing = upkeep::keep_identity(profiles.clone(), listeners.clone());
+    let ready = upkeep::announce(running.core.handle(), listeners.clone(), profiles.clone());
     let _announcing = AbortOnDropHandle::new(tokio::spawn(ready));
     let _feeding = process::watchdog().map(|patience| feed(patience, running.core.handle()));
 
@@ -260,7 +242,11 @@ async fn serve(
     let end = loop {
         tokio::select! {
             told = signals.next() => match told {
-                SignalAction::Reload => profiles.reload(),
+                SignalAction::Reload => {
+                    profiles.reload();
+                    listeners.retry_now();
+                    is_password_set = is_password_set || set_admin_password(settings, &users).await;
+                }
                 SignalAction::End => break Ok(RunEnd::Signal),
             },
             pending = &mut due => break Ok(RunEnd::Reboot(pending.extent)),
@@ -321,17 +307,27 @@ fn feed(patience: Duration, core: CoreHandle) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(watchdog::feed(patience, beat, process::notify_watchdog)))
 }
 
-/// Notifies the service manager that the agent is ready, once the box is configured as far as is possible at once, so
-/// that services that are ordered after it find it configured. Clients are served before.
-async fn announce(core: CoreHandle, status: String) {
-    match timeout(SETTLE_TIMEOUT, core.wait_until_idle()).await {
-        Ok(Ok(())) => {}
-        Ok(Err(_)) => return, // the core is stopping
-        Err(_) => warn!(
-            "ready, while changes that bring the box to its configuration are still under way"
-        ),
-    }
-    process::notify_ready(&status);
+/// Serves introspection on a loopback address, as soon as the socket can be opened.
+fn introspect(
+    (address, state): (SocketAddr, &Path),
+    (token, routes): (IntrospectToken, Router),
+    listeners: &Listeners,
+) -> AbortOnDropHandle<()> {
+    let entry = listeners.add(ListenerKind::Introspection, address.to_string());
+    let state = state.to_owned();
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut guard = None;
+        let open = || -> Result<TcpListener, io::Error> {
+            guard = Some(TokenGuard::load_or_create(&state, token).map_err(io::Error::other)?);
+            let socket = std::net::TcpListener::bind(address)?;
+            socket.set_nonblocking(true)?;
+            TcpListener::from_std(socket)
+        };
+        let listener = entry.open(open).await;
+        if let Some(guard) = guard {
+            tcp::serve(listener, guard, routes).await;
+        }
+    }))
 }
 
 /// Starts the platform, the core and the services.
@@ -339,7 +335,7 @@ async fn start_core(
     (settings, hostname): (&RunSettings, &HostnameWriter),
     store: &Store,
     loaded: StoredState,
-    addresses: &[SocketAddr],
+    listeners: &Listeners,
     profiles: &TlsProfiles,
     reboots: &Reboots,
     (users, accounts): (&Users, &AccountingLog),
@@ -383,8 +379,8 @@ async fn start_core(
         software: software.clone(),
     };
     let (kept, store, transport) = (store.clone(), store.clone(), Box::new(platform));
-    let listening = listening(addresses);
-    let factory = settings.factory.as_ref().map(|path| read_factory(path)).transpose()?;
+    let listener_leaves = ListenerLeaves::find(&models.native)?;
+    let factory = factory(settings, &loaded)?;
     let journal = Journal::open(settings.state.path())?;
     let loaded = StoredState { last_recorded: journal.last()?, ..loaded };
     let credential_source: Option<Arc<dyn CredentialSource>> = Some(Arc::new(gnsi.logins.clone()));
@@ -402,7 +398,7 @@ async fn start_core(
         profiles: Some(bindable),
         store,
         loaded,
-        listening,
+        grpc_services: northbound::SERVICES,
         software_version: software.running().to_owned(),
         credential_source,
         services: (!types.is_empty()).then(|| Arc::new(types.clone()) as Arc<dyn Services>),
@@ -427,12 +423,15 @@ async fn start_core(
     northbound::resume_activation(&core.handle(), &gnsi, &software).await?;
     let introspection = holdfast_introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
     let (state, bootz) = (settings.state.path(), &settings.bootz);
-    let (bootz, client) =
-        bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await?.unzip();
+    let bootz = bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await;
+    let bootz = bootz.unwrap_or_else(|error| {
+        error!(error = %ErrorChain(&error), "this box cannot be bootstrapped");
+        None
+    });
+    let (bootz, client) = bootz.unzip();
     let service_socket = settings.service_socket.as_deref();
     let service_socket = service_socket
-        .map(|path| service_socket::start(path, handlers.clone(), gnsi.clone()))
-        .transpose()?;
+        .map(|path| service_socket::start(path, handlers.clone(), gnsi.clone(), listeners));
     Ok(StartedAgent {
         handlers,
         _service_socket: service_socket,
@@ -446,13 +445,29 @@ async fn start_core(
             .clone()
             .merge(local::maintenance_routes(core.handle(), reboots.clone()))
             .merge(local::service_routes(core.handle(), installer))
+            .merge(local::start_routes(core.handle(), listeners.clone()))
             .merge(local::bootz_routes(bootz)),
         bootz: client,
         introspection,
+        listener_leaves,
         journal,
         core,
         gnsi,
     })
+}
+
+/// Makes the first line of `--admin-password-file` the password of `admin`. False when that failed, which is logged: the
+/// box is configured all the same, and SIGHUP tries again.
+async fn set_admin_password(settings: &RunSettings, users: &Users) -> bool {
+    let Some(file) = &settings.admin_password_file else { return true };
+    warn_of_readable_password(file);
+    let set = async || -> Result<(), Box<dyn Error + Send + Sync>> {
+        Ok(users.set_admin(Password::from_file(file)?).await?)
+    };
+    let set = set().await.inspect_err(|error| {
+        error!(error = %ErrorChain(&**error), "cannot set the password of admin; SIGHUP tries again");
+    });
+    set.is_ok()
 }
 
 fn warn_of_readable_password(file: &Path) {
@@ -462,15 +477,19 @@ fn warn_of_readable_password(file: &Path) {
     }
 }
 
-fn read_factory(path: &Path) -> Result<Vec<u8>, RunError> {
-    std::fs::read(path).map_err(|source| RunError::Factory { path: path.to_owned(), source })
-}
-
-/// Addresses of the server with one port, because the model has one port.
-fn listening(addresses: &[SocketAddr]) -> GrpcEndpoint {
-    let port = addresses.first().map_or(0, SocketAddr::port);
-    let addresses = addresses.iter().filter(|it| it.port() == port).map(SocketAddr::ip).collect();
-    GrpcEndpoint { addresses, port, services: northbound::SERVICES.to_vec() }
+/// Reads the factory configuration. Only a box without any history needs it, so others do without a file that cannot be
+/// read.
+fn factory(settings: &RunSettings, loaded: &StoredState) -> Result<Option<Vec<u8>>, RunError> {
+    let Some(path) = &settings.factory else { return Ok(None) };
+    let is_new = loaded.last_transaction == 0;
+    match std::fs::read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(source) if is_new => Err(RunError::Factory { path: path.clone(), source }),
+        Err(error) => {
+            warn!(file = %path.display(), %error, "the factory configuration cannot be read; this box keeps the one it has");
+            Ok(None)
+        }
+    }
 }
 
 async fn close(store: &Store) {

@@ -20,6 +20,7 @@ use tracing::error;
 use self::connections::Connections;
 use crate::aaa;
 use crate::gnsi::Gnsi;
+use crate::listeners::{ListenerKind, Listeners};
 use crate::northbound;
 use crate::services::Handlers;
 
@@ -27,14 +28,6 @@ use crate::services::Handlers;
 const MODE: u32 = 0o666;
 /// Concurrent RPCs on one connection: one stream of a handler, and its reads.
 const MAX_STREAMS: u32 = 64;
-
-/// Reason for the lack of a socket for handlers.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot serve the socket for handlers of services `{}`", path.display())]
-pub struct ServiceSocketError {
-    path: PathBuf,
-    source: io::Error,
-}
 
 /// The serving socket. Dropping it stops the task and removes the file.
 #[derive(Debug)]
@@ -49,31 +42,27 @@ impl Drop for ServiceSocket {
     }
 }
 
-/// Serves handlers on `path`. A socket that is there is that of an agent that was killed; any other file stays.
-///
-/// # Errors
-/// When the socket cannot be created.
-pub fn start(
-    path: &Path,
-    handlers: Handlers,
-    gnsi: Gnsi,
-) -> Result<ServiceSocket, ServiceSocketError> {
-    let listener = bind(path).map_err(|source| ServiceSocketError { path: path.into(), source })?;
-    let connections = Connections::default();
-    // One that is not admitted is closed.
-    let admitted = UnixListenerStream::new(listener)
-        .filter_map(move |stream| stream.map(|stream| connections.admit(stream)).transpose());
-    let server = Server::builder()
-        .max_concurrent_streams(MAX_STREAMS)
-        .layer(aaa::Layer::of_socket(gnsi))
-        .add_routes(northbound::handler_routes(handlers))
-        .serve_with_incoming(admitted);
+/// Serves handlers on `path`, as soon as the socket can be opened. A socket that is there is that of an agent that was
+/// killed; any other file stays.
+pub fn start(path: &Path, handlers: Handlers, gnsi: Gnsi, listeners: &Listeners) -> ServiceSocket {
+    let entry = listeners.add(ListenerKind::Handlers, path.to_string_lossy());
+    let wanted = path.to_owned();
     let task = tokio::spawn(async move {
+        let listener = entry.open(|| bind(&wanted)).await;
+        let connections = Connections::default();
+        // One that is not admitted is closed.
+        let admitted = UnixListenerStream::new(listener)
+            .filter_map(move |stream| stream.map(|stream| connections.admit(stream)).transpose());
+        let server = Server::builder()
+            .max_concurrent_streams(MAX_STREAMS)
+            .layer(aaa::Layer::of_socket(gnsi))
+            .add_routes(northbound::handler_routes(handlers))
+            .serve_with_incoming(admitted);
         if let Err(error) = server.await {
             error!(%error, "handlers of services are not served any more");
         }
     });
-    Ok(ServiceSocket { path: path.into(), _task: AbortOnDropHandle::new(task) })
+    ServiceSocket { path: path.into(), _task: AbortOnDropHandle::new(task) }
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {

@@ -1,11 +1,13 @@
 //! The command line, and the settings of a run.
 
+mod listen;
 mod service;
 mod show;
 
 use std::{
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -17,11 +19,12 @@ use smol_str::SmolStr;
 
 use crate::reboot::RebootScope;
 
+pub use listen::{ListenAddress, ListenSocket};
 pub use service::{
     ActionResult, InstallSettings, InstanceAction, PackageAction, ServiceAction, ServiceRender,
     ServiceSettings,
 };
-pub use show::{Show, ShowContent, ShowSettings};
+pub use show::{LISTENERS, Show, ShowContent, ShowSettings};
 
 /// The hidden subcommand that becomes the helper for the host name.
 pub(crate) const HELPER_COMMAND: &str = "name-host";
@@ -52,6 +55,8 @@ pub enum Command {
     Run(Box<RunSettings>),
     /// Show what the running agent knows
     Show(ShowSettings),
+    /// Wait until what is configured is in the system
+    WaitOnline(WaitOnlineSettings),
     /// Manage the users of the agent
     User(UserSettings),
     /// Switch a service's namespace on or off: while it is off, clients own its items
@@ -72,9 +77,11 @@ pub enum Command {
 pub struct RunSettings {
     #[command(flatten)]
     pub state: StateDir,
-    /// Address and port of the gRPC services; may be repeated. The default port is 9339
-    #[arg(long, value_name = "ADDR[:PORT]", value_parser = listen_address, default_value = "[::]:9339")]
-    pub listen: Vec<SocketAddr>,
+    /// Address and port of the gRPC services; may be repeated. The default port is 9339. The address need not be there
+    /// yet. A link-local address names its link, as in [fe80::1%eth0]:9339. `[::]` takes IPv4 connections, too, unless an
+    /// IPv4 address with the same port is given
+    #[arg(long, value_name = "ADDR[:PORT]", default_value = "[::]:9339")]
+    pub listen: Vec<ListenAddress>,
     /// Network namespace to manage, by name or path; the services stay where the agent was started
     #[arg(long, value_name = "NAME|PATH")]
     pub netns: Option<String>,
@@ -292,6 +299,19 @@ impl StateDir {
     }
 }
 
+/// Settings of `holdfast wait-online`.
+#[derive(Clone, Debug, Args)]
+pub struct WaitOnlineSettings {
+    #[command(flatten)]
+    pub state: StateDir,
+    /// Longest time to wait. An agent that does not run yet is waited for, too
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "120")]
+    pub timeout: Duration,
+    /// Do not wait for what waits itself for something that is not there, such as a port that is not plugged in
+    #[arg(long)]
+    pub allow_pending: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     Text,
@@ -333,6 +353,10 @@ fn port_name(text: &str) -> Result<String, String> {
         && !matches!(text, "." | "..")
         && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace());
     if valid { Ok(text.to_owned()) } else { Err(format!("`{text}` is no name of a port")) }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse().map(Duration::from_secs).map_err(|_| format!("`{text}` is no number of seconds"))
 }
 
 fn service(text: &str) -> Result<Namespace, String> {
@@ -389,20 +413,6 @@ fn accounting_history(text: &str) -> Result<usize, String> {
     Ok(octets)
 }
 
-/// Parses `ADDR:PORT`, or `ADDR` alone with the default port; an IPv6 address may be in brackets.
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-    if let Some(address) = bare.and_then(|inner| inner.parse::<Ipv6Addr>().ok()) {
-        return Ok(SocketAddr::new(IpAddr::V6(address), DEFAULT_PORT));
-    }
-    text.parse::<IpAddr>().map(|address| SocketAddr::new(address, DEFAULT_PORT)).map_err(|_| {
-        "expected an IP address and a port, as in 127.0.0.1:9339 or [::]:9339".to_owned()
-    })
-}
-
 /// Parses `ADDR:PORT` of the loopback device. Other addresses are refused, because readers need no password there.
 fn loopback_address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<SocketAddr>() {
@@ -422,19 +432,8 @@ mod tests {
         CommandLine::command().debug_assert();
     }
 
-    // proves 1.12
     #[test]
-    fn addresses_default_to_the_assigned_port() {
-        for (text, want) in [
-            ("127.0.0.1:0", "127.0.0.1:0"),
-            ("127.0.0.1", "127.0.0.1:9339"),
-            ("::1", "[::1]:9339"),
-            ("[::1]", "[::1]:9339"),
-            ("[::1]:57400", "[::1]:57400"),
-        ] {
-            assert_eq!(listen_address(text).unwrap().to_string(), want);
-        }
-        assert!(listen_address("box:9339").is_err());
+    fn the_defaults_let_in_who_has_proven_their_name() {
         let run = run_of(&["holdfast", "run"]);
         assert_eq!(run.listen, ["[::]:9339".parse().unwrap()]);
         assert_eq!(run.certificate_role, Role::Admin);

@@ -5,8 +5,8 @@
 //! that they leave file descriptors for clients from the network. Pages of other sites get no access: no response
 //! has a CORS header, and the `Host` header must have a local name, which defeats DNS rebinding.
 
+use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,6 @@ use holdfast_store::{StoreError, write_private_file};
 use rand::Rng as _;
 use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
-use tokio_util::task::AbortOnDropHandle;
 use zeroize::Zeroizing;
 
 use super::events::EventStreams;
@@ -55,8 +54,6 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TcpError {
-    #[error("cannot listen on {address}")]
-    Listen { address: SocketAddr, source: io::Error },
     #[error("cannot read the token in `{}`", path.display())]
     Token { path: PathBuf, source: io::Error },
     #[error("cannot write the token")]
@@ -65,43 +62,21 @@ pub enum TcpError {
     Empty { path: PathBuf },
 }
 
-/// The serving task, which ends on drop.
-#[derive(Debug)]
-pub struct TcpServer {
-    _task: AbortOnDropHandle<()>,
-}
-
+/// Token for requests over TCP, and the requests that need it.
 #[derive(Clone)]
-struct TokenGuard {
+pub struct TokenGuard {
     token: Arc<Zeroizing<String>>,
     required_for: IntrospectToken,
 }
 
-/// Serves `routes` on a loopback address.
-///
-/// # Errors
-/// When the address cannot be used, or the token cannot be read or created.
-pub async fn start(
-    address: SocketAddr,
-    asked_for: IntrospectToken,
-    state: &Path,
-    routes: Router,
-) -> Result<TcpServer, TcpError> {
-    let routes = with_token_guard(routes, load_or_create_token(state)?, asked_for);
-    let failed = |source| TcpError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    tracing::info!(address = %listener.local_addr().map_err(failed)?, "introspection is served");
+/// Serves `routes` on a socket of a loopback address, without end.
+pub async fn serve(listener: TcpListener, guard: TokenGuard, routes: Router) {
+    let routes = with_token_guard(routes, guard);
     let bounds = http1::Bounds { connections: MAX_CONNECTIONS, write_timeout: Some(WRITE_TIMEOUT) };
-    let task = tokio::spawn(http1::serve(listener, bounds, move |_| routes.clone()));
-    Ok(TcpServer { _task: AbortOnDropHandle::new(task) })
+    http1::serve(listener, bounds, move |_| routes.clone()).await;
 }
 
-fn with_token_guard(
-    routes: Router,
-    token: Zeroizing<String>,
-    asked_for: IntrospectToken,
-) -> Router {
-    let guard = TokenGuard { token: Arc::new(token), required_for: asked_for };
+fn with_token_guard(routes: Router, guard: TokenGuard) -> Router {
     let streams = EventStreams::at_most(MAX_EVENT_STREAMS);
     routes.layer(Extension(streams)).layer(from_fn_with_state(guard, check_request))
 }
@@ -167,7 +142,23 @@ fn is_local_name(headers: &HeaderMap) -> bool {
     LOCAL_NAMES.contains(&name)
 }
 
+impl fmt::Debug for TokenGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenGuard")
+            .field("required_for", &self.required_for)
+            .finish_non_exhaustive()
+    }
+}
+
 impl TokenGuard {
+    /// Takes the token in the state folder, which is created when it is missing.
+    ///
+    /// # Errors
+    /// When the token cannot be read or created.
+    pub fn load_or_create(state: &Path, required_for: IntrospectToken) -> Result<Self, TcpError> {
+        Ok(Self { token: Arc::new(load_or_create_token(state)?), required_for })
+    }
+
     fn has_bearer_token(&self, headers: &HeaderMap) -> bool {
         authorization(headers, "Bearer ").is_some_and(|token| self.is_token(token.as_bytes()))
     }
@@ -252,7 +243,8 @@ mod tests {
                     .into_iter()
                     .fold(parts, |it, is| it.header(header::AUTHORIZATION, is));
                 let parts = parts.body(Body::empty()).unwrap();
-                let routes = with_token_guard(routes.clone(), first.clone(), asked_for);
+                let guard = TokenGuard { token: Arc::new(first.clone()), required_for: asked_for };
+                let routes = with_token_guard(routes.clone(), guard);
                 let answer = routes.oneshot(parts).await.unwrap();
                 assert_eq!(answer.status().as_u16(), want, "{row}");
                 let challenged = answer.headers().contains_key(header::WWW_AUTHENTICATE);

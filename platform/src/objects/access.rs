@@ -1,29 +1,16 @@
 //! State of users, and the check and state of the gRPC server. The agent looks both up in its configuration; no kernel object
 //! stands for them.
 
-use std::net::IpAddr;
-
 use holdfast_config::{InstancePath, Keys, LeafMeta, NodeId, Step, Value};
 use smol_str::SmolStr;
 
 use super::state::{Leaves, StateEntry};
-use super::{Entry, ObjectError, Registry, ip_text};
+use super::{Entry, ObjectError, Registry};
 
 /// The TLS profile that always exists: the identity of the box.
 const DEFAULT_PROFILE: &str = "system_default_profile";
 /// The one gRPC server of the agent (the default of its name in OpenConfig).
 pub const GRPC_SERVER: &str = "DEFAULT";
-
-/// Listening addresses and services of the gRPC server.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GrpcEndpoint {
-    /// Addresses that the server listens on.
-    pub addresses: Vec<IpAddr>,
-    /// TCP port.
-    pub port: u16,
-    /// Short names of the offered service families: `gnmi`, `gnoi`.
-    pub services: Vec<&'static str>,
-}
 
 /// TLS profiles to which the gRPC server may be bound.
 pub trait Profiles: std::fmt::Debug + Send + Sync {
@@ -62,18 +49,14 @@ impl Registry {
         leaves.entry(self.in_system(nodes.entry, name))
     }
 
-    /// State of the gRPC server, which exists even without any configuration.
-    pub fn server_state(&self, listening: &GrpcEndpoint) -> StateEntry {
+    /// State of the gRPC server, which exists even without any configuration. `services` are the short names of the service
+    /// families that it offers: `gnmi`, `gnoi`. Where it listens is published by the agent as its sockets are opened.
+    pub fn server_state(&self, services: &[&'static str]) -> StateEntry {
         let nodes = &self.nodes.server;
         let path = self.in_system(nodes.entry, GRPC_SERVER);
         let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, GRPC_SERVER);
-        leaves.put(nodes.state_port, Value::Uint(listening.port.into()));
-        let mut addresses: Vec<Value> = listening.addresses.iter().copied().map(ip_text).collect();
-        addresses.sort();
-        addresses.dedup();
-        leaves.put(nodes.state_listen_addresses, Value::List(addresses.into()));
-        let services = listening.services.iter().map(|name| Value::Str(SmolStr::new_static(name)));
+        let services = services.iter().map(|name| Value::Str(SmolStr::new_static(name)));
         leaves.put(nodes.state_services, Value::List(services.collect()));
         leaves.entry(path)
     }

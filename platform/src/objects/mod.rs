@@ -33,7 +33,7 @@ use crate::values::{Address, Family, Link, MacAddr, Neighbor};
 use nodes::Nodes;
 use state::Planes;
 
-pub use access::{GRPC_SERVER, GrpcEndpoint, Profiles};
+pub use access::{GRPC_SERVER, Profiles};
 pub use nodes::ModelError;
 pub use pairs::VethPairs;
 pub use reconciliation::{DriftAction, Setting};

@@ -65,9 +65,7 @@ nodes!(
         certificate_id: "/certificate-id",
         state: "/state",
         state_name: "/state/name",
-        state_port: "/state/port",
         state_services: "/state/services",
-        state_listen_addresses: "/state/listen-addresses",
     }
 );
 

@@ -27,8 +27,8 @@ use std::sync::Arc;
 use holdfast_base::now_ns;
 use holdfast_config::{Configuration, Layers, parallel};
 use holdfast_platform::Collector;
+use holdfast_platform::objects::Registry;
 use holdfast_platform::objects::state::StateEntry;
-use holdfast_platform::objects::{GrpcEndpoint, Registry};
 use holdfast_scheduler::{Engine, Key, sort_keys};
 use holdfast_store::Ticket;
 use holdfast_telemetry::{Boundary, Draft, Revision};
@@ -73,7 +73,7 @@ impl Publisher {
     pub(super) fn new(
         registry: Arc<Registry>,
         (configuration, configured, history): (&Configuration, &[EntryChange], HistoryChange),
-        listening: &GrpcEndpoint,
+        grpc_services: &[&'static str],
         software_version: &str,
     ) -> Self {
         let source = StateSource { registry };
@@ -85,7 +85,7 @@ impl Publisher {
         draft.annotate(configuration.layers().annotation.clone());
         let boot_time = Collector::boot_time_ns().unwrap_or_default();
         let system = source.registry.system_state(boot_time, software_version);
-        let server = source.registry.server_state(listening);
+        let server = source.registry.server_state(grpc_services);
         let instance = source.registry.instance_state();
         in_both(&mut draft, true, |tree| {
             follow_configuration(tree, [&empty, configuration], None);

@@ -15,8 +15,7 @@ fn publisher() -> Publisher {
     let registry = Arc::new(Registry::new(&models.native).unwrap());
     let configuration = Configuration::new(models, Layers::new());
     let content = (&configuration, &[][..], HistoryChange::default());
-    let listening = GrpcEndpoint { addresses: Vec::new(), port: 9339, services: Vec::new() };
-    let mut publisher = Publisher::new(registry, content, &listening, "test");
+    let mut publisher = Publisher::new(registry, content, &[], "test");
     publisher.begin_showing(Vec::new());
     publisher
 }

@@ -14,7 +14,6 @@ use holdfast_config::{Models, Namespace, json, parallel};
 use holdfast_core::{
     CommitError, CommitOptions, CommitStamp, Core, CoreHandle, Datastore, Intent, Parts, Statuses,
 };
-use holdfast_platform::objects::GrpcEndpoint;
 use holdfast_platform::probe::Probes;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 use holdfast_scheduler::{Key, ValueState};
@@ -142,7 +141,7 @@ impl Agent {
             profiles: Some(Arc::new(profiles)),
             store: store.clone(),
             loaded,
-            listening: GrpcEndpoint::default(),
+            grpc_services: &[],
             services: (!types.is_empty()).then(|| Arc::new(types.clone()) as Arc<dyn Services>),
             handlers: Some(Arc::new(handlers.clone())),
             factory: None,

@@ -44,7 +44,7 @@ impl Rig {
             users.set(name.into(), Role::Admin, Some(password)).await.unwrap();
         }
         let folder = state.path().to_owned();
-        let address = "127.0.0.1:9339".parse().unwrap();
+        let address = "127.0.0.1".parse().unwrap();
         let settings = TlsSettings::default();
         let profiles = TlsProfiles::new(settings, folder, &[address], &BTreeMap::new()).unwrap();
         let models = Arc::new(Models::load().unwrap());

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -15,14 +15,15 @@ use holdfast_base::{AccessEpoch, Clock, ErrorChain, now_ns};
 use holdfast_config::{MissingNode, Schema};
 use holdfast_core::CertificateId;
 use holdfast_security::certz::{
-    BoxIdentity, BoxIdentityKind, CertzError, Encoding, EntityKind, Freshness, PrivateKey, Profile,
-    Profiles, SYSTEM_DEFAULT_PROFILE, StoredEntity, private_key,
+    BoxIdentity, BoxIdentityKind, CertzError, Chain, Encoding, EntityKind, Freshness, PrivateKey,
+    Profile, Profiles, SYSTEM_DEFAULT_PROFILE, StoredEntity, private_key,
 };
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Store};
 use rustls::{ServerConfig, sign::CertifiedKey};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use smol_str::SmolStr;
-use tracing::{error, info};
+use tokio::sync::watch;
+use tracing::{debug, error, info};
 
 use super::{Rotator, ServerState};
 use crate::{
@@ -45,6 +46,10 @@ struct Shared {
     binding: OnceLock<CertificateId>,
     /// Profiles that a configuration in the same request may refer to.
     trial_profiles: Mutex<Profiles>,
+    /// Rows of the profiles that could not be read at the start: the file of an identity that they follow may come back.
+    left_out: Mutex<BTreeMap<String, Artefact>>,
+    /// Counter of the times that the identity of the box was replaced.
+    identity_tx: watch::Sender<u64>,
     connections: Connections,
     /// Counter of changes; set before the first connection.
     access: OnceLock<AccessEpoch>,
@@ -85,7 +90,8 @@ impl Certz {
 #[derive(Debug)]
 struct TlsSnapshot {
     own: tls::DefaultTls,
-    own_config: Arc<ServerConfig>,
+    /// TLS settings of the own identity, where there is one.
+    own_config: Option<Arc<ServerConfig>>,
     profiles: Profiles,
     /// TLS settings of the profiles that have a certificate chain.
     configs: BTreeMap<SmolStr, Arc<ServerConfig>>,
@@ -111,10 +117,13 @@ pub(crate) struct ServerProfile {
 
 impl tls::ServerConfigs for TlsProfiles {
     /// An unusable profile is replaced by the identity of the box, so that the box stays reachable.
-    fn server_config(&self) -> Arc<ServerConfig> {
+    fn server_config(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let in_force = self.0.in_force.load();
         let bound = self.bound().and_then(|id| in_force.configs.get(&id));
-        bound.unwrap_or(&in_force.own_config).clone()
+        bound.or(in_force.own_config.as_ref()).cloned().ok_or_else(|| {
+            let reason = in_force.own.server.as_ref().err().cloned();
+            TlsError::NoIdentity(reason.unwrap_or_default())
+        })
     }
 
     fn accepted(&self) {
@@ -127,15 +136,16 @@ impl tls::ServerConfigs for TlsProfiles {
 }
 
 impl TlsProfiles {
-    /// Reads the identity of the box, creating it if necessary, and applies the stored profiles.
+    /// Reads the identity of the box, creating it if necessary, and applies the stored profiles. Neither an identity that
+    /// cannot be used nor an unreadable profile is an error: each is logged and left out, so that the box starts with what
+    /// is there.
     ///
     /// # Errors
-    /// [`TlsError`] when there is no usable identity. An unreadable profile is logged and left out, so that the
-    /// box starts with the others.
+    /// When rustls refuses its own defaults, which would be a bug.
     pub fn new(
         files: TlsSettings,
         state_dir: PathBuf,
-        addresses: &[SocketAddr],
+        addresses: &[IpAddr],
         stored: &BTreeMap<String, Artefact>,
     ) -> Result<Self, TlsError> {
         Self::by_clock(files, state_dir, addresses, stored, Clock::default())
@@ -144,14 +154,20 @@ impl TlsProfiles {
     fn by_clock(
         files: TlsSettings,
         state_dir: PathBuf,
-        addresses: &[SocketAddr],
+        addresses: &[IpAddr],
         stored: &BTreeMap<String, Artefact>,
         clock: Clock,
     ) -> Result<Self, TlsError> {
-        let addresses: Vec<_> = addresses.iter().map(SocketAddr::ip).collect();
-        let own = tls::load_default(&files, &state_dir, &addresses)?;
+        let addresses = addresses.to_vec();
+        let own = tls::load_default(&files, &state_dir, &addresses);
+        if let Err(error) = &own.server {
+            error!(
+                error,
+                "there is no identity to show: the gRPC services wait for it, and the box is configured without them"
+            );
+        }
         let identity = Identity { own: own.clone(), addresses: addresses.clone() };
-        let profiles = restore_profiles(stored, &identity);
+        let (profiles, left_out) = restore_profiles(&Profiles::default(), stored, &identity);
         let in_force = ArcSwap::from_pointee(TlsSnapshot::new(own, profiles.clone(), None)?);
         let (last, binding) = (Mutex::new(profiles), OnceLock::new());
         let promised = Mutex::default();
@@ -164,6 +180,8 @@ impl TlsProfiles {
             last,
             binding,
             trial_profiles: promised,
+            left_out: Mutex::new(left_out),
+            identity_tx: watch::Sender::new(0),
             connections,
             access: OnceLock::new(),
             clock,
@@ -174,7 +192,7 @@ impl TlsProfiles {
     #[cfg(test)]
     pub(crate) fn of_clients(state_dir: &std::path::Path, ca: PathBuf, clock: Clock) -> Self {
         let files = TlsSettings { tls_client_ca: Some(ca), ..TlsSettings::default() };
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = IpAddr::from([127, 0, 0, 1]);
         Self::by_clock(files, state_dir.to_owned(), &[address], &BTreeMap::new(), clock)
             .expect("an identity can be made")
     }
@@ -182,7 +200,7 @@ impl TlsProfiles {
     /// Profiles for a test whose clients are on this host.
     #[cfg(test)]
     pub(crate) fn of_box(state_dir: &std::path::Path, stored: &BTreeMap<String, Artefact>) -> Self {
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = IpAddr::from([127, 0, 0, 1]);
         Self::new(TlsSettings::default(), state_dir.to_owned(), &[address], stored)
             .expect("an identity can be made")
     }
@@ -200,12 +218,10 @@ impl TlsProfiles {
         let id = bound.unwrap_or(SmolStr::new_static(SYSTEM_DEFAULT_PROFILE));
         let expires_on = match &profile {
             Some(profile) => profile.chain.as_ref().map(|chain| chain.value.expires_on()),
-            None => {
-                let own = in_force.own.certified.clone();
-                let chain =
-                    holdfast_security::certz::Chain::identity(&id, BoxIdentityKind::Server, own);
+            None => in_force.own.certified().and_then(|own| {
+                let chain = Chain::identity(&id, BoxIdentityKind::Server, own.clone());
                 chain.ok().map(|chain| chain.expires_on())
-            }
+            }),
         };
         ServerProfile { id, profile: profile.unwrap_or_default(), expires_on }
     }
@@ -247,7 +263,7 @@ impl TlsProfiles {
             [in_force.profiles.clone(), self.last()].map(|profiles| {
                 let profile = bound.as_ref().and_then(|id| profiles.profile(id));
                 let profile = profile.filter(|profile| profile.chain.is_some());
-                profile.map_or_else(|| in_force.own.clients.clone(), |profile| profile.clients())
+                profile.map_or_else(|| in_force.own.clients().cloned(), |profile| profile.clients())
             })
         };
         certificate.status_cache.at(epoch, now, || tls::current_status(certificate, clients(), now))
@@ -295,15 +311,50 @@ impl TlsProfiles {
     /// Reads the operator's files again, for new connections. Keeps the previous ones if the new ones are
     /// unusable.
     pub fn reload(&self) {
+        let had_identity = self.has_identity();
         match self.read_again() {
             Ok(()) => info!("TLS files read again"),
-            Err(error) => error!(error = %ErrorChain(&error), "the TLS files stay as they were"),
+            Err(error) if had_identity => {
+                error!(error = %ErrorChain(&error), "the TLS files stay as they were");
+            }
+            Err(error) => error!(error = %ErrorChain(&error), "the TLS files still cannot be used"),
         }
+    }
+
+    /// Does what time asks for: makes the box's own certificate again when it lacks a name or an address or nears its end,
+    /// and tries again to read an identity that could not be used. True when the identity was replaced.
+    pub(crate) fn refresh(&self) -> bool {
+        let Shared { files, addresses, in_force, .. } = &*self.0;
+        let is_due = match &in_force.load().own.server {
+            Err(_) => true,
+            Ok(own) => files.tls_cert.is_none() && !tls::is_current(&own.certified, addresses),
+        };
+        is_due
+            && match self.read_again() {
+                Ok(()) => true,
+                Err(error) => {
+                    debug!(error = %ErrorChain(&error), "the identity of the box stays as it was");
+                    false
+                }
+            }
+    }
+
+    /// True when there is a certificate to show without any profile.
+    pub(crate) fn has_identity(&self) -> bool {
+        self.0.in_force.load().own.server.is_ok()
+    }
+
+    /// Receiver that is notified when the identity of the box was replaced.
+    pub(crate) fn identity_changes(&self) -> watch::Receiver<u64> {
+        self.0.identity_tx.subscribe()
     }
 
     fn read_again(&self) -> Result<(), TlsError> {
         let Shared { files, state_dir, addresses, .. } = &*self.0;
-        let own = tls::load_default(files, state_dir, addresses)?;
+        let own = tls::load_default(files, state_dir, addresses);
+        if let Err(reason) = &own.server {
+            return Err(TlsError::NoIdentity(reason.clone()));
+        }
         let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
         let in_force = self.0.in_force.load_full();
         let identity = Identity { own: own.clone(), addresses: addresses.clone() };
@@ -314,10 +365,16 @@ impl TlsProfiles {
         };
         let profiles = follow(&in_force.profiles)?;
         let settled = follow(&last)?;
+        let mut left_out = self.0.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let (settled, still_left_out) = restore_profiles(&settled, &left_out, &identity);
+        let (profiles, _) = restore_profiles(&profiles, &left_out, &identity);
         self.0.in_force.store(Arc::new(TlsSnapshot::new(own, profiles, None)?));
+        *left_out = still_left_out;
+        drop(left_out);
         *last = settled;
         drop(last);
         self.count_change();
+        self.0.identity_tx.send_modify(|count| *count += 1);
         Ok(())
     }
 
@@ -339,9 +396,12 @@ impl TlsSnapshot {
         profiles: Profiles,
         before: Option<&Self>,
     ) -> Result<Self, TlsError> {
-        let own_config = match before {
-            Some(before) => before.own_config.clone(),
-            None => Arc::new(tls::server_config(&own.certified, own.clients.clone())?),
+        let own_config = match (before, &own.server) {
+            (Some(before), _) => before.own_config.clone(),
+            (None, Ok(server)) => {
+                Some(Arc::new(tls::server_config(&server.certified, server.clients.clone())?))
+            }
+            (None, Err(_)) => None,
         };
         let mut configs = BTreeMap::new();
         for (id, profile) in profiles.iter() {
@@ -390,10 +450,10 @@ struct Identity {
 impl BoxIdentity for Identity {
     /// Returns the own identity as IDevID when no file has one.
     fn certified(&self, which: BoxIdentityKind) -> Option<Arc<CertifiedKey>> {
-        let tls::DefaultTls { certified, idevid, oidevid, .. } = &self.own;
+        let tls::DefaultTls { idevid, oidevid, .. } = &self.own;
         match (which, idevid, oidevid) {
             (BoxIdentityKind::Server, ..)
-            | (BoxIdentityKind::Idevid, FileIdentity::NotGiven, _) => Some(certified.clone()),
+            | (BoxIdentityKind::Idevid, FileIdentity::NotGiven, _) => self.own.certified().cloned(),
             (BoxIdentityKind::Idevid, FileIdentity::Loaded(found), _)
             | (BoxIdentityKind::Oidevid, _, FileIdentity::Loaded(found)) => Some(found.clone()),
             _ => None,
@@ -469,18 +529,32 @@ fn entity_name(id: &str, kind: EntityKind) -> String {
     format!("{id}/{}", kind.as_str())
 }
 
-fn restore_profiles(stored: &BTreeMap<String, Artefact>, identity: &Identity) -> Profiles {
-    let mut profiles = Profiles::default();
-    for id in stored.keys().filter(|name| !name.contains('/')) {
+/// Adds the stored profiles that `profiles` lacks, and returns the rows of those that cannot be read.
+fn restore_profiles(
+    profiles: &Profiles,
+    stored: &BTreeMap<String, Artefact>,
+    identity: &Identity,
+) -> (Profiles, BTreeMap<String, Artefact>) {
+    let mut profiles = profiles.clone();
+    let mut left_out = BTreeMap::new();
+    let missing = |id: &&String| !id.contains('/') && profiles.profile(id).is_none();
+    let ids: Vec<&String> = stored.keys().filter(missing).collect();
+    for id in ids {
         match restore_profile(id, stored, identity) {
             Ok(profile) => profiles = profiles.with(id.as_str().into(), profile),
             // Without one of its parts, a profile might accept the wrong clients.
             Err(error) => {
-                error!(profile = id, error = %ErrorChain(&error), "a TLS profile is left out")
+                error!(profile = id, error = %ErrorChain(&error), "a TLS profile is left out");
+                let names = EntityKind::ALL.map(|kind| entity_name(id, kind));
+                let rows = names.into_iter().chain([id.clone()]);
+                left_out.extend(rows.filter_map(|name| {
+                    let row = stored.get(&name)?.clone();
+                    Some((name, row))
+                }));
             }
         }
     }
-    profiles
+    (profiles, left_out)
 }
 
 fn restore_profile(

@@ -64,16 +64,27 @@ impl ServerState {
         serving
     }
 
-    /// Publishes the profile whenever the configuration binds the server to another one than `shown`.
+    /// Publishes the profile whenever the configuration binds the server to another one than `published`, and whenever the
+    /// identity of the box was replaced.
     pub(super) async fn follow(
         self,
         mut published: SmolStr,
         mut binding: CertificateId,
         core: impl Datastore,
     ) {
-        while binding.changed().await {
-            if self.profiles.server_profile().id != published {
-                published = self.show_serving(&core).await;
+        let mut identity = self.profiles.identity_changes();
+        loop {
+            tokio::select! {
+                there_are_more = binding.changed() => {
+                    if !there_are_more {
+                        return;
+                    }
+                    if self.profiles.server_profile().id != published {
+                        published = self.show_serving(&core).await;
+                    }
+                }
+                // The sender is in the profiles.
+                Ok(()) = identity.changed() => self.show(&core).await,
             }
         }
     }

@@ -18,6 +18,7 @@ use tokio::{net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
 
 use super::maintenance::FactoryResetRequest;
+use super::online::{UNSETTLED, Unsettled};
 use super::packages::{self, Removal};
 use super::service_operations;
 use super::{
@@ -63,6 +64,13 @@ pub enum ClientError {
     Refused(String),
 }
 
+impl ClientError {
+    /// True when a later request may be answered: the agent has not been started yet, has ended, or is still starting.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::NotRunning { .. } | Self::Broken(_) | Self::Timeout)
+    }
+}
+
 impl Client {
     pub fn new(socket: &Path) -> Self {
         Self { path: socket.into(), trace: None }
@@ -81,6 +89,16 @@ impl Client {
     pub async fn text(&self, address: &str) -> Result<String, ClientError> {
         let body = self.send_request(Method::GET, address, Bytes::new()).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// What of the configuration is not in the system, when no change is under way any more or after some seconds.
+    ///
+    /// # Errors
+    /// When no agent runs.
+    pub async fn unsettled(&self, allow_pending: bool) -> Result<Unsettled, ClientError> {
+        let address = format!("{UNSETTLED}?allow_pending={allow_pending}");
+        let body = self.send_request(Method::GET, &address, Bytes::new()).await?;
+        Ok(serde_json::from_slice(&body)?)
     }
 
     /// Lists the users.

@@ -87,6 +87,11 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
 /// A line of a table: state, name, label, and the reason if it is not configured.
 type Line = [String; 4];
 
+/// A table with a line for each value that waits or has failed. `now` is on the clock of the statuses.
+pub(super) fn pending_table(statuses: &[ValueStatus], now: Duration) -> String {
+    table(statuses, &[], &[], &registry(), now)
+}
+
 /// A table with a line for each value, then for each entry that waits for a leaf, then for each value without its effect.
 /// `now` is on the clock of the statuses.
 fn table(

@@ -9,6 +9,7 @@ mod bootz;
 mod client;
 mod inspect;
 mod maintenance;
+mod online;
 mod packages;
 mod service_operations;
 mod service_waits;
@@ -36,6 +37,7 @@ use holdfast_store::accounts::AccountingLog;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -43,8 +45,10 @@ pub use self::bootz::{BootzStartRequest, bootz_routes};
 pub use self::client::{Client, ClientError};
 pub use self::inspect::{Inspect, Inspector};
 pub use self::maintenance::{SwitchEntry, maintenance_routes};
+pub use self::online::{Unsettled, start_routes};
 pub use self::service_operations::service_routes;
 use crate::{
+    listeners::{ListenerKind, Listeners},
     services::Requester,
     settings::ShowContent,
     trace::trace_of,
@@ -54,14 +58,6 @@ use crate::{
 /// Connections at one time, one for each person or script on the box. Clients are trusted, so there is no time
 /// limit for reading an answer; but a script that leaks connections must not exhaust the file descriptors.
 const MAX_CONNECTIONS: usize = 64;
-
-/// Reason for the lack of a local socket.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot serve the local socket `{}`", path.display())]
-pub struct LocalError {
-    path: PathBuf,
-    source: io::Error,
-}
 
 /// The serving socket. Dropping it stops the task and removes the file.
 #[derive(Debug)]
@@ -110,15 +106,27 @@ impl fmt::Debug for LocalDependencies {
     }
 }
 
-/// Serves on `path`.
+/// Opens the socket, and serves it once the returned sender has what its handlers need. Commands that come before that
+/// wait for it, so that they work as soon as the agent has been started.
 ///
 /// An existing file is that of a killed agent: no other agent runs, because the database is locked already.
-///
-/// # Errors
-/// When the socket cannot be created.
-pub fn start(path: &Path, served: LocalDependencies) -> Result<LocalServer, LocalError> {
-    let failed = |source| LocalError { path: path.into(), source };
-    let listener = bind(path).map_err(failed)?;
+pub fn start(
+    path: &Path,
+    listeners: &Listeners,
+) -> (LocalServer, oneshot::Sender<LocalDependencies>) {
+    let (served_tx, served_rx) = oneshot::channel();
+    let entry = listeners.add(ListenerKind::Local, path.to_string_lossy());
+    let wanted = path.to_owned();
+    let task = tokio::spawn(async move {
+        let listener = entry.open(|| bind(&wanted)).await;
+        if let Ok(served) = served_rx.await {
+            serve(listener, served).await;
+        }
+    });
+    (LocalServer { path: path.into(), task: AbortOnDropHandle::new(task) }, served_tx)
+}
+
+async fn serve(listener: UnixListener, served: LocalDependencies) {
     let LocalDependencies { inspect, users, accounts, more } = served;
     let routes = Router::new()
         .route("/show/config", get(|agent| show(agent, ShowContent::Config)))
@@ -136,10 +144,10 @@ pub fn start(path: &Path, served: LocalDependencies) -> Result<LocalServer, Loca
         .layer(middleware::from_fn(admit))
         .layer(middleware::from_fn_with_state(accounts, accounting::record_request));
     let bounds = http1::Bounds { connections: MAX_CONNECTIONS, write_timeout: None };
-    let task = tokio::spawn(http1::serve(listener, bounds, move |stream| {
+    http1::serve(listener, bounds, move |stream| {
         routes.clone().layer(Extension(ConnectInfo(LocalPeer::of(stream))))
-    }));
-    Ok(LocalServer { path: path.into(), task: AbortOnDropHandle::new(task) })
+    })
+    .await;
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
@@ -335,11 +343,19 @@ mod tests {
                 }),
             ),
         };
-        let local = start(&path, served).unwrap();
+        let listeners = Listeners::default();
+        let (local, served_tx) = start(&path, &listeners);
+        listeners.tried().await;
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 
         let client = Client::new(&path);
-        assert_eq!(client.text("/show/config").await.unwrap(), "this is config\n");
+        let early = tokio::spawn({
+            let client = client.clone();
+            async move { client.text("/show/config").await }
+        });
+        tokio::task::yield_now().await;
+        served_tx.send(served).unwrap();
+        assert_eq!(early.await.unwrap().unwrap(), "this is config\n", "it has waited");
         assert_eq!(client.text("/show/state").await.unwrap_err().to_string(), "the core is busy");
 
         let secret = || Some(Password::new("secret").unwrap());

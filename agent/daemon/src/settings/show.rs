@@ -5,6 +5,9 @@ use holdfast_introspect::uri::UriBuilder;
 
 use super::StateDir;
 
+/// Address of the table of sockets on the local socket.
+pub const LISTENERS: &str = "/show/listeners";
+
 #[derive(Clone, Debug, Args)]
 pub struct ShowSettings {
     #[command(subcommand)]
@@ -26,6 +29,8 @@ pub enum Show {
     Values,
     /// Values that are waiting, and their missing dependencies
     Pending,
+    /// Sockets that the agent listens on, and why some are not open
+    Listeners,
     /// Service instances with their states, and what these wait for
     Services,
     /// What service instances wait for, with the last values
@@ -130,6 +135,7 @@ impl Show {
             Self::Boot => ShowContent::Boot.address(),
             Self::Values => ShowContent::Values.address(),
             Self::Pending => ShowContent::Pending.address(),
+            Self::Listeners => LISTENERS.to_owned(),
             Self::Services => ShowContent::Services.address(),
             Self::ServiceWaits => ShowContent::ServiceWaits.address(),
             Self::Transactions(transactions) => transactions.address(),
@@ -249,6 +255,7 @@ mod tests {
             ("config", "/show/config"),
             ("boot", "/show/boot"),
             ("services", "/show/services"),
+            ("listeners", "/show/listeners"),
             ("transactions", "/scheduler/txn-history?format=text"),
             ("transactions --number 7 --json", "/scheduler/txn-history?seq-num=7&format=json"),
             ("transactions --record 7", "/scheduler/recording?seq-num=7"),

@@ -1,7 +1,7 @@
 //! The agent's own identity: a small certificate authority, and a server certificate signed by it.
 //!
-//! Clients trust the authority's certificate once; when the box gets another address, only the server certificate
-//! is made again. Neither certificate expires (RFC 5280 4.1.2.5 has a date for that): a box with a wrong clock, or
+//! Clients trust the authority's certificate once; when the box gets another name or address, or the server certificate
+//! nears its end, only that one is made again, also while the agent runs. Neither certificate expires (RFC 5280 4.1.2.5 has a date for that): a box with a wrong clock, or
 //! one that was stored for years, must still be reachable.
 
 use std::{
@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use holdfast_base::ErrorChain;
 use holdfast_store::{IDENTITY_FOLDER, create_private_folder, write_private_file};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -17,7 +18,7 @@ use rcgen::{
 use rustls::{crypto::CryptoProvider, sign::CertifiedKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tracing::{info, warn};
-use x509_parser::extensions::GeneralName;
+use x509_parser::{extensions::GeneralName, time::ASN1Time};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::{TlsError, parse};
@@ -28,6 +29,11 @@ const CA_KEY_FILE: &str = "ca-key.pem";
 const CERTIFICATE_FILE: &str = "cert.pem";
 const KEY_FILE: &str = "key.pem";
 
+/// Rest of the validity at which a certificate is made again. The agent's own certificates have no end, but an operator may
+/// have put one with an end in their place; a month is what clients and monitoring usually get.
+const RENEWAL_DAYS: i64 = 30;
+const SECONDS_IN_A_DAY: i64 = 24 * 60 * 60;
+
 /// Random octets in the authority's name, which makes it unique among boxes.
 const NAME_SUFFIX_BYTES: usize = 6;
 
@@ -36,8 +42,8 @@ pub fn ca_file(state_dir: &Path) -> PathBuf {
     state_dir.join(IDENTITY_FOLDER).join(CA_FILE)
 }
 
-/// Reads the identity in the state folder. Creates it when it is missing, and renews the certificate when it lacks
-/// a name.
+/// Reads the identity in the state folder. Creates it when it is missing, and renews the certificate when it is not
+/// [`current`](is_current).
 pub(super) fn load_or_create(
     state_dir: &Path,
     addresses: &[IpAddr],
@@ -45,16 +51,45 @@ pub(super) fn load_or_create(
 ) -> Result<CertifiedKey, TlsError> {
     let folder = state_dir.join(IDENTITY_FOLDER);
     let names = Names::of_this_box(addresses);
-    match read(&folder, provider) {
-        Ok(certified) if names.are_in(&certified) => return Ok(certified),
-        Ok(_) => info!("this box has a new name or address: making its certificate again"),
-        Err(error) if folder.exists() => {
-            warn!(error = %holdfast_base::ErrorChain(&error), "the identity cannot be used: making it again");
+    let usable = match read(&folder, provider) {
+        Ok(certified) if names.are_in(&certified) && !nears_its_end(&certified) => {
+            return Ok(certified);
         }
-        Err(_) => info!("first start: making an identity"),
+        Ok(certified) => {
+            info!(
+                "this box has a new name or address, or its certificate nears its end: making it again"
+            );
+            Some(certified)
+        }
+        Err(error) if folder.exists() => {
+            warn!(error = %ErrorChain(&error), "the identity cannot be used: making it again");
+            None
+        }
+        Err(_) => {
+            info!("first start: making an identity");
+            None
+        }
+    };
+    match (make(&folder, &names).and_then(|()| read(&folder, provider)), usable) {
+        (Err(error), Some(usable)) => {
+            warn!(error = %ErrorChain(&error), "the certificate of this box cannot be made again, and stays as it is");
+            Ok(usable)
+        }
+        (made, _) => made,
     }
-    make(&folder, &names)?;
-    read(&folder, provider)
+}
+
+/// True while a certificate has all names and addresses of this box, and does not near its end.
+pub(crate) fn is_current(certified: &CertifiedKey, addresses: &[IpAddr]) -> bool {
+    Names::of_this_box(addresses).are_in(certified) && !nears_its_end(certified)
+}
+
+fn nears_its_end(certified: &CertifiedKey) -> bool {
+    let Some(certificate) = certified.cert.first().and_then(|der| parse(der).ok()) else {
+        return true;
+    };
+    let rest = certificate.validity().not_after.timestamp() - ASN1Time::now().timestamp();
+    rest < RENEWAL_DAYS * SECONDS_IN_A_DAY
 }
 
 fn read(folder: &Path, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {

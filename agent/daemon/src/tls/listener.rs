@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -29,6 +29,8 @@ use super::{
     login_grace::{Limits, LoginGrace},
     peer::{Peer, PeerCertificate},
 };
+use crate::listeners::{ListenerEntry, ListenerKind, Listeners};
+use crate::settings::ListenSocket;
 
 /// Time limit for the handshake. A slower client is gone, or hostile.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,12 +43,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Idle time before the kernel probes the peer, and the interval of its probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-
-/// Bound sockets that do not accept yet.
-#[derive(Debug)]
-pub struct Listener {
-    sockets: Vec<TcpListener>,
-}
+/// Interval at which a socket of a link-local address compares the index of its link. The kernel binds it to the index, so
+/// it hears nothing of a link that was made again. As long as a client takes for a few tries.
+const LINK_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Connections after their handshake. Dropping it closes the sockets.
 #[derive(Debug)]
@@ -65,59 +64,53 @@ pub struct Connection {
     probation: LoginGrace,
 }
 
-impl Listener {
-    /// Binds every address. Must run within the runtime.
+impl Incoming {
+    /// Opens the sockets, as [`Listeners`] does, and accepts connections. Must run within the runtime.
     ///
-    /// # Errors
-    /// [`TlsError::Listen`], naming the address.
-    pub fn bind(addresses: &[SocketAddr]) -> Result<Self, TlsError> {
-        let bound = addresses.iter().map(|address| {
-            bind_or_fall_back(*address)
-                .map_err(|source| TlsError::Listen { address: *address, source })
-        });
-        Ok(Self { sockets: bound.collect::<Result<_, _>>()? })
-    }
-
-    /// Bound addresses, with the ports that the kernel chose for port 0.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect()
-    }
-
-    /// Starts to accept. Changes of the profiles apply to new connections only.
-    pub fn accept(self, configs: &impl ServerConfigs) -> Incoming {
+    /// A socket is opened when there is a certificate to show. Changes of the profiles apply to new connections only.
+    pub fn open(
+        sockets: Vec<ListenSocket>,
+        configs: &impl ServerConfigs,
+        listeners: &Listeners,
+    ) -> Self {
         let (connection_tx, connection_rx) = mpsc::channel(QUEUE_DEPTH);
         let limits = Arc::new(Limits::default());
-        let accepting = self.sockets.into_iter().map(|socket| {
+        let accepting = sockets.into_iter().map(|wanted| {
             let task = AcceptTask {
-                socket,
+                entry: listeners.add(ListenerKind::Grpc, wanted.address.to_string()),
+                wanted,
                 configs: configs.clone(),
                 connection_tx: connection_tx.clone(),
                 limits: limits.clone(),
             };
             AbortOnDropHandle::new(tokio::spawn(task.run()))
         });
-        Incoming { _accepting: accepting.collect(), connection_rx }
+        Self { _accepting: accepting.collect(), connection_rx }
     }
 }
 
-/// Binds an address. Falls back to `0.0.0.0` for the default `[::]`, on a kernel without IPv6.
-fn bind_or_fall_back(address: SocketAddr) -> io::Result<TcpListener> {
-    let any_v6 = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, address.port(), 0, 0);
-    bind(address).or_else(|error| {
+/// Binds a socket. On a kernel without IPv6, IPv4 serves instead where the socket takes both.
+fn bind_or_fall_back(wanted: &ListenSocket) -> io::Result<TcpListener> {
+    bind(wanted.address.resolve()?, wanted.only_v6).or_else(|error| {
         let errno = error.raw_os_error().map(Errno::from_raw);
         let no_v6 = matches!(errno, Some(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL));
-        if no_v6 && address == SocketAddr::V6(any_v6) {
-            return bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())));
+        match wanted.without_v6() {
+            Some(v4) if no_v6 => bind(v4, false),
+            _ => Err(error),
         }
-        Err(error)
     })
 }
 
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+/// Binds an address, which need not be on the box yet: the stored configuration may bring it later than the agent gets
+/// here, and a port may lose it and get it back.
+fn bind(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?; // a restart must not wait for connections in TIME_WAIT
     if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified())?; // `[::]` includes IPv4, whatever the sysctl says
+        socket.set_only_v6(only_v6)?; // whatever the sysctl says
+        socket.set_freebind_v6(true)?;
+    } else {
+        socket.set_freebind_v4(true)?;
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -128,7 +121,10 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// The TLS settings of the server, and the count of its connections.
 pub trait ServerConfigs: Clone + Send + Sync + 'static {
     /// Settings for the next handshake.
-    fn server_config(&self) -> Arc<rustls::ServerConfig>;
+    ///
+    /// # Errors
+    /// With the reason for which there is no certificate to show.
+    fn server_config(&self) -> Result<Arc<rustls::ServerConfig>, TlsError>;
 
     /// Counts a connection whose handshake succeeded.
     fn accepted(&self);
@@ -139,7 +135,8 @@ pub trait ServerConfigs: Clone + Send + Sync + 'static {
 
 /// Loop of one listening socket.
 struct AcceptTask<C> {
-    socket: TcpListener,
+    entry: ListenerEntry,
+    wanted: ListenSocket,
     configs: C,
     connection_tx: mpsc::Sender<Connection>,
     limits: Arc<Limits>,
@@ -148,7 +145,35 @@ struct AcceptTask<C> {
 impl<C: ServerConfigs> AcceptTask<C> {
     async fn run(self) {
         loop {
-            let (stream, address) = match self.socket.accept().await {
+            let socket = self.entry.open(|| self.open()).await;
+            let link = self.wanted.address.link_index().ok();
+            tokio::select! {
+                () = self.accept(&socket) => {}
+                () = self.link_changed(link) => {}
+            }
+        }
+    }
+
+    fn open(&self) -> Result<TcpListener, TlsError> {
+        self.configs.server_config()?;
+        bind_or_fall_back(&self.wanted)
+            .map_err(|source| TlsError::Listen { address: self.wanted.address.to_string(), source })
+    }
+
+    /// Waits until the link of the address is another one than `bound`, or is gone.
+    async fn link_changed(&self, bound: Option<Option<u32>>) {
+        loop {
+            sleep(LINK_CHECK_INTERVAL).await;
+            if self.wanted.address.link_index().ok() != bound {
+                return;
+            }
+        }
+    }
+
+    /// Accepts connections, without end.
+    async fn accept(&self, socket: &TcpListener) {
+        loop {
+            let (stream, address) = match socket.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     warn!(%error, "cannot accept a connection");
@@ -164,8 +189,7 @@ impl<C: ServerConfigs> AcceptTask<C> {
             let configs = self.configs.clone();
             let connection_tx = self.connection_tx.clone();
             tokio::spawn(async move {
-                let acceptor = TlsAcceptor::from(configs.server_config());
-                match connect(acceptor, stream, address, probation).await {
+                match connect(&configs, stream, address, probation).await {
                     Ok(connection) => {
                         configs.accepted();
                         drop(connection_tx.send(connection).await); // fails only during shutdown
@@ -181,11 +205,12 @@ impl<C: ServerConfigs> AcceptTask<C> {
 }
 
 async fn connect(
-    acceptor: TlsAcceptor,
+    configs: &impl ServerConfigs,
     stream: TcpStream,
     address: SocketAddr,
     mut probation: LoginGrace,
 ) -> io::Result<Connection> {
+    let acceptor = TlsAcceptor::from(configs.server_config().map_err(io::Error::other)?);
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;

@@ -2,8 +2,9 @@
 //!
 //! [`crate::gnsi::TlsProfiles`] selects the server's certificate and the client authorities: from the profile that the server
 //! is bound to, else from the operator's files, or the agent's own identity, which it creates at its first start.
-//! [`Listener`] accepts connections accordingly and passes them on after their handshake. Where client authorities
-//! are configured, a connection without a valid certificate ends here.
+//! [`Incoming`] accepts connections accordingly and passes them on after their handshake. Where client authorities
+//! are configured, a connection without a valid certificate ends here. Without a usable certificate nothing is served, and
+//! the agent goes on without clients from the network.
 
 mod certificate_status;
 mod dscp;
@@ -45,8 +46,8 @@ pub(crate) use self::certificate_status::{
 };
 pub use self::dscp::Dscp;
 pub use self::identity::ca_file;
-pub(crate) use self::identity::self_signed;
-pub use self::listener::{Connection, Incoming, Listener, ServerConfigs};
+pub(crate) use self::identity::{is_current, self_signed};
+pub use self::listener::{Connection, Incoming, ServerConfigs};
 pub use self::peer::{Peer, PeerCertificate};
 pub use self::source::source_of;
 use self::verifier::ClientVerifier;
@@ -69,8 +70,6 @@ pub enum TlsError {
         number: usize,
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    #[error("the certificate in `{}` expired on {when}", path.display())]
-    Expired { path: PathBuf, when: String },
     #[error("the key in `{}` does not belong to the certificate in `{}`", key.display(), certificate.display())]
     Mismatch { certificate: PathBuf, key: PathBuf },
     #[error("cannot use the key in `{}`", path.display())]
@@ -86,18 +85,38 @@ pub enum TlsError {
     #[error("cannot serve TLS with this identity")]
     Unusable(#[from] rustls::Error),
     #[error("cannot listen on {address}")]
-    Listen { address: std::net::SocketAddr, source: io::Error },
+    Listen { address: String, source: io::Error },
+    /// The reason that [`load_default`] gave.
+    #[error("there is no certificate to show: {0}")]
+    NoIdentity(String),
 }
 
 /// Certificates of the box itself, and client authorities of the operator; in use when no profile is bound.
 #[derive(Clone, Debug)]
 pub(crate) struct DefaultTls {
-    pub(crate) certified: Arc<CertifiedKey>,
-    pub(crate) clients: Option<ClientRequirements>,
+    /// The identity of the server, or the reason for which nothing is served without a profile.
+    pub(crate) server: Result<ServerIdentity, String>,
     /// IDevID, from the manufacturer.
     pub(crate) idevid: FileIdentity,
     /// oIDevID, from the owner.
     pub(crate) oidevid: FileIdentity,
+}
+
+/// Certificate chain with its key, and the clients that are let in.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerIdentity {
+    pub(crate) certified: Arc<CertifiedKey>,
+    pub(crate) clients: Option<ClientRequirements>,
+}
+
+impl DefaultTls {
+    pub(crate) fn certified(&self) -> Option<&Arc<CertifiedKey>> {
+        self.server.as_ref().ok().map(|server| &server.certified)
+    }
+
+    pub(crate) fn clients(&self) -> Option<&ClientRequirements> {
+        self.server.as_ref().ok().and_then(|server| server.clients.as_ref())
+    }
 }
 
 /// Identity from files.
@@ -124,28 +143,40 @@ impl FileIdentity {
 
 /// Reads the operator's files, or else reads or creates the agent's own identity in the state folder.
 ///
-/// `addresses` are the listening addresses, which an own identity has to include.
-///
-/// # Errors
-/// When a file is missing or expired, or does not match another one. The message names the file.
+/// `addresses` are the listening addresses, which an own identity has to include. The server has no identity when a file is
+/// missing, or does not match another one; the reason names the file. An expired certificate is no such case: clients
+/// decide what they think of it.
 pub(crate) fn load_default(
     settings: &TlsSettings,
     state_dir: &Path,
     addresses: &[IpAddr],
-) -> Result<DefaultTls, TlsError> {
+) -> DefaultTls {
     let provider = aws_lc_rs::default_provider();
-    let certified = match (&settings.tls_cert, &settings.tls_key) {
-        (Some(certificate), Some(key)) => operators_identity(certificate, key, &provider)?,
-        _ => identity::load_or_create(state_dir, addresses, &provider)?,
-    };
-    let clients = settings.tls_client_ca.as_deref().map(client_authorities).transpose()?;
+    let server = server_identity(settings, state_dir, addresses, &provider);
     let idevid = settings.idevid.as_ref().map(|(certificate, key)| (certificate, key));
     let oidevid = settings.oidevid_cert.as_ref().zip(settings.oidevid_key.as_ref());
-    Ok(DefaultTls {
-        certified: Arc::new(certified),
-        clients: clients.map(ClientRequirements::of),
+    DefaultTls {
+        server: server.map_err(|error| ErrorChain(&error).to_string()),
         idevid: FileIdentity::read(idevid, &provider),
         oidevid: FileIdentity::read(oidevid, &provider),
+    }
+}
+
+fn server_identity(
+    settings: &TlsSettings,
+    state_dir: &Path,
+    addresses: &[IpAddr],
+    provider: &CryptoProvider,
+) -> Result<ServerIdentity, TlsError> {
+    let certified = match (&settings.tls_cert, &settings.tls_key) {
+        (Some(certificate), Some(key)) => operators_identity(certificate, key, provider)?,
+        _ => identity::load_or_create(state_dir, addresses, provider)?,
+    };
+    // Without its authorities the server would let in everybody, so it has no identity then either.
+    let clients = settings.tls_client_ca.as_deref().map(client_authorities).transpose()?;
+    Ok(ServerIdentity {
+        certified: Arc::new(certified),
+        clients: clients.map(ClientRequirements::of),
     })
 }
 
@@ -220,18 +251,15 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErr
     Ok(chain)
 }
 
-/// Refuses an expired certificate. One that is not yet valid gives a warning only, because a box without a
-/// battery-backed clock must be able to start.
+/// Checks that the certificates can be parsed, and warns of those that are not valid now. They are shown all the same: the
+/// clock of the box may be wrong, and clients decide.
 fn check_validity(path: &Path, chain: &[CertificateDer<'_>]) -> Result<(), TlsError> {
     let now = x509_parser::time::ASN1Time::now();
     for (index, der) in chain.iter().enumerate() {
         let certificate = parse(der).map_err(|source| bad_certificate(path, index, source))?;
         let validity = certificate.validity();
         if now > validity.not_after {
-            return Err(TlsError::Expired {
-                path: path.into(),
-                when: validity.not_after.to_string(),
-            });
+            warn!(file = %path.display(), when = %validity.not_after, "the certificate has expired, or the clock is wrong; it is shown all the same");
         }
         if now < validity.not_before {
             warn!(file = %path.display(), from = %validity.not_before, "the certificate is not valid yet, or the clock is wrong");

@@ -1,7 +1,7 @@
 //! The services of an agent on a simulated box, called with request bodies as from HTTP/2.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,6 @@ use holdfast::users::Users;
 use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_config::{Models, Namespace};
 use holdfast_core::{Core, Parts};
-use holdfast_platform::objects::GrpcEndpoint;
 use holdfast_platform::probe::Probes;
 use holdfast_platform::transport::{SimulatedKernel, Transport};
 use holdfast_store::Store;
@@ -114,7 +113,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     let (mut transport, events) = kernel.connect();
     transport.retrieve();
     let models = Arc::new(Models::load().unwrap());
-    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let address = IpAddr::from([127, 0, 0, 1]);
     let profiles = TlsProfiles::new(
         TlsSettings::default(),
         folder.path().to_owned(),
@@ -153,7 +152,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
         profiles: Some(Arc::new(profiles)),
         store,
         loaded,
-        listening: GrpcEndpoint::default(),
+        grpc_services: &[],
         services: None,
         handlers: None,
         factory: None,

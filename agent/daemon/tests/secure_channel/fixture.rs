@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf, pin::Pin, s
 use holdfast::{
     auth::{Authenticator, CertificateTrust},
     gnsi::{Gnsi, TlsProfiles},
+    listeners::Listeners,
     server,
-    settings::ImpersonationPolicy,
-    settings::TlsSettings,
-    tls::{self, Listener},
+    settings::{ImpersonationPolicy, ListenAddress, ListenSocket, TlsSettings},
+    tls::{self, Incoming},
     users::{Password, Users},
 };
 use holdfast_base::{Caller, Role};
@@ -133,12 +133,15 @@ impl Agent {
             fs::write(&path, &authority.pem).unwrap();
             path
         });
-        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
-        let address = listener.addresses()[0];
+        let localhost: ListenAddress = "127.0.0.1:0".parse().unwrap();
         let settings = TlsSettings { tls_client_ca, ..TlsSettings::default() };
         let folder = state.path().to_owned();
-        let profiles = TlsProfiles::new(settings, folder, &[address], &BTreeMap::new()).unwrap();
-        let incoming = listener.accept(&profiles);
+        let profiles =
+            TlsProfiles::new(settings, folder, &[localhost.ip], &BTreeMap::new()).unwrap();
+        let listeners = Listeners::default();
+        let incoming = Incoming::open(ListenSocket::of(&[localhost]), &profiles, &listeners);
+        listeners.tried().await;
+        let address = listeners.grpc_addresses()[0];
         let models = Arc::new(Models::load().unwrap());
         let gnsi = Gnsi::new(
             &models,

@@ -10,7 +10,6 @@ use holdfast_config::Models;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_core::{CommitOptions, Core, Datastore, Parts};
-use holdfast_platform::objects::GrpcEndpoint;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 use holdfast_store::{Journal, Store, StoreError, StoredState};
 use http_body_util::BodyExt;
@@ -92,7 +91,7 @@ impl TestAgent {
             handlers: None,
             factory: None,
             credential_source: None,
-            listening: GrpcEndpoint::default(),
+            grpc_services: &[],
             undertakings: RebootInhibitors::default(),
         };
         let core = Core::start(parts).await.unwrap();

@@ -3,7 +3,7 @@
 pub(crate) mod rig;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 
 use holdfast_proto::gnsi::certz;
 use holdfast_proto::gnsi::certz::certificate::{self, KeySource};
@@ -403,7 +403,7 @@ async fn identities_of_the_box_are_read_from_their_files() {
         oidevid_key: Some(oidevid_key),
         ..TlsSettings::default()
     };
-    let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let address: IpAddr = "127.0.0.1".parse().unwrap();
     let state = folder.path().join("state");
     holdfast_store::create_private_folder(&state).unwrap();
     let open = |stored: &BTreeMap<String, Artefact>| {

@@ -29,11 +29,12 @@ use tonic::{Code, Request, Status, Streaming};
 
 use crate::agent_tests::Agent;
 use crate::auth::{Authenticator, CertificateTrust};
+use crate::listeners::Listeners;
 use crate::northbound::tests::harness::{TestBackend, path};
 use crate::northbound::{MAX_MESSAGE_SIZE, routes};
 use crate::server;
-use crate::settings::ImpersonationPolicy;
-use crate::tls::{self, Listener};
+use crate::settings::{ImpersonationPolicy, ListenSocket};
+use crate::tls::{self, Incoming};
 use crate::users::Password;
 
 /// An authority that signs servers and clients.
@@ -128,8 +129,6 @@ impl ListeningAgent {
     /// Starts an agent and its listener on an existing box.
     pub(crate) async fn on(kernel: &SimulatedKernel, folder: &TempDir) -> Self {
         let agent = Agent::start(kernel, folder.path()).await;
-        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
-        let address = listener.addresses()[0];
         let users = agent.gnsi.logins.users().clone();
         let password = Password::new("secret").unwrap();
         users.set("ada".into(), Role::Admin, Some(password)).await.unwrap();
@@ -137,7 +136,10 @@ impl ListeningAgent {
         let certificates =
             CertificateTrust { role: Role::Admin, impersonation: ImpersonationPolicy::default() };
         let authenticator = Authenticator::new(users, certificates, gnsi.clone());
-        let incoming = listener.accept(gnsi.profiles());
+        let (listeners, localhost) = (Listeners::default(), "127.0.0.1:0".parse().unwrap());
+        let incoming = Incoming::open(ListenSocket::of(&[localhost]), gnsi.profiles(), &listeners);
+        listeners.tried().await;
+        let address = listeners.grpc_addresses()[0];
         let device = TestBackend::device(&agent);
         let routes = routes(agent.handle.clone(), device, &gnsi, agent.ignored.clone(), None);
         let routes = routes.await.unwrap();

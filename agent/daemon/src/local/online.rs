@@ -1,0 +1,89 @@
+//! Progress of the start: which sockets are open, and what of the configuration is not in the system.
+
+use std::{fmt, time::Duration};
+
+use axum::{
+    Json, Router,
+    extract::{Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use holdfast_base::ErrorChain;
+use holdfast_core::{CoreHandle, Statuses};
+use holdfast_scheduler::ValueState;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use super::failure;
+use super::inspect::pending_table;
+use crate::listeners::Listeners;
+use crate::settings::LISTENERS;
+
+/// Longest wait of one request for changes that are under way: less than a client waits for an answer, which asks again.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Address of the answer about what is not in the system.
+pub(super) const UNSETTLED: &str = "/unsettled";
+
+/// Values that count.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct UnsettledQuery {
+    /// Leaves out those that wait for something that is not there.
+    pub(super) allow_pending: bool,
+}
+
+/// What of the configuration is not in the system.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Unsettled {
+    /// Changes are still under way.
+    pub is_busy: bool,
+    /// Number of values that wait or have failed.
+    pub values: usize,
+    /// A line for each of these.
+    pub table: String,
+}
+
+impl fmt::Display for Unsettled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.table.trim_end())?;
+        if !self.is_busy {
+            return Ok(());
+        }
+        let separator = if self.table.is_empty() { "" } else { "\n" };
+        write!(f, "{separator}changes are still under way")
+    }
+}
+
+#[derive(Clone)]
+struct StartState {
+    core: CoreHandle,
+    listeners: Listeners,
+}
+
+/// Routes about the start, for [`super::start`].
+pub fn start_routes(core: CoreHandle, listeners: Listeners) -> Router {
+    Router::new()
+        .route(UNSETTLED, get(unsettled))
+        .route(LISTENERS, get(async |State(it): State<StartState>| it.listeners.table()))
+        .with_state(StartState { core, listeners })
+}
+
+async fn unsettled(State(it): State<StartState>, Query(query): Query<UnsettledQuery>) -> Response {
+    let is_busy = timeout(IDLE_TIMEOUT, it.core.wait_until_idle()).await.is_err();
+    let read = async { Ok((it.core.statuses(true).await?, it.core.monotonic_now().await?)) };
+    let read: Result<_, Box<dyn std::error::Error + Send + Sync>> = read.await;
+    let (statuses, now) = match read {
+        Ok(read) => read,
+        Err(error) => {
+            let text = ErrorChain(&*error).to_string();
+            return failure(StatusCode::INTERNAL_SERVER_ERROR, text);
+        }
+    };
+    // One that is configured is in the list because it does without a part of itself, which waits.
+    let waits = |state| matches!(state, ValueState::Pending | ValueState::Configured);
+    let counts = |state| !(query.allow_pending && waits(state));
+    let counted: Vec<_> = statuses.into_iter().filter(|status| counts(status.state)).collect();
+    let (values, table) = (counted.len(), pending_table(&counted, now));
+    Json(Unsettled { is_busy, values, table }).into_response()
+}
