@@ -149,9 +149,11 @@ impl RepairLog {
             {
                 Some(Event::Repaired(*action))
             }
-            OperationResult::Verified | OperationResult::Completed | OperationResult::NotTried => {
-                None
-            }
+            // The warning about what stays has its own line, when the transaction ends.
+            OperationResult::NotGivenBack(_)
+            | OperationResult::Verified
+            | OperationResult::Completed
+            | OperationResult::NotTried => None,
         }
     }
 }
