@@ -12,7 +12,7 @@ use holdfast_tests::subscription::subscribe_to;
 use serde_json::json;
 use tonic::Code;
 
-use crate::documents::{STATIC_ROUTES, addresses, config_of, ipv6_of, port, route};
+use crate::documents::{STATIC_ROUTES, config_of, port, route};
 
 /// Time in which a subscriber must get no update.
 const SILENCE: Duration = Duration::from_millis(800);
@@ -23,10 +23,6 @@ async fn failing_operation_rolls_back_the_whole_set() {
     // A gateway that is the broadcast address of its network: well-formed, and refused by the kernel.
     let third = update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.255")]}));
     check_rolled_back(third, Code::Internal, &["198.51.100.0/24", "EINVAL"]).await;
-    // An address of a family that is switched off on the port.
-    let third = update(&format!("{}/addresses", ipv6_of("eth1")), addresses(&["2001:db8::1/64"]));
-    let parts = ["2001:db8::1", "EACCES", "disable_ipv6"];
-    check_rolled_back(third, Code::FailedPrecondition, &parts).await;
 }
 
 /// Sends two harmless operations before `third`, which the kernel refuses for a reason that the answer names.

@@ -46,7 +46,7 @@ async fn check_bootstrapped(agent: &AgentProcess) {
 }
 
 fn default_route() -> String {
-    format!("default via {GATEWAY} dev {PORT}")
+    format!("default via {GATEWAY} dev {PORT} metric 20")
 }
 
 // proves 4.2, 4.3, 4.4, 4.9

@@ -23,7 +23,7 @@ async fn removed_objects_are_repaired() {
         .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
         .await
         .unwrap();
-    let route_is_there = || net.routes(OURS) == ["198.51.100.0/24 via 192.0.2.2 dev eth0"];
+    let route_is_there = || net.routes(OURS) == ["198.51.100.0/24 via 192.0.2.2 dev eth0 metric 20"];
     assert!(route_is_there());
 
     net.ip("address del 192.0.2.1/24 dev eth0");
@@ -86,7 +86,7 @@ async fn foreign_objects_are_left_alone() {
     let client = agent.gnmi().await;
     // The same prefix as a foreign route, at another metric.
     port_with_route(&client, "eth0").await;
-    assert_eq!(net.routes(OURS), ["198.51.100.0/24 via 192.0.2.2 dev eth0"]);
+    assert_eq!(net.routes(OURS), ["198.51.100.0/24 via 192.0.2.2 dev eth0 metric 20"]);
     assert_eq!(foreign(&net), before);
 
     agent.restart().await;

@@ -29,7 +29,7 @@ async fn a_kill_right_after_ok_loses_nothing() {
     agent.restart().await;
     eventually("address and route are back", || {
         net.addresses("eth0") == ["192.0.2.1/24"]
-            && net.routes(OURS) == ["198.51.100.0/24 via 192.0.2.2 dev eth0"]
+            && net.routes(OURS) == ["198.51.100.0/24 via 192.0.2.2 dev eth0 metric 20"]
     })
     .await;
     let config = agent

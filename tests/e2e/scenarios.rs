@@ -21,8 +21,8 @@ async fn set_cli_text(client: &GnmiClient, text: &str) {
 // proves kv.T12
 #[tokio::test]
 async fn routes_follow_foreign_addresses() {
-    const FIRST: &str = "10.1.0.0/16 via 203.0.113.2 dev eth0";
-    const SECOND: &str = "10.2.0.0/16 via 192.0.2.2 dev eth0";
+    const FIRST: &str = "10.1.0.0/16 via 203.0.113.2 dev eth0 metric 20";
+    const SECOND: &str = "10.2.0.0/16 via 192.0.2.2 dev eth0 metric 20";
     let net = Netns::enter().with_veth("eth0", "peer0");
     for end in ["eth0", "peer0"] {
         net.ip(&format!("link set {end} up"));
@@ -89,7 +89,7 @@ async fn bridge_members_rejoin_after_recreation() {
 // proves kv.T16
 #[tokio::test]
 async fn routes_by_link_and_by_gateway_are_changed_and_not_doubled() {
-    const BY_LINK: &str = "10.0.0.0/8 dev eth0 scope link";
+    const BY_LINK: &str = "10.0.0.0/8 dev eth0 scope link metric 20";
     const GATEWAY: &str = "network-instance DEFAULT static static route 198.51.100.0/24 next-hop 0";
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
@@ -103,9 +103,9 @@ async fn routes_by_link_and_by_gateway_are_changed_and_not_doubled() {
         "network-instance DEFAULT static static route 10.0.0.0/8 next-hop 0 interface eth0",
     )
     .await;
-    assert_eq!(net.routes(OURS), [BY_LINK, "198.51.100.0/24 via 192.0.2.2 dev eth0"]);
+    assert_eq!(net.routes(OURS), [BY_LINK, "198.51.100.0/24 via 192.0.2.2 dev eth0 metric 20"]);
     for (change, want) in [
-        ("next-hop 192.0.2.3", "198.51.100.0/24 via 192.0.2.3 dev eth0"),
+        ("next-hop 192.0.2.3", "198.51.100.0/24 via 192.0.2.3 dev eth0 metric 20"),
         ("metric 7", "198.51.100.0/24 via 192.0.2.3 dev eth0 metric 7"),
         ("metric 8", "198.51.100.0/24 via 192.0.2.3 dev eth0 metric 8"),
     ] {
@@ -199,7 +199,7 @@ async fn agent_and_far_end_restart_in_any_order() {
     let whole = || {
         net.find_link("eth0").is_some_and(|link| link.up)
             && net.addresses("eth0") == ["192.0.2.1/24"]
-            && net.routes(OURS) == ["198.51.100.0/24 via 192.0.2.2 dev eth0"]
+            && net.routes(OURS) == ["198.51.100.0/24 via 192.0.2.2 dev eth0 metric 20"]
     };
     for order in ["aA", "pP", "aApP", "pPaA", "aAaA", "pPpP", "apAP", "apPA", "paAP", "paPA"] {
         restarts(&net, &mut agent, 1, order).await;
