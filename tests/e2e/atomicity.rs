@@ -6,6 +6,7 @@ use holdfast_proto::gnmi::get_request::DataType;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::{SetRequest, SubscriptionMode, Update};
 use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually;
 use holdfast_tests::gnmi::update;
 use holdfast_tests::netns::Netns;
 use holdfast_tests::subscription::subscribe_to;
@@ -32,6 +33,9 @@ async fn check_rolled_back(third: Update, code: Code, parts: &[&str]) {
         net.ip(&format!("link set {end} up"));
     }
     std::fs::write("/proc/sys/net/ipv6/conf/eth1/disable_ipv6", "1").unwrap();
+    // The end of the detection of duplicate addresses changes their state.
+    let is_settled = || net.ip("-6 address show tentative").trim().is_empty();
+    eventually("addresses are no longer tentative", is_settled).await;
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
     client

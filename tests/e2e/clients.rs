@@ -244,7 +244,7 @@ async fn gnmic_names_a_module_as_origin() {
     let at = "openconfig-interfaces:/interfaces/interface[name=eth0]/config/description";
     gnmic.run(&["set", "--update-path", at, "--update-value", "by its module"]).await;
     assert_eq!(net.link("eth0").alias, "by its module");
-    for at in [at, "holdfast:/interfaces/interface[name=eth0]/description"] {
+    for at in [at, "holdfast:/interfaces/interface[name=eth0]/state/description"] {
         let answer = gnmic.json(&["-e", "json_ietf", "get", "--path", at]).await.to_string();
         assert!(answer.contains("by its module"), "{answer}");
     }

@@ -23,7 +23,8 @@ async fn removed_objects_are_repaired() {
         .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
         .await
         .unwrap();
-    let route_is_there = || net.routes(OURS) == ["198.51.100.0/24 via 192.0.2.2 dev eth0 metric 20"];
+    let route_is_there =
+        || net.routes(OURS) == ["198.51.100.0/24 via 192.0.2.2 dev eth0 metric 20"];
     assert!(route_is_there());
 
     net.ip("address del 192.0.2.1/24 dev eth0");

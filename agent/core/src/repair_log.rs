@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use holdfast_base::{DueLines, LogThrottle, Merge};
 use holdfast_scheduler::{
-    Action, Cause, Engine, EngineOutput, Key, Now, OperationError, OperationResult,
+    Action, Cause, Engine, EngineOutput, Key, KindId, Now, OperationError, OperationResult,
     RecordedOperation, Registry, TransactionOutcome, TransactionRecord, Trigger,
 };
 use holdfast_security::acctz::secrets;
@@ -89,7 +89,10 @@ impl RepairLog {
         if !self.is_of_interest(record) {
             return lines;
         }
-        for operation in &record.operations {
+        // What follows from another object, as the prefix from an address, has no line beside that object's.
+        let is_shown = |kind: KindId| registry.descriptor(kind).is_none_or(|it| it.observable());
+        let operations = record.operations.iter().filter(|it| is_shown(it.key.kind()));
+        for operation in operations {
             let Some(event) = self.event(record, operation) else { continue };
             let value = operation.new.as_ref().or(operation.old.as_ref());
             let line = Line::new(registry.label(&operation.key, value.map(|it| &**it)), event);

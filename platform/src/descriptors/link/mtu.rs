@@ -76,10 +76,12 @@ impl Descriptor for LinkMtuDescriptor {
         Some(LinkMtu { mtu: None, ..deleted.clone() })
     }
 
-    /// The kernel says no more than that the value is invalid when an MTU does not fit the link below.
+    /// The kernel says no more than that the value is invalid when an MTU does not fit the link below. An MTU that was set
+    /// and is not the expected one, which no `errno` tells, has to follow a port that changed in the same transaction.
     fn classify(&self, error: &OperationError) -> ErrorClass {
         let does_not_fit = error.errno == Some(EINVAL) && !error.message.starts_with(OUT_OF_RANGE);
-        if does_not_fit { ErrorClass::Unmet } else { error.class() }
+        let has_moved_on = error.errno.is_none() && !error.transient;
+        if does_not_fit || has_moved_on { ErrorClass::Unmet } else { error.class() }
     }
 }
 
