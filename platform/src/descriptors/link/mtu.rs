@@ -80,7 +80,7 @@ impl Descriptor for LinkMtuDescriptor {
     /// and is not the expected one, which no `errno` tells, has to follow a port that changed in the same transaction.
     fn classify(&self, error: &OperationError) -> ErrorClass {
         let does_not_fit = error.errno == Some(EINVAL) && !error.message.starts_with(OUT_OF_RANGE);
-        let has_moved_on = error.errno.is_none() && !error.transient;
+        let has_moved_on = error.errno.is_none();
         if does_not_fit || has_moved_on { ErrorClass::Unmet } else { error.class() }
     }
 }
