@@ -276,7 +276,8 @@ async fn the_own_certificate_follows_names_and_addresses() {
     let ca = fs::read_to_string(device.agent.ca_file()).unwrap();
     let has =
         async |name: &str| connect_to(name, "127.0.0.1:9340".parse().unwrap(), &ca).await.is_ok();
-    assert!(has("192.0.2.1").await, "the address that the configuration has brought");
+    eventually_async("it has the address that the configuration brought", || has("192.0.2.1"))
+        .await;
     assert!(!has("198.51.100.9").await && !has("renamed").await);
 
     device.net.ip("address add 198.51.100.9/24 dev eth0");

@@ -30,7 +30,8 @@ use crate::{
 /// Exit code when no agent answers; 1 is every other failure, 2 a wrong command line.
 const EXIT_NOT_RUNNING: u8 = 3;
 
-/// Pause between two questions of `holdfast wait-online`: short beside a boot, and cheap for the agent.
+/// Pause before `holdfast wait-online` asks again for an agent that is not there, and the time beyond its own for which it
+/// waits for an answer: short beside a boot.
 const ONLINE_PAUSE: Duration = Duration::from_millis(250);
 /// Time for which an agent that has just been started may have the database and no socket yet. Bringing a database to a
 /// newer form takes longest.
