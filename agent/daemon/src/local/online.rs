@@ -76,7 +76,8 @@ pub fn start_routes(core: CoreHandle, listeners: Listeners) -> Router {
 
 /// Answers when nothing is missing any more, or when the time is over.
 async fn unsettled(State(it): State<StartState>, Query(query): Query<UnsettledQuery>) -> Response {
-    let deadline = Instant::now() + LONGEST_WAIT.min(Duration::from_millis(query.within));
+    let within = Duration::from_millis(query.within).clamp(LOOK_PAUSE, LONGEST_WAIT);
+    let deadline = Instant::now() + within;
     loop {
         let is_busy = timeout_at(deadline, it.core.wait_until_idle()).await.is_err();
         let statuses = match it.core.statuses(true).await {
