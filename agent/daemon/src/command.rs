@@ -30,8 +30,10 @@ use crate::{
 /// Exit code when no agent answers; 1 is every other failure, 2 a wrong command line.
 const EXIT_NOT_RUNNING: u8 = 3;
 
-/// Pause between two questions of `holdfast wait-online`: short beside a boot, and cheap for the agent.
+/// Pause before `holdfast wait-online` asks again for an agent that is not there: short beside a boot.
 const ONLINE_PAUSE: Duration = Duration::from_millis(250);
+/// Time beyond its own for which that command waits for the answer of an agent that runs: a busy box may need it.
+const ANSWER_GRACE: Duration = Duration::from_secs(2);
 /// Time for which an agent that has just been started may have the database and no socket yet. Bringing a database to a
 /// newer form takes longest.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
@@ -98,8 +100,10 @@ pub fn wait_online(settings: &WaitOnlineSettings) -> Result<(), CommandError> {
     asynchronously(async {
         let deadline = Instant::now() + settings.timeout;
         loop {
-            let missing = match timeout_at(deadline, client.unsettled(settings.allow_pending)).await
-            {
+            let within = deadline.saturating_duration_since(Instant::now());
+            let asked = client.unsettled(settings.allow_pending, within);
+            // An agent that runs answers within that time; one that is starting answers later.
+            let missing = match timeout_at(deadline + ANSWER_GRACE, asked).await {
                 Ok(Ok(found)) if !found.is_busy && found.values == 0 => return Ok(()),
                 Ok(Ok(found)) => CommandError::Unsettled(settings.timeout, found),
                 // It has not been started yet, is starting, or is started anew.

@@ -39,7 +39,6 @@ pub fn keep_identity(profiles: TlsProfiles, listeners: Listeners) -> AbortOnDrop
                 warn!(%when, "the certificate that clients are shown has expired");
             }
             was_expired = expired.is_some();
-            sleep(interval).await;
             let here = profiles.clone();
             // Files are read, and the addresses of the box.
             let refreshed = tokio::task::spawn_blocking(move || here.refresh()).await;
@@ -52,6 +51,7 @@ pub fn keep_identity(profiles: TlsProfiles, listeners: Listeners) -> AbortOnDrop
             } else {
                 LONGEST_IDENTITY_INTERVAL.min(interval * 2)
             };
+            sleep(interval).await;
         }
     }))
 }

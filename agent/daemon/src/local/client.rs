@@ -91,12 +91,18 @@ impl Client {
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// What of the configuration is not in the system, when no change is under way any more or after some seconds.
+    /// Asks what of the configuration is not in the system. The answer comes when nothing is, after the given time, or after
+    /// some seconds.
     ///
     /// # Errors
     /// When no agent runs.
-    pub async fn unsettled(&self, allow_pending: bool) -> Result<Unsettled, ClientError> {
-        let address = format!("{UNSETTLED}?allow_pending={allow_pending}");
+    pub async fn unsettled(
+        &self,
+        allow_pending: bool,
+        within: Duration,
+    ) -> Result<Unsettled, ClientError> {
+        let within = within.as_millis();
+        let address = format!("{UNSETTLED}?allow_pending={allow_pending}&within={within}");
         let body = self.send_request(Method::GET, &address, Bytes::new()).await?;
         Ok(serde_json::from_slice(&body)?)
     }

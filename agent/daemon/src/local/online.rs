@@ -13,24 +13,29 @@ use holdfast_base::ErrorChain;
 use holdfast_core::{CoreHandle, Statuses};
 use holdfast_scheduler::ValueState;
 use serde::{Deserialize, Serialize};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::failure;
 use super::inspect::pending_table;
 use crate::listeners::Listeners;
 use crate::settings::LISTENERS;
 
-/// Longest wait of one request for changes that are under way: less than a client waits for an answer, which asks again.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait of one request: less than a client waits for an answer. A client that wants to wait longer asks again, and
+/// each question is an accounting record.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Pause between two looks while something waits or has failed: short beside a boot, and cheap for the core.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
 /// Address of the answer about what is not in the system.
 pub(super) const UNSETTLED: &str = "/unsettled";
 
-/// Values that count.
+/// Values that count, and the time for which they may be waited for.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct UnsettledQuery {
     /// Leaves out those that wait for something that is not there.
     pub(super) allow_pending: bool,
+    /// Milliseconds.
+    pub(super) within: u64,
 }
 
 /// What of the configuration is not in the system.
@@ -69,21 +74,30 @@ pub fn start_routes(core: CoreHandle, listeners: Listeners) -> Router {
         .with_state(StartState { core, listeners })
 }
 
+/// Answers when nothing is missing any more, or when the time is over.
 async fn unsettled(State(it): State<StartState>, Query(query): Query<UnsettledQuery>) -> Response {
-    let is_busy = timeout(IDLE_TIMEOUT, it.core.wait_until_idle()).await.is_err();
-    let read = async { Ok((it.core.statuses(true).await?, it.core.monotonic_now().await?)) };
-    let read: Result<_, Box<dyn std::error::Error + Send + Sync>> = read.await;
-    let (statuses, now) = match read {
-        Ok(read) => read,
-        Err(error) => {
-            let text = ErrorChain(&*error).to_string();
-            return failure(StatusCode::INTERNAL_SERVER_ERROR, text);
+    let within = Duration::from_millis(query.within).clamp(LOOK_PAUSE, LONGEST_WAIT);
+    let deadline = Instant::now() + within;
+    loop {
+        let is_busy = timeout_at(deadline, it.core.wait_until_idle()).await.is_err();
+        let read = async { Ok((it.core.statuses(true).await?, it.core.monotonic_now().await?)) };
+        let read: Result<_, Box<dyn std::error::Error + Send + Sync>> = read.await;
+        let (statuses, now) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                let text = ErrorChain(&*error).to_string();
+                return failure(StatusCode::INTERNAL_SERVER_ERROR, text);
+            }
+        };
+        // One that is configured is in the list because it does without a part of itself, which waits.
+        let waits = |state| matches!(state, ValueState::Pending | ValueState::Configured);
+        let counts = |state| !(query.allow_pending && waits(state));
+        let counted: Vec<_> = statuses.into_iter().filter(|it| counts(it.state)).collect();
+        let is_settled = !is_busy && counted.is_empty();
+        if is_settled || Instant::now() + LOOK_PAUSE >= deadline {
+            let (values, table) = (counted.len(), pending_table(&counted, now));
+            return Json(Unsettled { is_busy, values, table }).into_response();
         }
-    };
-    // One that is configured is in the list because it does without a part of itself, which waits.
-    let waits = |state| matches!(state, ValueState::Pending | ValueState::Configured);
-    let counts = |state| !(query.allow_pending && waits(state));
-    let counted: Vec<_> = statuses.into_iter().filter(|status| counts(status.state)).collect();
-    let (values, table) = (counted.len(), pending_table(&counted, now));
-    Json(Unsettled { is_busy, values, table }).into_response()
+        sleep(LOOK_PAUSE).await;
+    }
 }

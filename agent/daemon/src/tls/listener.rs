@@ -162,6 +162,9 @@ impl<C: ServerConfigs> AcceptTask<C> {
 
     /// Waits until the link of the address is another one than `bound`, or is gone.
     async fn link_changed(&self, bound: Option<Option<u32>>) {
+        if bound == Some(None) {
+            return std::future::pending().await; // an address without a link
+        }
         loop {
             sleep(LINK_CHECK_INTERVAL).await;
             if self.wanted.address.link_index().ok() != bound {
