@@ -46,9 +46,9 @@ const SOCKET_PAUSE: Duration = Duration::from_millis(100);
 pub enum CommandError {
     #[error(transparent)]
     Agent(#[from] ClientError),
-    #[error("not everything that is configured is in the system after {0:?}:\n{1}")]
+    #[error("not everything that is configured is in the system after {} s:\n{1}", .0.as_secs())]
     Unsettled(Duration, Unsettled),
-    #[error("the agent has not read its configuration after {0:?}")]
+    #[error("the agent has not read its configuration after {} s", .0.as_secs())]
     StillStarting(Duration),
     #[error("the agent has the database, but does not answer on its local socket")]
     Silent(#[source] StoreError),

@@ -160,7 +160,8 @@ impl Listeners {
 
     /// One line for the service manager: where the gRPC services are reached, and which sockets are not open.
     pub fn summary(&self) -> String {
-        let mut text = format!("listening on {:?}", self.grpc_addresses());
+        let open: Vec<String> = self.grpc_addresses().iter().map(SocketAddr::to_string).collect();
+        let mut text = format!("listening on {}", open.join(", "));
         for status in &*self.0.statuses.borrow() {
             if let ListenerState::Waiting { reason, .. } = &status.state {
                 let _never_fails = write!(text, "; not on {}: {reason}", status.name);
