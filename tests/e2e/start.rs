@@ -135,7 +135,7 @@ async fn tls_files_that_cannot_be_used_leave_the_box_and_its_socket() {
         device.until_listener(&["WAITING", "gRPC", want]).await;
         let status = device.agent.status();
         assert!(
-            status.contains("listening on []; not on 127.0.0.1:9339") && status.contains(want),
+            status.contains("listening on nothing; not on 127.0.0.1:9339") && status.contains(want),
             "{status}"
         );
         let state = device.agent.show("state");
@@ -199,7 +199,7 @@ async fn a_port_in_use_is_taken_when_it_is_free() {
         device.until_listener(&parts).await;
     }
     let status = device.agent.status();
-    assert!(status.starts_with("listening on [127.0.0.1:9339]; not on"), "{status}");
+    assert!(status.starts_with("listening on 127.0.0.1:9339; not on"), "{status}");
     let refused = |log: &str| log.lines().filter(|line| line.contains("cannot be opened")).count();
     eventually("a second attempt was made", || {
         !device.agent.show("listeners").contains(" 1 tries")

@@ -161,7 +161,8 @@ impl Listeners {
     /// One line for the service manager: where the gRPC services are reached, and which sockets are not open.
     pub fn summary(&self) -> String {
         let open: Vec<String> = self.grpc_addresses().iter().map(SocketAddr::to_string).collect();
-        let mut text = format!("listening on {}", open.join(", "));
+        let open = if open.is_empty() { "nothing".to_owned() } else { open.join(", ") };
+        let mut text = format!("listening on {open}");
         for status in &*self.0.statuses.borrow() {
             if let ListenerState::Waiting { reason, .. } = &status.state {
                 let _never_fails = write!(text, "; not on {}: {reason}", status.name);
@@ -297,12 +298,12 @@ mod tests {
         let address = open.local_addr().unwrap();
         assert_eq!(
             listeners.summary(),
-            format!("listening on [{address}]; not on 127.0.0.1:9190: in use")
+            format!("listening on {address}; not on 127.0.0.1:9190: in use")
         );
         let asked = tokio::time::Instant::now();
         listeners.retry_now();
         waiting.await.unwrap();
         assert_eq!(asked.elapsed(), Duration::ZERO);
-        assert_eq!(listeners.summary(), format!("listening on [{address}]"));
+        assert_eq!(listeners.summary(), format!("listening on {address}"));
     }
 }
