@@ -46,7 +46,7 @@ const SOCKET_PAUSE: Duration = Duration::from_millis(100);
 pub enum CommandError {
     #[error(transparent)]
     Agent(#[from] ClientError),
-    #[error("not everything that is configured is in the system after {} s:\n{1}", .0.as_secs())]
+    #[error("not everything that is configured is in the system after {} s:\n{}", .0.as_secs(), .1)]
     Unsettled(Duration, Unsettled),
     #[error("the agent has not read its configuration after {} s", .0.as_secs())]
     StillStarting(Duration),
