@@ -237,17 +237,27 @@ mod tests {
     #[test]
     fn what_is_in_place_after_a_failure_is_told() {
         let mut log = RepairLog::default();
-        let mut take = |second, trigger, result| {
+        let take = |log: &mut RepairLog, second, trigger, result| {
             let operations = vec![operation("eth0", Cause::Unblocked, result)];
             log.take(&record(trigger, operations), &registry(), at(second))
         };
         let failed = line("link eth0", 0, 1, Event::Failed(Action::Update, busy()));
         let done = line("link eth0", 1, 0, Event::Recovered(Action::Update));
         let failure = || OperationResult::Failed(busy());
-        assert_eq!(take(1, Trigger::Convergence, OperationResult::Verified), [], "no news");
-        assert_eq!(take(1, Trigger::Change, failure()), [failed], "a best-effort change");
-        assert_eq!(take(99, Trigger::Change, OperationResult::Verified), [done]);
-        assert_eq!(take(300, Trigger::Convergence, OperationResult::Verified), [], "no news");
+        assert_eq!(
+            take(&mut log, 1, Trigger::Convergence, OperationResult::Verified),
+            [],
+            "no news"
+        );
+        assert_eq!(take(&mut log, 1, Trigger::Change, failure()), [failed], "a best-effort change");
+        drop(log.throttle.due(Duration::from_secs(61)));
+        assert_eq!(take(&mut log, 99, Trigger::Change, OperationResult::Verified), [done]);
+        drop(log.throttle.due(Duration::from_secs(159)));
+        assert_eq!(
+            take(&mut log, 300, Trigger::Convergence, OperationResult::Verified),
+            [],
+            "no news"
+        );
     }
 
     #[test]
