@@ -41,7 +41,7 @@ async fn removed_objects_are_repaired() {
         .await;
 }
 
-/// Somebody who changes an object again and again does not fill the log.
+/// An object that is changed again and again does not fill the log.
 #[tokio::test]
 async fn repeated_repairs_of_an_object_leave_one_line_a_minute() {
     let net = Netns::enter().with_veth("eth0", "peer0");

@@ -258,7 +258,7 @@ fn a_failed_value_that_waits_is_not_tried() {
     assert_eq!(lab.state("a"), "CONFIGURED");
 }
 
-/// What was parked for a delete that failed is in service between two tries of it.
+/// Dependents that were parked for a delete that failed are in service between two tries of it.
 #[test]
 fn dependents_of_what_cannot_be_deleted_stay() {
     let mut lab = Lab::having("", "a !1; b <a");
