@@ -54,9 +54,15 @@ async fn repeated_repairs_of_an_object_leave_one_line_a_minute() {
         let repairs = log.lines().filter(|line| line.contains("repaired what had changed"));
         repairs.map(ToOwned::to_owned).collect()
     };
+    // A repair is over when it is listed. An address that goes before would be a failure of its repair.
+    let transactions = |agent: &AgentProcess| {
+        agent.show("transactions").lines().filter(|line| line.starts_with('#')).count()
+    };
     for _ in 0..4 {
+        let before = transactions(&agent);
         net.ip("address del 192.0.2.1/24 dev eth0");
         eventually("the address is back", || net.addresses("eth0") == ["192.0.2.1/24"]).await;
+        eventually("its repair is over", || transactions(&agent) > before).await;
     }
     let told = lines(&agent);
     assert_eq!(told.len(), 1, "{told:?}");

@@ -72,6 +72,7 @@ impl Monitor {
         let others = |line: &&str| {
             !line.contains(&format!(" {MARKER}: "))
                 && !line.contains(LINK_LOCAL)
+                && !is_learned_by_bridge(line)
                 && !line.starts_with(char::is_whitespace)
         };
         let before_last = |line: &&str| !line.contains(END_MARKER);
@@ -81,4 +82,10 @@ impl Monitor {
     fn output(&self) -> String {
         self.output.lock().expect("nobody panics with it").clone()
     }
+}
+
+/// True for a MAC address that a bridge has learned from a frame: a neighbour without a network address, which is not permanent.
+fn is_learned_by_bridge(line: &str) -> bool {
+    let line = line.strip_prefix("Deleted ").unwrap_or(line);
+    line.starts_with("dev ") && line.contains(" lladdr ") && !line.contains("PERMANENT")
 }

@@ -230,7 +230,9 @@ mod tests {
             kernel_defaults::settings()
                 .filter_map(|(path, value)| Some((fs::read_to_string(&path).ok()?, path, value)))
         };
-        for (found, path, value) in found() {
+        // All are read before the first is written: the kernel changes `accept_redirects` itself with `forwarding`.
+        let at_first: Vec<_> = found().collect();
+        for (found, path, value) in at_first {
             assert_eq!(found.trim(), value, "{path}");
             // As a host may have it, whose settings a new namespace inherits.
             fs::write(&path, if value == "0" { "1" } else { "0" }).unwrap();
