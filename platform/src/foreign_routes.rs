@@ -160,6 +160,7 @@ mod tests {
             source: None,
             foreign: protocol
                 .map(|protocol| Box::new(ForeignRoute { protocol, message: Vec::new() })),
+            unusable: None,
         }
     }
 

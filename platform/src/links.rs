@@ -39,6 +39,8 @@ struct Entry {
     /// The kernel has shown the mark.
     mark_seen: bool,
     oper: OperState,
+    /// Administratively up.
+    is_up: bool,
     /// True when the kernel has IPv6 on the link, and it is not switched off.
     ipv6: Option<bool>,
     last_change_ns: u64,
@@ -70,6 +72,11 @@ impl LinkIndex {
     /// Last seen operational state of the link with this index.
     pub(crate) fn oper(&self, index: u32) -> Option<OperState> {
         self.by_index.get(&index).map(|entry| entry.oper)
+    }
+
+    /// True when the link with this index was last seen administratively up.
+    pub(crate) fn is_up(&self, index: u32) -> bool {
+        self.by_index.get(&index).is_some_and(|entry| entry.is_up)
     }
 
     /// True when the link with this index was last seen with IPv6; `None` where the kernel showed none.
@@ -137,6 +144,7 @@ impl LinkIndex {
             marked,
             mark_seen,
             oper: facts.oper,
+            is_up: link.enabled,
             ipv6: link.ipv6_enabled,
             last_change_ns: facts.last_change_ns,
         };
@@ -212,6 +220,7 @@ impl LinkIndex {
             marked: ours,
             mark_seen: false,
             oper,
+            is_up: false,
             ipv6: None,
             last_change_ns: 0,
         };

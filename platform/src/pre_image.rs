@@ -12,11 +12,11 @@ use holdfast_security::credentialz::DigestError;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::descriptors::{address, credential, forwarding, link, neighbor, route, system};
+use crate::descriptors::{address, credential, link, link_setting, neighbor, route, system};
 use crate::values::{
-    Address, BridgeParams, Content, Family, ForeignRoute, Forwarding, Hop, Hostname, KernelRoute,
-    Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, MAIN_TABLE, MacAddr, Neighbor, Password,
-    RouteTarget, TextFile,
+    Address, BridgeParams, Content, Family, ForeignRoute, Hop, Hostname, KernelRoute, Link,
+    LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkSetting, LinkSysctl, MAIN_TABLE, MacAddr,
+    Neighbor, Password, RouteTarget, TextFile,
 };
 
 /// The octets cannot be decoded.
@@ -53,6 +53,11 @@ enum PreImageRow {
         device: Option<String>,
     },
     Forwarding {
+        link: String,
+        ipv6: bool,
+        enabled: bool,
+    },
+    IgnoreLinkdown {
         link: String,
         ipv6: bool,
         enabled: bool,
@@ -110,6 +115,14 @@ struct HopRow {
     link: Option<String>,
 }
 
+/// A setting of a link as a value.
+fn setting(sysctl: LinkSysctl, link: String, ipv6: bool, enabled: bool) -> (Key, SharedValue) {
+    let family = if ipv6 { Family::V6 } else { Family::V4 };
+    let link = link.into();
+    let part = LinkSetting { sysctl, link, family, enabled, on_our_link: false };
+    (link_setting::key(sysctl, &part.link, family), Arc::new(part))
+}
+
 /// Encodes a value; `None` for a kind with nothing to restore.
 pub fn to_bytes(value: &dyn ObjectValue) -> Option<Vec<u8>> {
     let row = row(value)?;
@@ -157,9 +170,14 @@ fn row(value: &dyn ObjectValue) -> Option<PreImageRow> {
         let device = it.device.as_ref().map(ToString::to_string);
         return Some(PreImageRow::Mtu { link: it.link.to_string(), mtu: it.mtu, device });
     }
-    if let Some(it) = any.downcast_ref::<Forwarding>() {
-        let (link, ipv6) = (it.link.to_string(), it.family == Family::V6);
-        return Some(PreImageRow::Forwarding { link, ipv6, enabled: it.enabled });
+    if let Some(it) = any.downcast_ref::<LinkSetting>() {
+        let (link, ipv6, enabled) = (it.link.to_string(), it.family == Family::V6, it.enabled);
+        return Some(match it.sysctl {
+            LinkSysctl::Forwarding => PreImageRow::Forwarding { link, ipv6, enabled },
+            LinkSysctl::IgnoreRoutesWithLinkdown => {
+                PreImageRow::IgnoreLinkdown { link, ipv6, enabled }
+            }
+        });
     }
     if let Some(it) = any.downcast_ref::<Address>() {
         let link = it.link.to_string();
@@ -252,9 +270,10 @@ fn value(row: PreImageRow) -> Result<(Key, SharedValue), PreImageError> {
             (link::mtu_key(&part.link), Arc::new(part))
         }
         PreImageRow::Forwarding { link, ipv6, enabled } => {
-            let family = if ipv6 { Family::V6 } else { Family::V4 };
-            let part = Forwarding { link: link.into(), family, enabled, on_our_link: false };
-            (forwarding::key(&part.link, family), Arc::new(part))
+            setting(LinkSysctl::Forwarding, link, ipv6, enabled)
+        }
+        PreImageRow::IgnoreLinkdown { link, ipv6, enabled } => {
+            setting(LinkSysctl::IgnoreRoutesWithLinkdown, link, ipv6, enabled)
         }
         PreImageRow::Address { link, ip, prefix_len } => {
             let address = Address::new(link, ip, prefix_len);
@@ -271,7 +290,15 @@ fn value(row: PreImageRow) -> Result<(Key, SharedValue), PreImageError> {
             });
             let foreign = Some(Box::new(ForeignRoute { protocol, message }));
             let table = MAIN_TABLE;
-            let route = KernelRoute { table, prefix, metric, target, source: None, foreign };
+            let route = KernelRoute {
+                table,
+                prefix,
+                metric,
+                target,
+                source: None,
+                foreign,
+                unusable: None,
+            };
             (route::key(table, prefix, metric), Arc::new(route))
         }
         PreImageRow::Hostname { name } => {
@@ -329,7 +356,10 @@ mod tests {
         };
         check(mtu);
         let family = Family::V6;
-        check(Forwarding { link: "eth0".into(), family, enabled: true, on_our_link: false });
+        for sysctl in LinkSysctl::ALL {
+            let (link, on_our_link) = ("eth0".into(), false);
+            check(LinkSetting { sysctl, link, family, enabled: true, on_our_link });
+        }
         check(Address::new("eth0", ip, 24));
         check(Neighbor { link, ip, mac, facts: None });
         let hop = Hop { gateway: Some(ip), link: Some("eth0".into()) };
@@ -337,7 +367,15 @@ mod tests {
             let foreign = Some(Box::new(ForeignRoute { protocol: 3, message: vec![2, 0, 255] }));
             let prefix = "0.0.0.0/0".parse().unwrap();
             let (table, metric) = (MAIN_TABLE, 20);
-            check(KernelRoute { table, prefix, metric, target, source: None, foreign });
+            check(KernelRoute {
+                table,
+                prefix,
+                metric,
+                target,
+                source: None,
+                foreign,
+                unusable: None,
+            });
         }
         check(Hostname { name: "box".into() });
         check(Password { account: "alice".into(), digest: Digest::of(b"hash") });

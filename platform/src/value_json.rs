@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 
 use crate::descriptors::kinds;
 use crate::values::{
-    Account, Address, ConnectedPrefix, CredentialFile, Ethernet, Forwarding, GlomeLogin, Hostname,
-    KernelRoute, Link, LinkMaster, LinkMtu, LinkUp, Neighbor, Password, Port, Program, SshServer,
+    Account, Address, ConnectedPrefix, CredentialFile, Ethernet, GlomeLogin, Hostname, KernelRoute,
+    Link, LinkMaster, LinkMtu, LinkSetting, LinkUp, Neighbor, Password, Port, Program, SshServer,
     TextFile,
 };
 
@@ -56,7 +56,8 @@ const FORMS: &[JsonConversion] = &[
     form::<LinkMtu>(kinds::LINK_MTU),
     form::<Ethernet>(kinds::ETHERNET),
     form::<Ethernet>(kinds::ETHERNET_CONFIG),
-    form::<Forwarding>(kinds::FORWARDING),
+    form::<LinkSetting>(kinds::FORWARDING),
+    form::<LinkSetting>(kinds::IGNORE_LINKDOWN),
     form::<Address>(kinds::ADDRESS),
     form::<ConnectedPrefix>(kinds::CONNECTED),
     form::<Neighbor>(kinds::NEIGHBOR),
@@ -177,7 +178,15 @@ mod tests {
         let target = RouteTarget::Hops(vec![hop]);
         check(
             kinds::ROUTE,
-            KernelRoute { table, prefix, metric: 0, target, source: None, foreign: None },
+            KernelRoute {
+                table,
+                prefix,
+                metric: 0,
+                target,
+                source: None,
+                foreign: None,
+                unusable: None,
+            },
         );
     }
 

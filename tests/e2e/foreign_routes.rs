@@ -16,7 +16,7 @@ use crate::documents::{STATIC_ROUTES, addresses, config_of, ipv4_of, ipv6_of, po
 use crate::routes::OURS;
 
 /// Ports whose cables end in the same namespace, all up.
-fn ports(names: &[&str]) -> Netns {
+pub(crate) fn ports(names: &[&str]) -> Netns {
     let net = Netns::enter();
     for name in names {
         let far = name.replace("eth", "p");
@@ -29,7 +29,7 @@ fn ports(names: &[&str]) -> Netns {
 }
 
 /// One static route whose next hops have a gateway or a link, and a metric.
-fn entry(prefix: &str, hops: &[(&str, &str, &str)]) -> Value {
+pub(crate) fn entry(prefix: &str, hops: &[(&str, &str, &str)]) -> Value {
     let hop = |(at, (gateway, link, metric)): (usize, &(&str, &str, &str))| {
         let index = at.to_string();
         let mut config = json!({"index": index});
@@ -49,7 +49,7 @@ fn entry(prefix: &str, hops: &[(&str, &str, &str)]) -> Value {
     json!({"prefix": prefix, "config": {"prefix": prefix}, "next-hops": {"next-hop": hops}})
 }
 
-async fn set_routes(client: &GnmiClient, routes: &[Value]) -> Result<(), tonic::Status> {
+pub(crate) async fn set_routes(client: &GnmiClient, routes: &[Value]) -> Result<(), tonic::Status> {
     client.replace(STATIC_ROUTES, json!({"static": routes})).await.map(|_| ())
 }
 

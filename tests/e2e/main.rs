@@ -17,6 +17,7 @@ mod boot_config;
 mod bootz;
 mod bootz_dhcp;
 mod capabilities;
+mod carrier;
 mod certz;
 mod clients;
 mod commits;

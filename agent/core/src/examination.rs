@@ -122,6 +122,14 @@ pub(super) struct CredentialValues {
     pub(super) credentials: Option<Arc<Credentials>>,
 }
 
+/// True when an object asks for the same as before.
+fn are_same(before: &ObjectValues, after: &ObjectValues) -> bool {
+    let same = |((key, value), (other, new)): (&(Key, SharedValue), &(Key, SharedValue))| {
+        key == other && value.same(&**new)
+    };
+    before.len() == after.len() && before.iter().zip(after).all(same)
+}
+
 /// Instances that a change has walked and that are not ready.
 fn unready(old: &Configuration, new: &Configuration) -> BTreeSet<ServiceTag> {
     let walked = Book::differences(&old.layers().book, &new.layers().book);
@@ -267,6 +275,32 @@ impl Examiner {
         links([old, new]).map(of_either).collect()
     }
 
+    /// Objects that differ, and those around them whose values differ by it.
+    fn changed_objects(&self, old: &Configuration, new: &Configuration) -> Vec<ObjectChange> {
+        let mut changed = changed_objects(old, new);
+        let came_or_went = changed.iter().filter(|it| it.old.is_some() != it.new.is_some());
+        let mut around: BTreeSet<InstancePath> =
+            came_or_went.filter_map(|it| self.registry.object_around(&it.path)).collect();
+        if !around.is_empty() {
+            around.retain(|path| changed.iter().all(|it| it.path != *path));
+        }
+        for path in around {
+            let [before, after] = [old, new].map(|it| it.effective().branch(&path).cloned());
+            let Some((before, after)) = before.zip(after) else { continue };
+            let values = |branch| self.registry.values(&path, branch).unwrap_or_default();
+            if !are_same(&values(&before), &values(&after)) {
+                let object = path.last().map(|step| step.node);
+                changed.extend(object.map(|object| ObjectChange {
+                    object,
+                    path: path.clone(),
+                    old: Some(before),
+                    new: Some(after),
+                }));
+            }
+        }
+        changed
+    }
+
     /// Changed objects, each with the owner of its values.
     fn with_owners(&self, changed: Vec<ObjectChange>) -> Vec<(ObjectChange, Option<Owner>)> {
         let owners = self.registry.owners(changed.iter().map(|change| &change.path));
@@ -311,6 +345,9 @@ impl Examiner {
         let touched = configuration.touched_instances(old);
         let credentials = CredentialValues::default();
         footprint.add_entries(pairs.other_ends(located_differences(&changes)));
+        // Two changes that each leave an address to a link may leave none together.
+        let around = changes.iter().filter_map(|it| self.registry.object_around(&it.path));
+        footprint.add_entries(around.collect::<BTreeSet<_>>());
         let footprint = Arc::new(footprint);
         Ok(Candidate {
             intent,
@@ -335,7 +372,7 @@ impl Examiner {
         new: &Configuration,
         admitted: bool,
     ) -> Option<Result<Vec<EntryChange>, ObjectError>> {
-        let changed = self.with_owners(changed_objects(old, new));
+        let changed = self.with_owners(self.changed_objects(old, new));
         let changed = parallel::map(changed, |(change, owner)| {
             (!cancel.is_cancelled()).then(|| self.entry_change(change, owner, admitted))
         });

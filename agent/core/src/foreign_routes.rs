@@ -17,16 +17,6 @@ use tracing::warn;
 
 use super::examination::EntryChange;
 use super::task::CoreTask;
-use super::view::CoreView;
-
-/// A value that is configured and does not have its effect, for a reason outside of the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remark {
-    pub key: Key,
-    pub label: String,
-    /// Reason, as shown to users.
-    pub reason: String,
-}
 
 impl CoreTask {
     /// Shows the engine the equal routes of other programs that new routes of a change take over.
@@ -205,27 +195,6 @@ impl CoreTask {
     }
 }
 
-fn as_route(value: &SharedValue) -> Option<&KernelRoute> {
+pub(super) fn as_route(value: &SharedValue) -> Option<&KernelRoute> {
     value.as_any().downcast_ref()
-}
-
-impl CoreView<'_> {
-    /// Routes of ours that the kernel does not use, because another program's route has a lower metric.
-    pub fn shadowed_routes(&self) -> Vec<Remark> {
-        if self.foreign_routes.is_empty() {
-            return Vec::new();
-        }
-        let is_beside =
-            |key: &Key| key.kind() == kinds::ROUTE && self.foreign_routes.has_destination_of(key);
-        let mut keys = self.engine.keys(is_beside);
-        keys.sort_unstable();
-        let remark = |key: Key| {
-            let [intended, ..] = self.engine.planes(&key);
-            let ours = intended.and_then(as_route)?;
-            let theirs = self.foreign_routes.preferred_to(ours)?;
-            let reason = format!("shadowed by `{}`, which has a lower metric", route_text(theirs));
-            Some(Remark { label: self.engine.label(&key), key, reason })
-        };
-        keys.into_iter().filter_map(remark).collect()
-    }
 }

@@ -34,6 +34,7 @@ mod preview;
 mod publication;
 mod readiness;
 mod reconcile;
+mod remarks;
 mod repair_log;
 mod run;
 mod secret_keeper;
@@ -78,7 +79,6 @@ pub use datastore::{Datastore, Statuses};
 pub use election::ElectionError;
 pub use events::{CoreEvent, ShortStatus};
 pub use follow_up::FollowUp;
-pub use foreign_routes::Remark;
 pub use handler_calls::{HandlerCalls, HandlerQuestion, HandlerReply, HandlerTransaction};
 pub use intent::{CredentialChange, Intent, Values, Walks};
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
@@ -87,6 +87,7 @@ pub use pending::IncompleteEntry;
 pub use preview::{
     BoundedList, ConfigChange, MAX_LISTED, ObjectChange, ObjectEffect, PendingObject, Preview,
 };
+pub use remarks::Remark;
 pub use secret_keeper::UserSecrets;
 pub use service_preview::{ServiceChange, StateChange, StateEffect};
 pub use startup::{Parts, StartError};
@@ -412,6 +413,6 @@ impl Statuses for CoreHandle {
     }
 
     async fn remarks(&self) -> Result<Vec<Remark>, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(self.inspect(|view| view.shadowed_routes()).await?)
+        Ok(self.inspect(|view| view.remarks()).await?)
     }
 }

@@ -122,7 +122,7 @@ impl Kernel {
             () if is(std::any::TypeId::of::<LinkMtu>()) => kinds::LINK_MTU,
             () if is(std::any::TypeId::of::<Address>()) => kinds::ADDRESS,
             () if is(std::any::TypeId::of::<Neighbor>()) => kinds::NEIGHBOR,
-            () if is(std::any::TypeId::of::<Forwarding>()) => kinds::FORWARDING,
+            () if is(std::any::TypeId::of::<LinkSetting>()) => kinds::FORWARDING,
             () => kinds::ROUTE,
         };
         self.registry.descriptor(kind).unwrap().key(value)
@@ -206,7 +206,15 @@ fn route(prefix: &str, metric: Option<u32>, hops: &[(Option<&str>, Option<&str>)
         hops => RouteTarget::Hops(hops.iter().map(hop).collect()),
     };
     let metric = KernelRoute::kernel_metric(prefix, metric);
-    KernelRoute { table: MAIN_TABLE, prefix, metric, target, source: None, foreign: None }
+    KernelRoute {
+        table: MAIN_TABLE,
+        prefix,
+        metric,
+        target,
+        source: None,
+        foreign: None,
+        unusable: None,
+    }
 }
 
 #[test]
@@ -361,8 +369,13 @@ fn the_kernel_refuses_what_the_table_says() {
         let (link, master) = (link.into(), Some(master.into()));
         LinkMaster { link, master, on_our_link: false }
     };
-    let forwarding =
-        || Forwarding { link: "a".into(), family: Family::V6, enabled: true, on_our_link: false };
+    let forwarding = || LinkSetting {
+        sysctl: LinkSysctl::Forwarding,
+        link: "a".into(),
+        family: Family::V6,
+        enabled: true,
+        on_our_link: false,
+    };
     let on_a = |prefix: &str| route(prefix, None, &[(None, Some("a"))]);
     let switch_ipv6 = |off: &str| {
         std::fs::write("/proc/sys/net/ipv6/conf/a/disable_ipv6", off).unwrap();

@@ -26,6 +26,8 @@ pub const ETHERNET: KindId = KindId(15);
 pub const ETHERNET_CONFIG: KindId = KindId(16);
 /// The MTU of a link that other links limit.
 pub const LINK_MTU: KindId = KindId(17);
+/// Whether one family leaves out next hops over a link without a carrier.
+pub const IGNORE_LINKDOWN: KindId = KindId(18);
 /// An address of a link.
 pub const ADDRESS: KindId = KindId(20);
 /// A prefix is on-link by an address.

@@ -14,7 +14,7 @@
 //! | route of IPv6 to a link | IPv6 switched off | EACCES | `link::carries_ipv6` |
 //! | route of IPv6 to a link | an MTU below 1280 | ENODEV | `link::carries_ipv6` |
 //! | tunnel of IPv6 | IPv6 switched off on its device | EPERM | `link::carries_ipv6` |
-//! | forwarding, switch of IPv6 | an MTU below 1280 (IPv4: 68) | ENOENT | `link::has_settings` |
+//! | forwarding and other settings, switch of IPv6 | an MTU below 1280 (IPv4: 68) | ENOENT | `link::has_settings` |
 //! | route to a link | the link is down | ENETDOWN | the property that the link is up |
 //! | route | no prefix covers its gateway | ENETUNREACH, EHOSTUNREACH | a covering prefix |
 //! | neighbour | the link is down: accepted, and dropped | none | the property that the link is up |
@@ -37,17 +37,19 @@ use std::sync::Arc;
 pub mod address;
 pub mod credential;
 pub mod ethernet;
-pub mod forwarding;
 #[cfg(test)]
 mod kernel_tests;
 pub mod kinds;
 pub mod link;
+pub mod link_setting;
 pub mod neighbor;
 pub mod route;
 pub mod system;
 
 use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
 use crate::links::LinkIndex;
+use crate::values::LinkSysctl;
+use link_setting::LinkSettingDescriptor;
 
 /// Effect of kinds that the kernel does not know: their parts carry them out, or they only wait for what the kernel shows.
 const NO_REQUEST: Effect = Effect::Operation(TransportId::NONE);
@@ -74,7 +76,8 @@ pub fn registry() -> Registry {
         registry.register(link::LinkMtuDescriptor),
         registry.register(ethernet::EthernetDescriptor),
         registry.register(ethernet::EthernetConfigDescriptor),
-        registry.register(forwarding::ForwardingDescriptor),
+        registry.register(LinkSettingDescriptor(LinkSysctl::Forwarding)),
+        registry.register(LinkSettingDescriptor(LinkSysctl::IgnoreRoutesWithLinkdown)),
         registry.register(address::AddressDescriptor),
         registry.register(address::ConnectedPrefixDescriptor),
         registry.register(neighbor::NeighborDescriptor),
@@ -95,7 +98,10 @@ pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, 
         kinds::LINK => with(&link::LinkDescriptor, operation, links),
         kinds::LINK_MASTER => with(&link::LinkMasterDescriptor, operation, links),
         kinds::LINK_MTU => with(&link::LinkMtuDescriptor, operation, links),
-        kinds::FORWARDING => with(&forwarding::ForwardingDescriptor, operation, links),
+        kinds::FORWARDING => with(&LinkSettingDescriptor(LinkSysctl::Forwarding), operation, links),
+        kinds::IGNORE_LINKDOWN => {
+            with(&LinkSettingDescriptor(LinkSysctl::IgnoreRoutesWithLinkdown), operation, links)
+        }
         kinds::ADDRESS => with(&address::AddressDescriptor, operation, links),
         kinds::NEIGHBOR => with(&neighbor::NeighborDescriptor, operation, links),
         kinds::ROUTE => with(&route::RouteDescriptor, operation, links),

@@ -331,15 +331,20 @@ pub fn route_text(route: &KernelRoute) -> String {
         RouteTarget::Blackhole => text.insert_str(0, "blackhole "),
         RouteTarget::Hops(hops) => {
             for hop in hops {
-                text.push_str(&hop.gateway.map(|ip| format!(" via {ip}")).unwrap_or_default());
-                text.push_str(
-                    &hop.link.as_ref().map(|it| format!(" dev {it}")).unwrap_or_default(),
-                );
+                text.push(' ');
+                text.push_str(&hop_text(hop));
             }
         }
     }
     let protocol = route.foreign.as_ref().map_or(OUR_PROTOCOL, |foreign| foreign.protocol);
     format!("{text} proto {} metric {}", protocol_name(protocol), route.metric)
+}
+
+/// A next hop as `ip route` writes it.
+pub fn hop_text(hop: &Hop) -> String {
+    let via = hop.gateway.map(|ip| format!("via {ip}"));
+    let dev = hop.link.as_ref().map(|link| format!("dev {link}"));
+    via.into_iter().chain(dev).collect::<Vec<_>>().join(" ")
 }
 
 /// Name of a protocol in iproute2's `rt_protos`; the number of one that has none there.
@@ -406,7 +411,10 @@ fn message_of_others(
                 }
             }
             RouteAttribute::MultiPath(list) => {
-                list.retain(|hop| !hop.flags.contains(RouteNextHopFlags::Dead));
+                if list.len() != hops.len() {
+                    // An earlier version has kept it with those that were dead.
+                    list.retain(|hop| !hop.flags.contains(RouteNextHopFlags::Dead));
+                }
                 for hop in list {
                     hop.flags &= RouteNextHopFlags::Onlink;
                     if let Some(now) = indices.next().transpose()?.flatten() {
@@ -522,7 +530,7 @@ pub(crate) fn decode(
     }
     let mut route = route(message, links)?;
     if !ours {
-        route.foreign = Some(Box::new(ForeignRoute::of(message)));
+        route.foreign = Some(Box::new(ForeignRoute::of(message, links)));
     }
     let key = key(route.table, route.prefix, route.metric);
     Some((key, Some(route).filter(|_| (ours || watched) && !deleted)))
@@ -530,12 +538,19 @@ pub(crate) fn decode(
 
 /// The route of another program that a message describes.
 pub(crate) fn decode_any(message: &RouteMessage, links: &LinkIndex) -> Option<KernelRoute> {
-    let foreign = Some(Box::new(ForeignRoute::of(message)));
+    let foreign = Some(Box::new(ForeignRoute::of(message, links)));
     Some(KernelRoute { foreign, ..route(message, links)? })
 }
 
 impl ForeignRoute {
-    fn of(message: &RouteMessage) -> Self {
+    /// Without the next hops that are dead.
+    fn of(message: &RouteMessage, links: &LinkIndex) -> Self {
+        let mut message = message.clone();
+        for attribute in &mut message.attributes {
+            if let RouteAttribute::MultiPath(list) = attribute {
+                list.retain(|hop| treatment(hop, links) != Treatment::Dead);
+            }
+        }
         let mut octets = vec![0; message.buffer_len()];
         message.emit(&mut octets);
         Self { protocol: message.header.protocol.into(), message: octets }
@@ -549,15 +564,17 @@ fn route(message: &RouteMessage, links: &LinkIndex) -> Option<KernelRoute> {
     let mut metric = 0;
     let mut single = Hop { gateway: None, link: None };
     let mut hops = None;
+    let mut unusable: Vec<Hop> = Vec::new();
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Table(number) => table = *number,
             RouteAttribute::Destination(address) => destination = ip(address),
             RouteAttribute::Priority(number) => metric = *number,
             RouteAttribute::MultiPath(list) => {
-                // The kernel keeps a next hop whose link is down or lost its addresses, but sends nothing to it.
-                let alive = list.iter().filter(|hop| !hop.flags.contains(RouteNextHopFlags::Dead));
-                hops = Some(alive.map(|hop| observed_hop(hop, links)).collect());
+                let there = list.iter().filter(|hop| treatment(hop, links) != Treatment::Dead);
+                hops = Some(there.map(|hop| observed_hop(hop, links)).collect());
+                let unused = list.iter().filter(|hop| treatment(hop, links) == Treatment::Unused);
+                unusable = unused.map(|hop| observed_hop(hop, links)).collect();
             }
             other => take_hop(&mut single, other, links),
         }
@@ -568,11 +585,39 @@ fn route(message: &RouteMessage, links: &LinkIndex) -> Option<KernelRoute> {
         _ => return None,
     };
     let prefix = IpNet::new(destination.unwrap_or(any), header.destination_prefix_length).ok()?;
-    let target = match header.kind {
-        RouteType::BlackHole => RouteTarget::Blackhole,
-        _ => RouteTarget::Hops(hops.unwrap_or_else(|| vec![single])),
+    let target = match (header.kind, hops) {
+        (RouteType::BlackHole, _) => RouteTarget::Blackhole,
+        (_, Some(hops)) => RouteTarget::Hops(hops),
+        (_, None) => {
+            if header.flags.contains(RouteFlags::Dead) {
+                unusable = vec![single.clone()];
+            }
+            RouteTarget::Hops(vec![single])
+        }
     };
-    Some(KernelRoute { table, prefix, metric, target, source: None, foreign: None })
+    let unusable = (!unusable.is_empty()).then(|| unusable.into_boxed_slice());
+    Some(KernelRoute { table, prefix, metric, target, source: None, foreign: None, unusable })
+}
+
+/// What the kernel does with one of several next hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Treatment {
+    Used,
+    /// It is left out until its link has a carrier again.
+    Unused,
+    /// Its link is down or has lost its addresses. The kernel keeps it, and sends nothing to it any more.
+    Dead,
+}
+
+/// The flags are the same where the link has no carrier and where it is down.
+fn treatment(hop: &RouteNextHop, links: &LinkIndex) -> Treatment {
+    if !hop.flags.contains(RouteNextHopFlags::Dead) {
+        Treatment::Used
+    } else if hop.flags.contains(RouteNextHopFlags::Linkdown) && links.is_up(hop.interface_index) {
+        Treatment::Unused
+    } else {
+        Treatment::Dead
+    }
 }
 
 fn observed_hop(next_hop: &RouteNextHop, links: &LinkIndex) -> Hop {

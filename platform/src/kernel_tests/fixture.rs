@@ -230,11 +230,14 @@ fn shared(value: impl holdfast_scheduler::ObjectValue) -> SharedValue {
 /// Key of the value by its own descriptor.
 fn key_and_transport(value: &dyn holdfast_scheduler::ObjectValue) -> (Key, TransportId) {
     use crate::descriptors::kinds;
+    let is_setting =
+        |sysctl| value.as_any().downcast_ref::<LinkSetting>().is_some_and(|it| it.sysctl == sysctl);
     let value_is = |kind| match kind {
         kinds::LINK => value.as_any().is::<Link>(),
         kinds::LINK_MASTER => value.as_any().is::<LinkMaster>(),
         kinds::LINK_MTU => value.as_any().is::<LinkMtu>(),
-        kinds::FORWARDING => value.as_any().is::<Forwarding>(),
+        kinds::FORWARDING => is_setting(LinkSysctl::Forwarding),
+        kinds::IGNORE_LINKDOWN => is_setting(LinkSysctl::IgnoreRoutesWithLinkdown),
         kinds::ADDRESS => value.as_any().is::<Address>(),
         kinds::NEIGHBOR => value.as_any().is::<Neighbor>(),
         kinds::ROUTE => value.as_any().is::<KernelRoute>(),
@@ -265,5 +268,13 @@ pub(super) fn route(prefix: &str, gateway: &str) -> KernelRoute {
     let prefix: ipnet::IpNet = prefix.parse().unwrap();
     let metric = KernelRoute::kernel_metric(prefix, None);
     let target = RouteTarget::Hops(vec![hop]);
-    KernelRoute { table: MAIN_TABLE, prefix, metric, target, source: None, foreign: None }
+    KernelRoute {
+        table: MAIN_TABLE,
+        prefix,
+        metric,
+        target,
+        source: None,
+        foreign: None,
+        unusable: None,
+    }
 }

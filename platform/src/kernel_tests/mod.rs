@@ -6,7 +6,7 @@ use holdfast_scheduler::{Action, OpId, Operation, OperationError, Scope, SharedV
 use nix::errno::Errno;
 
 use crate::codec::{EncodeError, Requests};
-use crate::descriptors::{self, ethernet, forwarding, link, neighbor};
+use crate::descriptors::{self, ethernet, link, link_setting, neighbor};
 use crate::links::LinkIndex;
 use crate::netns::NetnsSetting;
 use crate::transport::Transport;
@@ -97,8 +97,8 @@ fn foreign_changes_are_reported_as_facts() {
     let mut net = ManagedNetns::with(&CABLE);
     ip("link add eth1 type veth peer name far1");
     net.until("eth1", |net| net.latest::<Link>(&link::key("eth1")).map(|_| ()));
-    let forwards = forwarding::key("eth1", Family::V6);
-    net.until("its forwarding", |net| net.latest::<Forwarding>(&forwards).map(|_| ()));
+    let forwards = link_setting::key(LinkSysctl::Forwarding, "eth1", Family::V6);
+    net.until("its forwarding", |net| net.latest::<LinkSetting>(&forwards).map(|_| ()));
     ip("link set eth1 mtu 1400 up");
     net.until("its MTU", |net| {
         net.latest::<Link>(&link::key("eth1")).filter(|it| it.mtu == Some(1400)).map(|_| ())
@@ -121,8 +121,8 @@ fn foreign_changes_are_reported_as_facts() {
     ip("link set eth1 name wan1 down");
     net.until("the old name gone", |net| net.is_gone(&link::key("eth1")).then_some(()));
     net.until("the new name", |net| net.latest::<Link>(&link::key("wan1")).map(|_| ()));
-    let forwards = forwarding::key("wan1", Family::V4);
-    net.until("its forwarding", |net| net.latest::<Forwarding>(&forwards).map(|_| ()));
+    let forwards = link_setting::key(LinkSysctl::Forwarding, "wan1", Family::V4);
+    net.until("its forwarding", |net| net.latest::<LinkSetting>(&forwards).map(|_| ()));
     ip("link del wan1");
     net.until("its end", |net| net.is_gone(&link::key("wan1")).then_some(()));
     let far = link::key("far1");
@@ -338,34 +338,38 @@ fn reads_report_present_and_absent_objects() {
         (route_key("172.16.0.0/16"), true),
         (route_key("172.16.0.0/20"), false),
         (route_key("10.0.0.0/24"), false), // present, but the kernel's own
-        (forwarding::key("eth0", Family::V4), true),
-        (forwarding::key("eth9", Family::V6), false),
+        (link_setting::key(LinkSysctl::Forwarding, "eth0", Family::V4), true),
+        (link_setting::key(LinkSysctl::Forwarding, "eth9", Family::V6), false),
     ] {
         assert_eq!(net.read(&key).is_some(), there, "{key}");
     }
 }
 
 #[test]
-fn forwarding_is_written_read_back_and_reported() {
+fn settings_of_links_are_written_read_back_and_reported() {
+    for sysctl in LinkSysctl::ALL {
+        for family in [Family::V4, Family::V6] {
+            setting_is_written_read_back_and_reported(sysctl, family);
+        }
+    }
+}
+
+fn setting_is_written_read_back_and_reported(sysctl: LinkSysctl, family: Family) {
     let mut net = ManagedNetns::with(&CABLE);
-    let forwards = |enabled| Forwarding {
-        link: "eth0".into(),
-        family: Family::V4,
-        enabled,
-        on_our_link: false,
-    };
-    let key = forwarding::key("eth0", Family::V4);
-    let reported: &Forwarding = net.latest(&key).expect("part of the first report");
+    let setting =
+        |enabled| LinkSetting { sysctl, link: "eth0".into(), family, enabled, on_our_link: false };
+    let key = link_setting::key(sysctl, "eth0", family);
+    let reported: &LinkSetting = net.latest(&key).expect("part of the first report");
     assert!(!reported.enabled);
-    let on = net.create(forwards(true));
+    let on = net.create(setting(true));
     assert_eq!(net.run(vec![on]), [Ok(())]);
-    assert!(net.latest::<Forwarding>(&key).unwrap().enabled);
+    assert!(net.latest::<LinkSetting>(&key).unwrap().enabled);
     // This thread is in the managed namespace as well.
-    std::fs::write("/proc/sys/net/ipv4/conf/eth0/forwarding", "0").unwrap();
+    std::fs::write(format!("/proc/sys/{}", setting(true).path()), "0").unwrap();
     net.until("the change from outside", |net| {
-        net.latest::<Forwarding>(&key).filter(|it| !it.enabled).map(|_| ())
+        net.latest::<LinkSetting>(&key).filter(|it| !it.enabled).map(|_| ())
     });
-    let nowhere = net.create(Forwarding { link: "eth9".into(), ..forwards(true) });
+    let nowhere = net.create(LinkSetting { link: "eth9".into(), ..setting(true) });
     let error = net.run(vec![nowhere]).remove(0).unwrap_err();
     assert_eq!(error.errno, Some(Errno::ENOENT as i32));
 }
@@ -510,7 +514,7 @@ fn a_retrieve_reports_links_addresses_routes_texts_at_once() {
         link::key("eth0"),
         descriptors::address::key("eth0", "10.0.0.1".parse().unwrap()),
         route_key(prefix),
-        forwarding::key("far0", Family::V6),
+        link_setting::key(LinkSysctl::Forwarding, "far0", Family::V6),
         descriptors::system::hostname_key(),
         descriptors::system::file_key("etc/motd"),
     ] {

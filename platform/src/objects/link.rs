@@ -8,6 +8,7 @@ use smol_str::SmolStr;
 use super::nodes::FamilyNodes;
 use super::state::Planes;
 use super::{Entry, ObjectError, Registry, not_of_one_host};
+use crate::descriptors::link::LEAST_IPV6_MTU;
 use crate::values::{
     BridgeParams, Duplex, Ethernet, EthernetAttribute, Link, LinkKind, MacAddr, VxlanParams,
 };
@@ -65,13 +66,15 @@ impl Registry {
         let of_family = |family: &FamilyNodes, leaf| entry.container(family.container)?.bool(leaf);
         // Either way of shutting the link shuts it.
         let up = subinterface.and_then(|it| it.bool(nodes.subinterface_enabled)).unwrap_or(true);
+        let mtu = self.mtu(entry)?;
+        let [ipv4_ignore_linkdown, ipv6_ignore_linkdown] = self.ignore_linkdown(mtu, entry);
         Ok(Link {
             name: name.clone(),
             ethernet: self.ethernet(name, &kind, entry)?,
             kind,
             enabled: entry.bool(nodes.enabled).unwrap_or(true) && up,
             description: description.or_else(|| subinterface_description.clone()),
-            mtu: self.mtu(entry)?,
+            mtu,
             mac,
             master,
             subinterface_description,
@@ -79,8 +82,30 @@ impl Registry {
             ipv6_enabled: of_family(v6, v6.enabled),
             ipv4_forwarding: of_family(v4, v4.forwarding),
             ipv6_forwarding: of_family(v6, v6.forwarding),
+            ipv4_ignore_linkdown,
+            ipv6_ignore_linkdown,
             facts: None,
         })
+    }
+
+    /// Whether IPv4 and IPv6 leave out next hops over the link while it has no carrier. Without a configured value they do
+    /// where the link has configured addresses, so that its traffic takes another way; the setting of IPv6 does not exist
+    /// where the MTU is configured too small for it.
+    fn ignore_linkdown<M: LeafMeta>(
+        &self,
+        mtu: Option<u32>,
+        entry: &Entry<'_, M>,
+    ) -> [Option<bool>; 2] {
+        if let Some(configured) = entry.bool(self.nodes.link.ignore_linkdown) {
+            return [Some(configured); 2];
+        }
+        let has_addresses = [&self.nodes.v4, &self.nodes.v6].into_iter().any(|family| {
+            let list = entry.container(family.container);
+            list.is_some_and(|it| it.branch.list(family.address).is_some())
+        });
+        let by_default = has_addresses.then_some(true);
+        let has_ipv6 = mtu.is_none_or(|mtu| mtu >= LEAST_IPV6_MTU);
+        [by_default, by_default.filter(|_| has_ipv6)]
     }
 
     /// Speed and duplex that the port has to have, if any of them is given.

@@ -143,6 +143,13 @@ impl Registry {
         }
     }
 
+    /// The object around one whose values depend on whether that one is there: a link has settings by default where it has
+    /// addresses.
+    pub fn object_around(&self, path: &InstancePath) -> Option<InstancePath> {
+        let Object::Address(..) = Object::of(&self.nodes, path)? else { return None };
+        Some(InstancePath(path.0[..LINK_STEPS].to_vec()))
+    }
+
     /// Owners of the values of these objects, in the order of the paths: the protocol of a static route, for another
     /// protocol may ask for the same route. Objects whose keys no other object can have need none. Objects of one
     /// protocol that stand side by side share theirs.
@@ -284,6 +291,9 @@ impl Registry {
         Ok(Neighbor { link: link.clone(), ip, mac: Some(mac), facts: None })
     }
 }
+
+/// Steps of the path of a link: `interfaces/interface[name]`.
+const LINK_STEPS: usize = 2;
 
 /// Type of an IPv4 address that is not the first of its prefix.
 const SECONDARY: &str = "SECONDARY";

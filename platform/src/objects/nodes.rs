@@ -88,6 +88,7 @@ nodes!(
         description: "/description",
         mtu: "/mtu",
         mac: "/mac-address",
+        ignore_linkdown: "/ignore-routes-with-linkdown",
         port_speed: "/port-speed",
         duplex_mode: "/duplex-mode",
         auto_negotiate: "/auto-negotiate",
@@ -131,6 +132,8 @@ nodes!(
         state_ipv6_enabled: "/state/ipv6-enabled",
         state_ipv4_forwarding: "/state/ipv4-forwarding",
         state_ipv6_forwarding: "/state/ipv6-forwarding",
+        state_ipv4_ignore_linkdown: "/state/ipv4-ignore-routes-with-linkdown",
+        state_ipv6_ignore_linkdown: "/state/ipv6-ignore-routes-with-linkdown",
         state_counters: "/state/counters",
         state_carrier_transitions: "/state/counters/carrier-transitions",
     }
@@ -185,6 +188,7 @@ nodes!(
         hop_state_target: "/static/route/next-hop/state/next-hop",
         hop_state_interface: "/static/route/next-hop/state/interface",
         hop_state_metric: "/static/route/next-hop/state/metric",
+        hop_state_unusable: "/static/route/next-hop/state/unusable",
     }
 );
 

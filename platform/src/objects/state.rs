@@ -14,9 +14,9 @@ use super::route::{DROP, LOCAL_LINK};
 use super::{DEFAULT_INSTANCE, Entry, Object, Registry, address_type, ip_text};
 use crate::descriptors::{kinds, system};
 use crate::values::{
-    Address, AddressOrigin, Content, Ethernet, Family, Forwarding, Hop, Hostname, KernelRoute,
-    Link, LinkKind, Neighbor, NeighborState, NextHop, NextHopTarget, OperState, RouteTarget,
-    TextFile,
+    Address, AddressOrigin, Content, Ethernet, Family, Hop, Hostname, KernelRoute, Link, LinkKind,
+    LinkSetting, LinkSysctl, Neighbor, NeighborState, NextHop, NextHopTarget, OperState,
+    RouteTarget, TextFile,
 };
 
 /// The state leaves of one key.
@@ -102,7 +102,9 @@ impl Registry {
         match key.kind() {
             kinds::LINK => self.link_state(planes),
             kinds::ETHERNET => Some(self.ethernet_state(planes.observed()?)),
-            kinds::FORWARDING => Some(self.forwarding_state(planes.observed()?)),
+            kinds::FORWARDING | kinds::IGNORE_LINKDOWN => {
+                Some(self.setting_state(planes.observed()?))
+            }
             kinds::ADDRESS => {
                 let intended: Option<&Address> = planes.intended();
                 let leased = intended.is_some_and(|address| address.leased);
@@ -111,7 +113,7 @@ impl Registry {
             kinds::NEIGHBOR => Some(self.neighbor_state(planes.observed()?)),
             kinds::ROUTE => {
                 let observed: &KernelRoute = planes.observed()?;
-                self.route_state(planes.applied()?, |hop| in_kernel(hop, &observed.target))
+                self.route_state(planes.applied()?, |hop| in_kernel(hop, observed))
             }
             kinds::HOSTNAME => {
                 let hostname: &Hostname = planes.observed()?;
@@ -174,9 +176,10 @@ impl Registry {
             observed: Some(of_intent),
         };
         match key.kind() {
-            // The kernel decides by which link a next hop leaves.
+            // The kernel decides by which link a next hop leaves, and whether it uses it.
             kinds::ROUTE => self.route_state(planes.applied()?, |hop| {
-                Some((hop.target != NextHopTarget::Drop).then(SmolStr::default))
+                let link = (hop.target != NextHopTarget::Drop).then(SmolStr::default);
+                Some(InstalledHop { link, is_unusable: true })
             }),
             _ => self.state(key, planes),
         }
@@ -254,13 +257,15 @@ impl Registry {
         leaves.entry(path)
     }
 
-    fn forwarding_state(&self, part: &Forwarding) -> StateEntry {
+    fn setting_state(&self, part: &LinkSetting) -> StateEntry {
         let nodes = &self.nodes.link;
         let path = self.link_path(&part.link);
         let mut leaves = Leaves::of(nodes.state);
-        let leaf = match part.family {
-            Family::V4 => nodes.state_ipv4_forwarding,
-            Family::V6 => nodes.state_ipv6_forwarding,
+        let leaf = match (part.sysctl, part.family) {
+            (LinkSysctl::Forwarding, Family::V4) => nodes.state_ipv4_forwarding,
+            (LinkSysctl::Forwarding, Family::V6) => nodes.state_ipv6_forwarding,
+            (LinkSysctl::IgnoreRoutesWithLinkdown, Family::V4) => nodes.state_ipv4_ignore_linkdown,
+            (LinkSysctl::IgnoreRoutesWithLinkdown, Family::V6) => nodes.state_ipv6_ignore_linkdown,
         };
         leaves.put(leaf, Value::Bool(part.enabled));
         leaves.entry(path)
@@ -328,18 +333,18 @@ impl Registry {
         Some(leaves.entry(entry.path.clone()))
     }
 
-    /// Configured next hops that the kernel has installed. `shown` returns the outgoing link of each.
+    /// Configured next hops that the kernel has installed.
     fn route_state(
         &self,
         applied: &KernelRoute,
-        interface_of: impl Fn(&NextHop) -> Option<Option<SmolStr>>,
+        installed: impl Fn(&NextHop) -> Option<InstalledHop>,
     ) -> Option<StateEntry> {
         let nodes = &self.nodes.route;
         let source = applied.source.as_ref()?;
         let path = self.applied_entry(applied)?;
         let mut groups = Vec::with_capacity(source.next_hops.len());
         for next_hop in &source.next_hops {
-            let Some(link) = interface_of(next_hop) else { continue };
+            let Some(InstalledHop { link, is_unusable }) = installed(next_hop) else { continue };
             let keys = Keys::single(Value::Str(next_hop.index.clone()));
             let mut leaves = Leaves::within(Some(Step::entry(nodes.hop, keys)), nodes.hop_state);
             leaves.text(nodes.hop_state_index, &next_hop.index);
@@ -353,6 +358,7 @@ impl Registry {
             );
             leaves.optional(nodes.hop_state_interface, link.as_deref().map(text_value));
             leaves.put(nodes.hop_state_metric, Value::Uint(applied.metric.into()));
+            leaves.optional(nodes.hop_state_unusable, is_unusable.then_some(Value::Bool(true)));
             groups.append(&mut leaves.groups);
         }
         Some(StateEntry { path, groups })
@@ -501,17 +507,29 @@ fn last_newline_off(text: &str) -> &str {
     text.strip_suffix('\n').unwrap_or(text)
 }
 
-/// Looks a configured next hop up in the kernel's route: `Some` when it is installed, with its outgoing link.
-fn in_kernel(next_hop: &NextHop, target: &RouteTarget) -> Option<Option<SmolStr>> {
-    let gateway = match (next_hop.target, target) {
-        (NextHopTarget::Drop, RouteTarget::Blackhole) => return Some(None),
+/// A next hop in the kernel.
+struct InstalledHop {
+    /// The outgoing link.
+    link: Option<SmolStr>,
+    /// The kernel sends nothing to it.
+    is_unusable: bool,
+}
+
+/// Looks a configured next hop up in the kernel's route: `Some` when it is installed.
+fn in_kernel(next_hop: &NextHop, route: &KernelRoute) -> Option<InstalledHop> {
+    let gateway = match (next_hop.target, &route.target) {
+        (NextHopTarget::Drop, RouteTarget::Blackhole) => {
+            return Some(InstalledHop { link: None, is_unusable: false });
+        }
         (NextHopTarget::Gateway(ip), _) => Some(ip),
         (NextHopTarget::OnLink, _) => None,
         (NextHopTarget::Drop, RouteTarget::Hops(_)) => return None,
     };
-    let RouteTarget::Hops(hops) = target else { return None };
+    let RouteTarget::Hops(hops) = &route.target else { return None };
     let matches = |hop: &&Hop| {
         hop.gateway == gateway && (next_hop.link.is_none() || next_hop.link == hop.link)
     };
-    hops.iter().find(matches).map(|hop| hop.link.clone())
+    let hop = hops.iter().find(matches)?;
+    let is_unusable = route.unusable.iter().any(|unusable| unusable.contains(hop));
+    Some(InstalledHop { link: hop.link.clone(), is_unusable })
 }

@@ -9,9 +9,9 @@ use smol_str::SmolStr;
 
 use super::files;
 use crate::codec::{EncodeError, Observation, Requests};
-use crate::descriptors::{self, forwarding, kinds, system};
+use crate::descriptors::{self, kinds, link_setting, system};
 use crate::links::LinkIndex;
-use crate::values::{Content, Family, Hostname, TextFile};
+use crate::values::{Content, Family, Hostname, LinkSysctl, TextFile};
 
 /// Encoding and decoding by [`descriptors`]; tests substitute their own.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +39,8 @@ pub(crate) enum ReadQuery {
     Route(IpNet),
     /// Speed and duplex of a link, by ethtool.
     Ethernet(SmolStr),
-    /// The sysctl of a link's forwarding.
-    Forwarding(SmolStr, Family),
+    /// The sysctl of a setting of a link.
+    Setting(LinkSysctl, SmolStr, Family),
     /// A file below the root.
     File(SmolStr),
     /// The name in the UTS namespace.
@@ -63,7 +63,7 @@ pub(crate) enum ReadQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ObjectClass {
     Links,
-    Forwarding,
+    Settings,
     Addresses,
     Neighbors,
     Routes,
@@ -72,7 +72,7 @@ pub(crate) enum ObjectClass {
 impl ObjectClass {
     /// Everything that the rtnetlink transport watches.
     pub(crate) const ALL: [Self; 5] =
-        [Self::Links, Self::Forwarding, Self::Addresses, Self::Neighbors, Self::Routes];
+        [Self::Links, Self::Settings, Self::Addresses, Self::Neighbors, Self::Routes];
 
     /// Kinds of values that a list of this class covers completely.
     pub(crate) fn kinds(self) -> &'static [KindId] {
@@ -80,7 +80,7 @@ impl ObjectClass {
             Self::Links => {
                 &[kinds::PORT, kinds::LINK, kinds::LINK_MASTER, kinds::LINK_MTU, kinds::ETHERNET]
             }
-            Self::Forwarding => &[kinds::FORWARDING],
+            Self::Settings => &[kinds::FORWARDING, kinds::IGNORE_LINKDOWN],
             Self::Addresses => &[kinds::ADDRESS],
             Self::Neighbors => &[kinds::NEIGHBOR],
             Self::Routes => &[kinds::ROUTE],
@@ -105,10 +105,6 @@ impl ReadQuery {
                 kinds::PORT | kinds::LINK | kinds::LINK_MASTER | kinds::LINK_MTU,
                 Some(Segment::Str(name)),
             ) => Self::Link(name.into()),
-            (kinds::FORWARDING, Some(Segment::Str(name))) => match segments.next() {
-                Some(Segment::Int(4)) => Self::Forwarding(name.into(), Family::V4),
-                _ => Self::Forwarding(name.into(), Family::V6),
-            },
             (kinds::ETHERNET, Some(Segment::Str(link))) => Self::Ethernet(link.into()),
             (kinds::ADDRESS, Some(Segment::Str(link))) => Self::Addresses(link.into()),
             (kinds::NEIGHBOR, Some(Segment::Str(link))) => Self::Neighbors(link.into()),
@@ -116,6 +112,15 @@ impl ReadQuery {
                 Some(Segment::Prefix(prefix)) => Self::Route(prefix),
                 _ => Self::Nothing,
             },
+            (kind, Some(Segment::Str(link))) => {
+                match (link_setting::of_kind(kind), segments.next()) {
+                    (Some(sysctl), Some(Segment::Int(4))) => {
+                        Self::Setting(sysctl, link.into(), Family::V4)
+                    }
+                    (Some(sysctl), _) => Self::Setting(sysctl, link.into(), Family::V6),
+                    (None, _) => Self::Nothing,
+                }
+            }
             _ => Self::Nothing,
         }
     }
@@ -126,7 +131,7 @@ impl ReadQuery {
             Self::File(_) | Self::Hostname | Self::Program(_) | Self::Account(_) => true,
             Self::CredentialFile(_) | Self::SshServer | Self::Password(_) => true,
             Self::Link(_) | Self::Addresses(_) | Self::Neighbors(_) | Self::Route(_) => false,
-            Self::Forwarding(..) | Self::Ethernet(_) | Self::Nothing => false,
+            Self::Setting(..) | Self::Ethernet(_) | Self::Nothing => false,
         }
     }
 }
@@ -172,13 +177,14 @@ pub(crate) fn hostname(name: &str) -> SharedValue {
     Arc::new(Hostname { name: name.into() })
 }
 
-/// A link's forwarding as a fact.
-pub(crate) fn forwarding(
+/// A setting of a link as a fact.
+pub(crate) fn link_setting(
+    sysctl: LinkSysctl,
     link: &str,
     family: Family,
     text: &str,
     links: &LinkIndex,
 ) -> Option<Observation> {
-    let value = forwarding::observed(link, family, text, links.is_ours(link))?;
-    Some((forwarding::key(link, family), Some(Arc::new(value))))
+    let value = link_setting::observed(sysctl, link, family, text, links.is_ours(link))?;
+    Some((link_setting::key(sysctl, link, family), Some(Arc::new(value))))
 }

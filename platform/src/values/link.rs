@@ -40,10 +40,16 @@ pub struct Link {
     pub ipv4_enabled: Option<bool>,
     /// True when the kernel has IPv6 on the link (`disable_ipv6`). Observed: `None` when the kernel has no IPv6.
     pub ipv6_enabled: Option<bool>,
-    /// IPv4 forwarding of this interface; carried out as a [`Forwarding`] part.
+    /// IPv4 forwarding of this interface; carried out as a [`LinkSetting`] part.
     pub ipv4_forwarding: Option<bool>,
-    /// IPv6 forwarding of this interface; carried out as a [`Forwarding`] part.
+    /// IPv6 forwarding of this interface; carried out as a [`LinkSetting`] part.
     pub ipv6_forwarding: Option<bool>,
+    /// Whether IPv4 leaves out next hops over this link without a carrier; carried out as a [`LinkSetting`] part.
+    #[serde(default)]
+    pub ipv4_ignore_linkdown: Option<bool>,
+    /// Whether IPv6 leaves out next hops over this link without a carrier; carried out as a [`LinkSetting`] part.
+    #[serde(default)]
+    pub ipv6_ignore_linkdown: Option<bool>,
     /// Facts that only the kernel knows; `None` in an intended value.
     pub facts: Option<LinkFacts>,
 }
@@ -78,6 +84,8 @@ impl Link {
             ipv6_enabled: None,
             ipv4_forwarding: None,
             ipv6_forwarding: None,
+            ipv4_ignore_linkdown: None,
+            ipv6_ignore_linkdown: None,
             facts: None,
         }
     }
@@ -118,11 +126,13 @@ impl Link {
         self.kind.has_limited_mtu().then_some(part)
     }
 
-    /// The intended forwarding of one family.
-    pub fn forwarding(&self, family: Family) -> Option<bool> {
-        match family {
-            Family::V4 => self.ipv4_forwarding,
-            Family::V6 => self.ipv6_forwarding,
+    /// The intended value of a setting of one family.
+    pub fn setting(&self, sysctl: LinkSysctl, family: Family) -> Option<bool> {
+        match (sysctl, family) {
+            (LinkSysctl::Forwarding, Family::V4) => self.ipv4_forwarding,
+            (LinkSysctl::Forwarding, Family::V6) => self.ipv6_forwarding,
+            (LinkSysctl::IgnoreRoutesWithLinkdown, Family::V4) => self.ipv4_ignore_linkdown,
+            (LinkSysctl::IgnoreRoutesWithLinkdown, Family::V6) => self.ipv6_ignore_linkdown,
         }
     }
 }
@@ -422,22 +432,51 @@ pub struct LinkMtu {
     pub on_our_link: bool,
 }
 
-/// Part of a link: forwarding of received packets of one family.
+/// A setting of a link and family, as the kernel names it below `/proc/sys/net/FAMILY/conf/LINK`. All of them are switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum LinkSysctl {
+    /// Packets that arrive here are forwarded.
+    Forwarding,
+    /// Next hops over this link are left out while it has no carrier.
+    IgnoreRoutesWithLinkdown,
+}
+
+impl LinkSysctl {
+    /// All settings.
+    pub const ALL: [Self; 2] = [Self::Forwarding, Self::IgnoreRoutesWithLinkdown];
+
+    /// Name of the file.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Self::Forwarding => "forwarding",
+            Self::IgnoreRoutesWithLinkdown => "ignore_routes_with_linkdown",
+        }
+    }
+}
+
+/// Part of a link: a setting of one family.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Forwarding {
+pub struct LinkSetting {
+    /// The setting.
+    pub sysctl: LinkSysctl,
     /// The link.
     pub link: SmolStr,
     /// The family.
     pub family: Family,
-    /// The value of `/proc/sys/net/FAMILY/conf/LINK/forwarding`.
+    /// The value of the file.
     pub enabled: bool,
     /// Observed only: the link carries our mark, so there is no foreign setting to restore.
     pub on_our_link: bool,
 }
 
-impl Forwarding {
+impl LinkSetting {
     /// Path of the sysctl below `/proc/sys`.
     pub fn path(&self) -> String {
-        format!("net/{}/conf/{}/forwarding", self.family.name(), self.link)
+        setting_path(self.sysctl, &self.link, self.family)
     }
+}
+
+/// Path of the sysctl of a setting, below `/proc/sys`.
+pub fn setting_path(sysctl: LinkSysctl, link: &str, family: Family) -> String {
+    format!("net/{}/conf/{link}/{}", family.name(), sysctl.file_name())
 }

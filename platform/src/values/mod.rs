@@ -20,8 +20,8 @@ mod system;
 pub use address::{Address, AddressFacts, AddressOrigin, AddressStatus, ConnectedPrefix};
 pub use credential::{Account, CredentialFile, GlomeLogin, Password, Program, SshServer};
 pub use link::{
-    BridgeParams, Duplex, Ethernet, EthernetAttribute, Forwarding, Link, LinkFacts, LinkKind,
-    LinkMaster, LinkMtu, LinkUp, OperState, Port, VxlanParams,
+    BridgeParams, Duplex, Ethernet, EthernetAttribute, Link, LinkFacts, LinkKind, LinkMaster,
+    LinkMtu, LinkSetting, LinkSysctl, LinkUp, OperState, Port, VxlanParams, setting_path,
 };
 pub use neighbor::{Neighbor, NeighborFacts, NeighborState};
 pub use route::{

@@ -48,6 +48,9 @@ pub struct KernelRoute {
     pub source: Option<RouteSource>,
     /// Origin of an observed route that another program made; `None` for a route of ours.
     pub foreign: Option<Box<ForeignRoute>>,
+    /// Observed only: next hops of the target to which the kernel sends nothing, because their links have no carrier.
+    #[serde(default)]
+    pub unusable: Option<Box<[Hop]>>,
 }
 
 /// Origin of a route that another program made, with all that the kernel showed of it.
@@ -111,7 +114,15 @@ impl KernelRoute {
             let (instance, protocol) = (instance.clone(), protocol.clone());
             let source = Some(RouteSource { instance, protocol, next_hops });
             let metric = metric(same[0]);
-            Self { table: MAIN_TABLE, prefix, metric, target, source, foreign: None }
+            Self {
+                table: MAIN_TABLE,
+                prefix,
+                metric,
+                target,
+                source,
+                foreign: None,
+                unusable: None,
+            }
         };
         hops.chunk_by(|one, other| metric(one) == metric(other)).map(route).collect()
     }

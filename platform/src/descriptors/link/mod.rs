@@ -14,13 +14,14 @@ use holdfast_scheduler::{
 };
 use smol_str::format_smolstr;
 
-use super::{address, ethernet, forwarding, kinds, neighbor, route};
+use super::{address, ethernet, kinds, link_setting, neighbor, route};
 use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
 use crate::value_json;
 use crate::values::{
-    BridgeParams, Family, Forwarding, Link, LinkKind, LinkMaster, LinkUp, Port, VxlanParams,
+    BridgeParams, Family, Link, LinkKind, LinkMaster, LinkSetting, LinkSysctl, LinkUp, Port,
+    VxlanParams,
 };
 
 pub(crate) use decode::decode;
@@ -81,7 +82,7 @@ pub(crate) fn observations(link: Link, is_deleted: bool) -> Vec<Observation> {
         all.iter_mut().for_each(|(_, value)| *value = None);
         all.push((ethernet::key(&name), None));
         all.push((mtu_key(&name), None));
-        all.extend([Family::V4, Family::V6].map(|family| (forwarding::key(&name, family), None)));
+        all.extend(link_setting::keys(&name).map(|key| (key, None)));
     }
     all
 }
@@ -126,7 +127,7 @@ const LEAST_IPV4_MTU: u32 = 68;
 
 /// Smallest MTU of a link with IPv6, octets of layer 3 (RFC 8200, section 5). Below it, the kernel removes all of IPv6 from the
 /// link, its settings included, and refuses anything new.
-const LEAST_IPV6_MTU: u32 = 1280;
+pub(crate) const LEAST_IPV6_MTU: u32 = 1280;
 
 fn least_mtu(family: Family) -> u32 {
     match family {
@@ -262,11 +263,12 @@ impl Descriptor for LinkDescriptor {
             let part = LinkMaster { link, master, on_our_link: false };
             parts.push((master_key(&part.link), Arc::new(part)));
         }
-        for family in [Family::V4, Family::V6] {
-            if let Some(enabled) = link.forwarding(family) {
+        for sysctl in LinkSysctl::ALL {
+            for family in [Family::V4, Family::V6] {
+                let Some(enabled) = link.setting(sysctl, family) else { continue };
                 let link = link.name.clone();
-                let part = Forwarding { link, family, enabled, on_our_link: false };
-                parts.push((forwarding::key(&part.link, family), Arc::new(part)));
+                let part = LinkSetting { sysctl, link, family, enabled, on_our_link: false };
+                parts.push((link_setting::key(sysctl, &part.link, family), Arc::new(part)));
             }
         }
         parts
@@ -298,6 +300,8 @@ impl Descriptor for LinkDescriptor {
             ipv4_enabled: None,
             ipv4_forwarding: None,
             ipv6_forwarding: None,
+            ipv4_ignore_linkdown: None,
+            ipv6_ignore_linkdown: None,
             ..expected.clone()
         };
         value_json::difference(kinds::LINK, &expected, observed)
@@ -434,15 +438,17 @@ fn with_what_others_changed(before: &Link, applied: &Link, observed: &Link) -> L
 
 /// Objects that the kernel removes with a link.
 fn on_link(name: &str) -> Vec<Cascade> {
-    vec![
+    let settings = LinkSysctl::ALL.map(|it| Cascade::Under(link_setting::link_prefix(it, name)));
+    let mut taken = vec![
         Cascade::Under(address::link_prefix(name)),
         Cascade::Under(Key::of(kinds::CONNECTED).str(name)),
         Cascade::Under(neighbor::link_prefix(name)),
-        Cascade::Under(forwarding::link_prefix(name)),
         Cascade::Under(master_key(name)),
         Cascade::Under(mtu_key(name)),
         Cascade::Of(route::via_facet(name)),
-    ]
+    ];
+    taken.extend(settings);
+    taken
 }
 
 /// Default MTU of an Ethernet-like link, octets of layer 3.

@@ -27,11 +27,13 @@ const LINK_FLAGS: usize = 8;
 const ADDRESS_LINK: usize = 4;
 /// `IFF_UP`: administratively up.
 const UP: u32 = 1;
+/// `IFF_LOWER_UP`: the link has a carrier.
+const LOWER_UP: u32 = 1 << 16;
 
 /// Links and the classes of objects that the kernel announces with the index of their link. A link that is read may be
 /// newer than the announcements that wait: those of the link that had its name before cannot be decoded then.
 const ON_LINKS: [ObjectClass; 4] =
-    [ObjectClass::Links, ObjectClass::Forwarding, ObjectClass::Addresses, ObjectClass::Neighbors];
+    [ObjectClass::Links, ObjectClass::Settings, ObjectClass::Addresses, ObjectClass::Neighbors];
 
 /// Links whose routes are listed one by one. The kernel walks all routes for each of these lists.
 const MAX_LINKS_SINGLY: usize = 8;
@@ -62,6 +64,13 @@ impl StaleRoutes {
     }
 }
 
+/// State of a link on which the kernel's treatment of its routes depends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LinkState {
+    is_up: bool,
+    has_carrier: bool,
+}
+
 /// Classes of objects that have to be read again.
 #[derive(Debug, Default)]
 pub(super) struct StaleClasses {
@@ -69,8 +78,8 @@ pub(super) struct StaleClasses {
     routes: StaleRoutes,
     /// Links by index that may have IPv6 again. The kernel announces that by itself, and not in a message about the link.
     links: BTreeSet<u32>,
-    /// Administrative state of links by index: a link going down shows only as the difference of two messages.
-    up: HashMap<u32, bool>,
+    /// State of links by index: a link going down shows only as the difference of two messages.
+    states: HashMap<u32, LinkState>,
     /// A complete list of our routes was empty and none was added since, so no route can vanish.
     no_routes: bool,
 }
@@ -90,7 +99,7 @@ impl StaleClasses {
     }
 
     /// Records whether a message puts routes in doubt. The kernel drops IPv4 gateway routes without notification when their
-    /// link goes down or away, or loses its last address. A link that goes away may be one of several next hops that was dead
+    /// link goes down or away, or loses its last address, and leaves out next hops whose link has no carrier. A link that goes away may be one of several next hops that was dead
     /// before, which no observed route names.
     pub(super) fn note(&mut self, frame: &Frame<'_>, links: &LinkIndex) {
         match frame.kind {
@@ -102,14 +111,14 @@ impl StaleClasses {
                 }
             }
             RTM_NEWLINK if !is_bridge_port(frame) => {
-                let (index, up) = link_state(frame);
-                let was_up = self.up.insert(index, up).unwrap_or(false);
-                if was_up && !up {
+                let (index, state) = link_state(frame);
+                let before = self.states.insert(index, state).unwrap_or_default();
+                if before.is_up && state != before {
                     self.add_routes(index, links);
                 }
             }
             RTM_DELLINK if is_link(frame) => {
-                self.up.remove(&link_state(frame).0);
+                self.states.remove(&link_state(frame).0);
                 self.add_all_routes();
             }
             RTM_DELADDR if frame.payload.first() == Some(&AddressFamily::Inet.into()) => {
@@ -155,7 +164,7 @@ impl Task {
                 }
                 newcomers.extend(name.filter(|name| Some(name) != before.0.as_ref()));
             });
-            facts.extend(self.forwarding_of(&newcomers));
+            facts.extend(self.settings_of(&newcomers));
             changed.sort();
             changed.dedup();
             facts.extend(self.ethernet_of(&changed));
@@ -210,7 +219,7 @@ impl Task {
 
 /// Name of the link of an `RTM_NEWLINK`.
 ///
-/// The forwarding of a new or renamed link is announced before the link itself, so it has to be read.
+/// The settings of a new or renamed link are announced before the link itself, so they have to be read.
 fn name_of(frame: &Frame<'_>, links: &LinkIndex) -> Option<SmolStr> {
     let is_new = frame.kind == RTM_NEWLINK && is_link(frame);
     is_new.then(|| links.name(link_state(frame).0).cloned()).flatten()
@@ -248,7 +257,7 @@ fn decode(
         RTM_NEWLINK | RTM_DELLINK if is_ipv6_of_link(frame) => return,
         RTM_NEWLINK | RTM_DELLINK | RTM_NEWADDR | RTM_DELADDR | RTM_NEWNEIGH | RTM_DELNEIGH => {}
         RTM_NEWROUTE | RTM_DELROUTE => {}
-        RTM_NEWNETCONF => return facts.extend(netconf::fact(frame, links, time_ns)),
+        RTM_NEWNETCONF => return facts.extend(netconf::facts(frame, links, time_ns)),
         _ => return,
     }
     match frame.decode() {
@@ -276,8 +285,10 @@ fn is_link(frame: &Frame<'_>) -> bool {
     !is_bridge_port(frame) && !is_ipv6_of_link(frame)
 }
 
-/// Index and administrative state of the link.
-fn link_state(frame: &Frame<'_>) -> (u32, bool) {
+/// Index and state of the link.
+fn link_state(frame: &Frame<'_>) -> (u32, LinkState) {
     let at = |offset| u32_at(frame.payload, offset).unwrap_or(0);
-    (at(LINK_INDEX), at(LINK_FLAGS) & UP != 0)
+    let flags = at(LINK_FLAGS);
+    let state = LinkState { is_up: flags & UP != 0, has_carrier: flags & LOWER_UP != 0 };
+    (at(LINK_INDEX), state)
 }

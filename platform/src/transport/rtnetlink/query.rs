@@ -113,12 +113,12 @@ impl QuerySocket {
         self.receive_answer(buffer, false, each).map(|_| ())
     }
 
-    /// Lists the forwarding variables of one family (`RTM_GETNETCONF`), which our netlink library does not
+    /// Lists the settings of links of one family (`RTM_GETNETCONF`), which our netlink library does not
     /// support.
     ///
     /// # Errors
     /// The errors of [`QuerySocket::list`].
-    pub(crate) fn list_forwarding(
+    pub(crate) fn list_settings(
         &mut self,
         family: Family,
         buffer: &mut [u8],

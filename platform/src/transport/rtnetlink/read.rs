@@ -20,7 +20,7 @@ use super::{Event, LinkCounters, Task};
 use crate::descriptors::{kinds, link, route};
 use crate::transport::codecs::{self, ObjectClass, ReadQuery};
 use crate::transport::sysctl;
-use crate::values::{Ethernet, Family, Forwarding, KernelRoute, OUR_PROTOCOL};
+use crate::values::{Ethernet, Family, KernelRoute, LinkSysctl, OUR_PROTOCOL, setting_path};
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 /// Errnos of a kernel without IPv6.
@@ -102,7 +102,9 @@ impl Task {
                 })
             }
             ReadQuery::Ethernet(link) => Ok(self.ethernet_of(std::slice::from_ref(link))),
-            ReadQuery::Forwarding(link, family) => Ok(self.get_forwarding(link, *family)?),
+            ReadQuery::Setting(sysctl, link, family) => {
+                Ok(self.get_setting(*sysctl, link, *family)?)
+            }
             _ => Ok(Vec::new()), // other transports answer these
         }
     }
@@ -129,11 +131,16 @@ impl Task {
         Ok(facts)
     }
 
-    /// Reads the forwarding of some links; those that cannot be read are left out.
-    pub(super) fn forwarding_of(&self, links: &[SmolStr]) -> Vec<Fact> {
-        let both = links.iter().flat_map(|link| FAMILIES.map(|family| (link, family)));
-        both.flat_map(|(link, family)| self.get_forwarding(link, family).unwrap_or_default())
-            .collect()
+    /// Reads the settings of some links; those that cannot be read are left out.
+    pub(super) fn settings_of(&self, links: &[SmolStr]) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        for link in links {
+            for sysctl in LinkSysctl::ALL {
+                let read = |family| self.get_setting(sysctl, link, family).unwrap_or_default();
+                facts.extend(FAMILIES.into_iter().flat_map(read));
+            }
+        }
+        facts
     }
 
     /// Reads speed and duplex of some links; those without any, or gone, are left out.
@@ -151,11 +158,16 @@ impl Task {
         Ok(ethtool.links(buffer)?.into_iter().map(ethernet_fact).collect())
     }
 
-    fn get_forwarding(&self, link: &str, family: Family) -> io::Result<Vec<Fact>> {
-        let Some(text) = sysctl::read(&forwarding_path(link, family))? else {
+    fn get_setting(
+        &self,
+        setting: LinkSysctl,
+        link: &str,
+        family: Family,
+    ) -> io::Result<Vec<Fact>> {
+        let Some(text) = sysctl::read(&setting_path(setting, link, family))? else {
             return Ok(Vec::new());
         };
-        let observed = codecs::forwarding(link, family, &text, &self.links);
+        let observed = codecs::link_setting(setting, link, family, &text, &self.links);
         let time_ns = now_ns();
         Ok(observed.into_iter().map(|(key, value)| Fact { key, value, time_ns }).collect())
     }
@@ -232,13 +244,13 @@ impl Task {
         Ok(facts.map(|(key, value)| Fact { key, value, time_ns }).collect())
     }
 
-    fn list_forwarding(&mut self) -> QueryResult {
+    fn list_settings(&mut self) -> QueryResult {
         let mut facts = Vec::new();
         for family in FAMILIES {
             let start = facts.len();
             let Self { queries: asker, buffer, codecs, links, .. } = self;
             let time_ns = now_ns();
-            let listed = asker.list_forwarding(family, buffer, &mut |listing| match listing {
+            let listed = asker.list_settings(family, buffer, &mut |listing| match listing {
                 Listing::Begin => facts.truncate(start),
                 Listing::Object(frame) => facts_of(&frame, *codecs, links, time_ns, &mut facts),
             });
@@ -287,7 +299,7 @@ impl Task {
             ObjectClass::Addresses => families(self, query::addresses),
             ObjectClass::Neighbors => families(self, query::neighbors),
             ObjectClass::Routes => self.list_routes(),
-            ObjectClass::Forwarding => self.list_forwarding(),
+            ObjectClass::Settings => self.list_settings(),
         }
     }
 
@@ -363,10 +375,6 @@ fn none_if_refused(facts: QueryResult, with: &[Errno]) -> QueryResult {
         }
         other => other,
     }
-}
-
-fn forwarding_path(link: &str, family: Family) -> String {
-    Forwarding { link: link.into(), family, enabled: false, on_our_link: false }.path()
 }
 
 fn ethernet_fact(ethernet: Ethernet) -> Fact {

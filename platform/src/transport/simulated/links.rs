@@ -10,8 +10,8 @@ use netlink_packet_route::link::{
 };
 use nix::errno::Errno;
 
-use super::forwarding_path;
 use super::model::{KernelModel, ModelResult, SimulatedRefusal};
+use super::setting_paths;
 use crate::values::{Ethernet, Family, OUR_ALTNAME_PREFIX};
 
 /// Smallest and largest MTU of the model's links, octets of layer 3.
@@ -79,7 +79,7 @@ impl KernelModel {
     pub(super) fn insert_link(&mut self, link: SimLink) {
         self.last_index = self.last_index.max(link.index);
         for family in [Family::V4, Family::V6] {
-            self.sysctls.insert(forwarding_path(&link.name, family), "0".to_owned());
+            self.sysctls.extend(setting_paths(&link.name, family).map(|it| (it, "0".to_owned())));
         }
         self.sysctls.insert(disable_ipv6_path(&link.name), "0".to_owned());
         let index = link.index;
@@ -244,13 +244,13 @@ impl KernelModel {
     fn follow_mtu(&mut self, index: u32) {
         let Some(link) = self.links.get(&index) else { return };
         let switch = disable_ipv6_path(&link.name);
-        let forwarding = forwarding_path(&link.name, Family::V6);
+        let settings: Vec<String> = setting_paths(&link.name, Family::V6).collect();
         let has_room = link.mtu >= LEAST_IPV6_MTU;
         if has_room && !self.sysctls.contains_key(&switch) {
             self.sysctls.insert(switch, "0".to_owned());
-            self.sysctls.insert(forwarding, "0".to_owned());
+            self.sysctls.extend(settings.into_iter().map(|it| (it, "0".to_owned())));
         } else if !has_room && self.sysctls.remove(&switch).is_some() {
-            self.sysctls.remove(&forwarding);
+            settings.iter().for_each(|it| drop(self.sysctls.remove(it)));
             self.drop_ipv6(index);
         }
     }

@@ -40,7 +40,7 @@ use super::{Event, Events, Transport};
 use crate::codec::{Request, Requests};
 use crate::descriptors::{self, credential, kinds};
 use crate::links::{FIRST_OUR_INDEX, LinkIndex};
-use crate::values::{Ethernet, Family, Forwarding, KernelRoute, Link, MAIN_TABLE};
+use crate::values::{Ethernet, Family, KernelRoute, Link, LinkSysctl, MAIN_TABLE, setting_path};
 use links::{SimLink, SimLinkKind};
 use model::{KernelModel, SimulatedRefusal};
 
@@ -508,9 +508,9 @@ impl KernelModel {
     }
 }
 
-fn forwarding_path(link: &str, family: Family) -> String {
-    let part = Forwarding { link: link.into(), family, enabled: false, on_our_link: false };
-    part.path()
+/// Paths of the settings of a link and family, below `/proc/sys`.
+fn setting_paths(link: &str, family: Family) -> impl Iterator<Item = String> + '_ {
+    LinkSysctl::ALL.into_iter().map(move |sysctl| setting_path(sysctl, link, family))
 }
 
 fn address_message(

@@ -380,7 +380,7 @@ impl KernelModel {
             self.notes.extend(old.map(|old| (RouteNetlinkMessage::DelNeighbour(old), 0)));
         }
         for family in [Family::V4, Family::V6] {
-            self.sysctls.remove(&super::forwarding_path(name, family));
+            super::setting_paths(name, family).for_each(|it| drop(self.sysctls.remove(&it)));
         }
         self.sysctls.remove(&disable_ipv6_path(name));
     }

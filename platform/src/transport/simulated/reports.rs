@@ -5,9 +5,9 @@ use std::sync::Arc;
 use holdfast_scheduler::{Fact, Key, Scope, SharedValue};
 use netlink_packet_route::RouteNetlinkMessage;
 
-use super::{Event, State, forwarding_path};
-use crate::descriptors::{self, forwarding, kinds, system};
-use crate::values::{Content, Family, Hostname, Link, TextFile};
+use super::{Event, State};
+use crate::descriptors::{self, kinds, link_setting, system};
+use crate::values::{Content, Family, Hostname, Link, LinkSysctl, TextFile, setting_path};
 
 impl State {
     /// Posts the notifications of the model as facts.
@@ -48,17 +48,20 @@ impl State {
     fn sysctls_of(&self, states: &[(Key, Option<SharedValue>)]) -> Vec<(Key, Option<SharedValue>)> {
         let links =
             states.iter().filter_map(|(_, value)| value.as_ref()?.as_any().downcast_ref::<Link>());
-        links.flat_map(|link| self.forwarding(&link.name)).collect()
+        links.flat_map(|link| self.settings(&link.name)).collect()
     }
 
-    pub(super) fn forwarding(&self, link: &str) -> Vec<(Key, Option<SharedValue>)> {
+    pub(super) fn settings(&self, link: &str) -> Vec<(Key, Option<SharedValue>)> {
         let ours = self.links.is_ours(link);
-        let part = |family| {
-            let text = self.machine.sysctls.get(&forwarding_path(link, family));
-            let value = text.and_then(|text| forwarding::observed(link, family, text, ours));
-            (forwarding::key(link, family), value.map(|value| Arc::new(value) as SharedValue))
+        let part = |sysctl, family| {
+            let text = self.machine.sysctls.get(&setting_path(sysctl, link, family));
+            let value =
+                text.and_then(|text| link_setting::observed(sysctl, link, family, text, ours));
+            let key = link_setting::key(sysctl, link, family);
+            (key, value.map(|value| Arc::new(value) as SharedValue))
         };
-        [Family::V4, Family::V6].map(part).into()
+        let of = |sysctl| [Family::V4, Family::V6].map(|family| part(sysctl, family));
+        LinkSysctl::ALL.into_iter().flat_map(of).collect()
     }
 
     /// All objects, decoded.
@@ -73,7 +76,7 @@ impl State {
             states.extend(descriptors::decode(message, 0, self.time_ns, &mut self.links));
         }
         let names: Vec<_> = self.machine.links.values().map(|link| link.name.clone()).collect();
-        states.extend(names.iter().flat_map(|name| self.forwarding(name)));
+        states.extend(names.iter().flat_map(|name| self.settings(name)));
         let cables = self.machine.links.values().filter_map(|link| link.ethernet.clone());
         states.extend(
             cables.map(|it| {

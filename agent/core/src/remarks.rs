@@ -1,0 +1,57 @@
+//! Values that are configured and do not have their effect, or not all of it.
+
+use holdfast_platform::descriptors::kinds;
+use holdfast_platform::descriptors::route::{hop_text, route_text};
+use holdfast_platform::values::{Hop, KernelRoute};
+use holdfast_scheduler::Key;
+
+use super::foreign_routes::as_route;
+use super::view::CoreView;
+
+/// A value that is configured and does not have its effect, for a reason outside of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    pub key: Key,
+    pub label: String,
+    /// Reason, as shown to users.
+    pub reason: String,
+}
+
+impl CoreView<'_> {
+    /// Routes of ours that the kernel does not use, because another program's route has a lower metric, and those with next
+    /// hops that it does not use, because their links have no carrier. It takes time in proportion to the routes.
+    pub fn remarks(&self) -> Vec<Remark> {
+        let mut keys = self.engine.keys(|key| key.kind() == kinds::ROUTE);
+        keys.sort_unstable();
+        keys.into_iter().flat_map(|key| self.remarks_of(&key)).collect()
+    }
+
+    fn remarks_of(&self, key: &Key) -> Vec<Remark> {
+        let [intended, _, observed] = self.engine.planes(key);
+        let shadow = intended.and_then(as_route).and_then(|ours| self.shadow_of(key, ours));
+        let carrier = observed.and_then(as_route).and_then(|observed| {
+            observed.unusable.as_deref().filter(|_| observed.foreign.is_none()).map(lost_carrier)
+        });
+        let remark = |reason| Remark { label: self.engine.label(key), key: key.clone(), reason };
+        shadow.into_iter().chain(carrier).map(remark).collect()
+    }
+
+    /// Reason for which the kernel uses another program's route.
+    fn shadow_of(&self, key: &Key, ours: &KernelRoute) -> Option<String> {
+        if !self.foreign_routes.has_destination_of(key) {
+            return None;
+        }
+        let theirs = self.foreign_routes.preferred_to(ours)?;
+        Some(format!("shadowed by `{}`, which has a lower metric", route_text(theirs)))
+    }
+}
+
+/// Reason for which the kernel does not use next hops.
+fn lost_carrier(hops: &[Hop]) -> String {
+    let hops: Vec<String> = hops.iter().map(hop_text).collect();
+    let (next_hop, link) = match hops.len() {
+        1 => ("next hop", "its link has"),
+        _ => ("next hops", "their links have"),
+    };
+    format!("{next_hop} `{}` unusable: {link} no carrier", hops.join("`, `"))
+}

@@ -1,0 +1,120 @@
+//! Settings of a link and family that the kernel has as sysctls: each is a kind of values of its own.
+
+use holdfast_scheduler::{Dependency, Descriptor, Effect, Key, KindId};
+use smallvec::smallvec;
+
+use super::{kinds, link};
+use crate::codec::{Codec, EncodeError, Op, Request, Requests};
+use crate::links::LinkIndex;
+use crate::transport;
+use crate::values::{Family, LinkSetting, LinkSysctl};
+
+/// One setting, of all links and both families.
+#[derive(Debug)]
+pub struct LinkSettingDescriptor(pub LinkSysctl);
+
+/// The kind of a setting.
+pub fn kind_of(sysctl: LinkSysctl) -> KindId {
+    match sysctl {
+        LinkSysctl::Forwarding => kinds::FORWARDING,
+        LinkSysctl::IgnoreRoutesWithLinkdown => kinds::IGNORE_LINKDOWN,
+    }
+}
+
+/// The setting of a kind; `None` for a kind that is none.
+pub fn of_kind(kind: KindId) -> Option<LinkSysctl> {
+    LinkSysctl::ALL.into_iter().find(|sysctl| kind_of(*sysctl) == kind)
+}
+
+/// The key of a setting of one family on a link.
+pub fn key(sysctl: LinkSysctl, link: &str, family: Family) -> Key {
+    link_prefix(sysctl, link).u32(match family {
+        Family::V4 => 4,
+        Family::V6 => 6,
+    })
+}
+
+/// Common prefix of the keys of one setting of a link.
+pub fn link_prefix(sysctl: LinkSysctl, link: &str) -> Key {
+    Key::of(kind_of(sysctl)).str(link)
+}
+
+/// Keys of all settings of a link.
+pub fn keys(link: &str) -> impl Iterator<Item = Key> + '_ {
+    let of = move |sysctl| [Family::V4, Family::V6].map(|family| key(sysctl, link, family));
+    LinkSysctl::ALL.into_iter().flat_map(of)
+}
+
+/// Parses the content of the sysctl file; `None` when it is not a number.
+pub fn observed(
+    sysctl: LinkSysctl,
+    link: &str,
+    family: Family,
+    text: &str,
+    on_our_link: bool,
+) -> Option<LinkSetting> {
+    let enabled = text.trim().parse::<u8>().ok()? != 0;
+    Some(LinkSetting { sysctl, link: link.into(), family, enabled, on_our_link })
+}
+
+impl Descriptor for LinkSettingDescriptor {
+    type Value = LinkSetting;
+
+    fn kind(&self) -> KindId {
+        kind_of(self.0)
+    }
+
+    fn name(&self) -> &'static str {
+        match self.0 {
+            LinkSysctl::Forwarding => "forwarding",
+            LinkSysctl::IgnoreRoutesWithLinkdown => "ignore-routes-with-linkdown",
+        }
+    }
+
+    fn key(&self, part: &LinkSetting) -> Key {
+        key(part.sysctl, &part.link, part.family)
+    }
+
+    fn label(&self, part: &LinkSetting) -> String {
+        format!("{} {} of {}", part.family.name(), self.name(), part.link)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport::SYSCTL)
+    }
+
+    /// The kernel has no such setting while the MTU of the link is too small for the family.
+    fn dependencies(&self, part: &LinkSetting) -> Vec<Dependency> {
+        vec![link::has_settings(&part.link, part.family)]
+    }
+
+    fn satisfied_by(&self, expected: &LinkSetting, observed: &LinkSetting) -> bool {
+        expected.enabled == observed.enabled
+    }
+
+    /// The setting exists as long as the link does, so there is always a value to restore.
+    fn restore(&self, observed: &LinkSetting) -> Option<LinkSetting> {
+        (!observed.on_our_link).then(|| observed.clone())
+    }
+
+    /// Every link keeps the setting; the default of all of them without us is off.
+    fn after_delete(&self, deleted: &LinkSetting) -> Option<LinkSetting> {
+        Some(LinkSetting { enabled: false, ..deleted.clone() })
+    }
+}
+
+impl Codec for LinkSettingDescriptor {
+    type Value = LinkSetting;
+
+    fn encode(&self, op: Op<'_, LinkSetting>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+        let (part, enabled) = match op {
+            Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => (new, new.enabled),
+            Op::Delete(old) => (old, false),
+            Op::Release { old, restore } if old.enabled == restore.enabled => {
+                return Ok(Requests::new());
+            }
+            Op::Release { old, restore } => (old, restore.enabled),
+        };
+        Ok(smallvec![Request::Sysctl { path: part.path(), value: u8::from(enabled).to_string() }])
+    }
+}
