@@ -3,6 +3,8 @@
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
 
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::certificates::{Authority, CertificateAndKey, shown_certificate};
@@ -297,6 +299,26 @@ async fn a_password_file_that_cannot_be_read_keeps_nobody_out_of_the_kernel() {
     device.agent.reload();
     let log = || device.agent.log();
     eventually("the files were read again", || log().contains("TLS files read again")).await;
+}
+
+#[tokio::test]
+async fn commands_work_as_soon_as_the_agent_starts() {
+    let mut device = StoppedBox::new().await;
+    let set = ["set", "early", "--role", "admin"];
+    for pause in [0, 10, 20, 40, 80, 160].map(Duration::from_millis) {
+        // Before anything is ready: the command has the database, or finds it taken, or waits for the socket.
+        let root = device.agent.root();
+        let mut command = device.agent.command("run");
+        command.args(["--listen", "127.0.0.1:9339", "--root"]).arg(root).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        tokio::time::sleep(pause).await;
+        let output = device.agent.user(&set, "a password");
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(child.try_wait().unwrap(), None, "the agent runs");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    device.start(&[]).await;
 }
 
 #[tokio::test]

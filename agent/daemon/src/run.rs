@@ -12,7 +12,8 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use axum::Router;
@@ -55,6 +56,10 @@ use crate::{
     watchdog,
 };
 
+/// Time for a command that writes to the database to give it back: most of it goes into the hash of a password.
+const DATABASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause between two attempts to open the database.
+const DATABASE_RETRY: Duration = Duration::from_millis(20);
 /// Time for RPCs under way when the agent ends; subscriptions never end by themselves.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
 /// Time for a change under way to end.
@@ -119,7 +124,7 @@ pub fn run(settings: RunSettings) -> Result<(RunEnd, HostnameWriter), RunError> 
     let hostname = privileges::drop_capabilities(&settings)
         .map_err(|source| RunError::Start { what: "with reduced privileges", source })?;
     info!(version = env!("CARGO_PKG_VERSION"), state = %settings.state.path().display(), "starting");
-    let (store, loaded) = Store::open(settings.state.path())?;
+    let (store, loaded) = open_store(settings.state.path())?;
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -131,6 +136,19 @@ pub fn run(settings: RunSettings) -> Result<(RunEnd, HostnameWriter), RunError> 
         info!("ended");
     }
     Ok((ended?, hostname))
+}
+
+/// Opens the database, and waits for a command that has it, such as `holdfast user set`.
+fn open_store(folder: &Path) -> Result<(Store, StoredState), StoreError> {
+    let deadline = Instant::now() + DATABASE_TIMEOUT;
+    loop {
+        match Store::open(folder) {
+            Err(StoreError::Locked { .. }) if Instant::now() < deadline => {
+                thread::sleep(DATABASE_RETRY);
+            }
+            opened => return opened,
+        }
+    }
 }
 
 /// Reason for which a run ended in order.
@@ -503,16 +521,32 @@ async fn close(store: &Store) {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::sync::mpsc;
 
     use futures::FutureExt;
     use holdfast_platform::transport::SimulatedKernel;
 
     use super::*;
     use crate::agent_tests::{Agent, BOX};
+    use holdfast_store::Database;
     use holdfast_store::faults::Fault;
 
     async fn agent(folder: &Path) -> Agent {
         Agent::start(&SimulatedKernel::new(&["eth0"]), folder).await
+    }
+
+    #[test]
+    fn a_start_waits_for_a_command_that_has_the_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let command = Database::open(folder.path()).unwrap();
+        let (opened_tx, opened) = mpsc::channel();
+        let path = folder.path().to_owned();
+        thread::spawn(move || {
+            opened_tx.send(open_store(&path).map(drop)).unwrap();
+        });
+        assert!(opened.recv_timeout(5 * DATABASE_RETRY).is_err(), "it is still taken");
+        drop(command);
+        opened.recv().unwrap().unwrap();
     }
 
     #[tokio::test]
