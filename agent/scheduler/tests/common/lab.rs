@@ -28,6 +28,8 @@ pub struct Lab {
     pub failed_in_batch: bool,
     /// Operations that are carried out without effect: `create a`.
     pub without_effect: Vec<String>,
+    /// Failing operations that are carried out nevertheless.
+    pub with_effect: Vec<String>,
     /// Operations that are never answered: `create a`.
     pub silent: Vec<String>,
     /// Operations that the system carried out or refused, in order.
@@ -53,6 +55,7 @@ impl Default for Lab {
             fails_once: false,
             failed_in_batch: false,
             without_effect: Vec::new(),
+            with_effect: Vec::new(),
             silent: Vec::new(),
             log: Vec::new(),
             finished: Vec::new(),
@@ -221,6 +224,9 @@ impl Lab {
         }
         let result = match self.failing.get(&text).cloned() {
             Some(error) => {
+                if self.with_effect.contains(&text) {
+                    self.effect(op).expect("the system can carry it out");
+                }
                 self.failed_in_batch |= self.fails_once;
                 if self.fails_once {
                     self.failing.remove(&text);

@@ -67,6 +67,27 @@ fn a_failed_operation_undoes_the_plan() {
     check_undo("a", "B; c <B", "create B", "create B FAILED not so (errno 22)");
 }
 
+/// The system says no, and has done it nevertheless: it is found by its mark, and undone.
+#[test]
+fn what_a_failed_operation_has_made_is_taken_away() {
+    let check = |ours: &str, change: &str, failing: &str, want: &str| {
+        let mut lab = Lab::having("", ours);
+        let before = (lab.system_text(), intent(&lab));
+        lab.failing.insert(failing.to_owned(), error(22, "not so", false));
+        lab.with_effect.push(failing.to_owned());
+        lab.fails_once = true;
+        let outcome = lab.commit(change).expect("planned");
+        assert!(matches!(outcome, TransactionOutcome::Failed { undone: true, .. }), "{outcome:?}");
+        assert_eq!(lab.log(), want);
+        assert_eq!((lab.system_text(), intent(&lab)), before);
+        lab.run_until_idle(MINUTES);
+        assert_eq!(lab.log(), "", "nothing is left to repair");
+    };
+    check("", "a mine", "create a", "create a FAILED not so (errno 22); delete a");
+    check("a =1", "a =2", "update a", "update a FAILED not so (errno 22); update a");
+    check("a; b", "-a", "delete a", "delete a FAILED not so (errno 22); create a");
+}
+
 #[test]
 fn a_failure_is_recorded_with_its_object() {
     let mut lab = Lab::having("", "a");
