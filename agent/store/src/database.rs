@@ -1,9 +1,15 @@
 //! The database file. Every method blocks until its changes are on disk.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use redb::{Builder, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use holdfast_base::ErrorChain;
+use redb::backends::InMemoryBackend;
+use redb::{
+    Builder, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, WriteTransaction,
+};
 use smol_str::SmolStr;
 use tracing::{info, warn};
 
@@ -47,6 +53,8 @@ pub struct Database {
     layout: Option<Layout>,
     /// `None` while reopening fails after the disk had refused a write.
     redb: Option<redb::Database>,
+    /// The file, locked, while `redb` is a copy of it in memory.
+    held: Option<File>,
     /// A write was refused, so `redb` does not answer until it is reopened.
     failed: bool,
     pub(super) prepared: PreparedSet,
@@ -78,16 +86,25 @@ impl fmt::Debug for Layout {
 impl Database {
     /// Opens the database in `folder`, creating both when they do not exist, and rolls back unfinished work.
     ///
+    /// A full disk does not keep a box from its configuration: where what a start writes cannot be written, it goes into a copy in
+    /// memory, which is read from then on. The next write opens the file again, and does the same there.
+    ///
     /// # Errors
     /// When the folder or the file cannot be used or read, or another process has the file open.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        Self::open_as_it_is(folder)?.after_last_run(folder)
+    }
+
+    /// Opens the database with what the last run has left.
+    pub(super) fn open_as_it_is(folder: &Path) -> Result<Self, StoreError> {
         create_private_folder(folder)?;
         let path = folder.join(FILE_NAME);
         let redb = Some(open_file(&path)?);
-        let mut database = Self {
+        Ok(Self {
             path,
             layout: None,
             redb,
+            held: None,
             failed: false,
             prepared: PreparedSet::default(),
             joined: JoinedRows::default(),
@@ -96,12 +113,39 @@ impl Database {
             block_work: BlockWork::default(),
             #[cfg(any(test, feature = "faults"))]
             fault: None,
-        };
-        format::establish(database.redb()?, &database.path)?;
-        database.roll_back_unfinished()?;
-        database.roll_back_unconfirmed()?;
-        database.finish_factory_reset(folder)?;
-        Ok(database)
+        })
+    }
+
+    /// Ends what the last run has left unfinished.
+    pub(super) fn after_last_run(mut self, folder: &Path) -> Result<Self, StoreError> {
+        if let Err(error) = self.settle_last_run() {
+            let StoreError::Access { .. } = error else { return Err(error) };
+            warn!(error = %ErrorChain(&error), "the disk refuses what a start has to write; changes are refused until it takes that");
+            self.go_on_in_memory()?;
+        }
+        if self.held.is_none() {
+            self.finish_factory_reset(folder)?;
+        }
+        Ok(self)
+    }
+
+    /// Makes tables that are missing, and rolls back what the last run left unfinished or unconfirmed.
+    fn settle_last_run(&mut self) -> Result<(), StoreError> {
+        format::establish(self.redb()?, &self.path)?;
+        self.taken_back = NotedRows::default();
+        self.roll_back_unfinished()?;
+        self.roll_back_unconfirmed()
+    }
+
+    /// Replaces the file by a copy in memory, in which the last run is rolled back. The file stays locked.
+    fn go_on_in_memory(&mut self) -> Result<(), StoreError> {
+        self.redb = None; // releases the lock
+        let held = open_private_file(&self.path)?;
+        held.try_lock().map_err(|_| StoreError::Locked { path: self.path.clone() })?;
+        self.redb = Some(copy_in_memory(&self.path, &held)?);
+        self.held = Some(held);
+        self.failed = true;
+        self.settle_last_run()
     }
 
     /// Records whether the disk refused, as when it is full; the next [`Self::mend`] then reopens the file.
@@ -115,7 +159,12 @@ impl Database {
             return Ok(());
         }
         warn!(file = %self.path.display(), "opening the database again after a failed write");
+        let is_in_memory = self.held.take().is_some();
         self.reopen()?;
+        if is_in_memory && let Err(error) = self.settle_last_run() {
+            self.go_on_in_memory()?;
+            return Err(error);
+        }
         let unwanted = self.prepared.keep_recorded(&prepared::recorded(self.redb()?)?);
         if !unwanted.is_empty() {
             self.undo(&unwanted)?;
@@ -485,6 +534,25 @@ impl StoreError {
 fn open_file(path: &Path) -> Result<redb::Database, StoreError> {
     let file = open_private_file(path)?;
     let opened = Builder::new().set_cache_size(CACHE_BYTES).create_file(file);
+    opened.map_err(|error| StoreError::opening(path, error))
+}
+
+/// A copy of the file in memory. What is written to it is lost with it.
+fn copy_in_memory(path: &Path, mut file: &File) -> Result<redb::Database, StoreError> {
+    let mut copied = || -> io::Result<InMemoryBackend> {
+        let mut octets = Vec::new();
+        file.read_to_end(&mut octets)?;
+        let backend = InMemoryBackend::new();
+        backend.set_len(octets.len() as u64)?;
+        backend.write(0, &octets)?;
+        Ok(backend)
+    };
+    let backend = copied().map_err(|source| StoreError::File {
+        action: "read the database",
+        path: path.into(),
+        source,
+    })?;
+    let opened = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(backend);
     opened.map_err(|error| StoreError::opening(path, error))
 }
 

@@ -25,6 +25,10 @@ impl Database {
         let write = self.begin(ATTEMPT)?;
         let taken_back = self.put_back_all(&write, &unfinished, keeps_restores)?;
         self.taken_back.note(&write, taken_back)?;
+        #[cfg(any(test, feature = "faults"))]
+        if let Some(fault) = self.fault.take_if(|it| it.is_of_roll_back()) {
+            return fault.strike(write);
+        }
         finish(write, ATTEMPT)?;
         self.rolled_back = transactions;
         info!(transactions, "rolled back");

@@ -46,6 +46,40 @@ fn a_commit_that_fails_is_rolled_back_unless_it_was_made() {
     }
 }
 
+/// A disk that is full at a start keeps no box from its configuration.
+#[test]
+fn a_roll_back_that_the_disk_refuses_at_a_start_is_made_up_for() {
+    for fault in [Fault::NotRolledBack, Fault::MisreportedRollBack] {
+        let folder = TempDir::new().unwrap();
+        let mut database = Database::open(folder.path()).unwrap();
+        database.prepare(Ticket(1), &[change("a=1")]).unwrap();
+        database.commit(Ticket(1), 1, Unconfirmed::Stays).unwrap();
+        database.prepare(Ticket(2), &[change("a=2")]).unwrap();
+        drop(database);
+
+        let mut database = Database::open_as_it_is(folder.path()).unwrap();
+        database.fault = Some(fault);
+        let mut database = database.after_last_run(folder.path()).unwrap();
+        let loaded = database.load().unwrap();
+        assert_eq!(layers(&loaded), "a=1", "{fault:?}");
+        assert!(matches!(Database::open(folder.path()), Err(StoreError::Locked { .. })));
+
+        // The disk still refuses, then it does not.
+        if fault == Fault::NotRolledBack {
+            database.fault = Some(fault);
+            assert!(matches!(database.mend(), Err(StoreError::Access { .. })));
+            assert_eq!(layers(&database.load().unwrap()), "a=1");
+        }
+        database.mend().unwrap();
+        database.prepare(Ticket(3), &[change("b=3")]).unwrap();
+        database.commit(Ticket(3), 3, Unconfirmed::Stays).unwrap();
+        assert_eq!(layers(&database.load().unwrap()), "a=1 b=3");
+        drop(database);
+        let mut database = Database::open(folder.path()).unwrap();
+        assert_eq!(layers(&database.load().unwrap()), "a=1 b=3");
+    }
+}
+
 #[test]
 fn rows_follow_prepare_commit_and_abort() {
     // what happens, layer rows afterwards
