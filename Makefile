@@ -1,6 +1,6 @@
 # Thin on purpose: each target is one command, and the scripts in tests/scripts say the rest.
 
-.PHONY: help setup build try try-bootz test test-unit soak trace e2e bench gnmic
+.PHONY: help setup build try try-bootz test test-unit soak campaign trace e2e bench gnmic
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 11
@@ -32,6 +32,11 @@ soak: ## fifteen thousand random schedules of each kind for the engine, where `m
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/soak" \
 		PROPTEST_CASES=15000 cargo test --release --package holdfast-scheduler --test chaos --test properties --locked
 	BOLERO_RANDOM_TEST_TIME_MS=600000 cargo test --workspace --test fuzz --locked
+
+campaign: ## a quarter of an hour of kills, failing disks, foreign changes, clock jumps and attackers; SEED=N repeats the choices of a run
+	tests/scripts/setup.sh test
+	cargo build --release --workspace --bin holdfast --bin campaign
+	tests/scripts/private.sh "$${CARGO_TARGET_DIR:-target}/release/campaign" $${SEED:+--seed $$SEED}
 
 trace: ## which requirements are proven, which deviate, which are open
 	cargo run --quiet -p holdfast-tests --bin trace

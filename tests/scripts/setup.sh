@@ -27,6 +27,8 @@ test)
     need util-linux unshare --version
     need git git --version
     need dnsmasq-base dnsmasq --version
+    need faketime faketime --version
+    need e2fsprogs mke2fs -V
     need openssh-server test -x /usr/sbin/sshd
     need openssh-client ssh -V
     need sshpass sshpass -V

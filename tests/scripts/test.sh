@@ -69,6 +69,8 @@ step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked "${
 # the system and other programs.
 step unitcaps tests/scripts/private.sh env HOLDFAST_E2E_UNDER_UNIT=1 cargo test --workspace --test e2e --locked -- \
     boot_config:: bootz:: bootz_dhcp:: credentialz:: drift:: factory:: gnoi:: lease:: os:: ping_traceroute:: process:: routes:: set:: subscribe::
+# A few attempts of each kind. `make campaign` goes on for a quarter of an hour.
+step campaign tests/scripts/private.sh "${CARGO_TARGET_DIR:-target}/debug/campaign" --short
 # With the binaries of the step `build`: each row of the benchmark comes to its end. `make bench` measures.
 step bench tests/scripts/private.sh "${CARGO_TARGET_DIR:-target}/debug/bench" --smoke
 

@@ -139,6 +139,10 @@ pub fn run(settings: RunSettings) -> Result<(RunEnd, HostnameWriter), RunError> 
 }
 
 /// Opens the database, and waits for a command that has it, such as `holdfast user set`.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "nothing tells that another process has closed the file"
+)]
 fn open_store(folder: &Path) -> Result<(Store, StoredState), StoreError> {
     let deadline = Instant::now() + DATABASE_TIMEOUT;
     loop {
