@@ -17,7 +17,6 @@ mod kernel;
 mod notices;
 mod services;
 mod system;
-mod tap;
 mod union;
 mod walks;
 mod yardstick;

@@ -14,12 +14,11 @@ use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::gnmi::{GnmiClient, connect};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::subscription::{Subscription, subscribe_to};
+use holdfast_tests::tap;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::net::if_::if_nametoindex;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
-
-use super::tap;
 
 const RTM_NEWLINK: u16 = 16;
 /// Multicast group of links, as a bit of the socket's address.

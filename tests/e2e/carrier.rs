@@ -1,9 +1,17 @@
 //! Traffic leaves links that have lost their carrier.
 
+use std::process::Command;
+use std::time::Duration;
+
+use holdfast_proto::gnmi::SubscriptionMode;
+use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::gnmi::GnmiClient;
 use holdfast_tests::netns::Netns;
+use holdfast_tests::subscription::subscribe_to;
+use holdfast_tests::tap;
+use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -107,6 +115,43 @@ async fn flows_and_floating_routes_leave_a_link_without_a_carrier() {
         assert_eq!(net.routes(OURS), before);
     }
     assert!(!agent.log().contains("repaired"), "nothing was repaired:\n{}", agent.log());
+}
+
+/// Gives this thread and its children a view of sysfs that shows the namespace of the thread, as a box has it.
+fn mount_own_sysfs() {
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    for line in ["--make-rprivate /", "-t sysfs sysfs /sys"] {
+        let status = Command::new("mount").args(line.split(' ')).status().unwrap();
+        assert!(status.success(), "mount {line}: {status}");
+    }
+}
+
+/// The kernel tells of one of these losses or two, because it delays its work on carriers.
+#[tokio::test]
+async fn each_short_loss_of_a_carrier_is_told() {
+    const LOSSES: usize = 20;
+    const SHORT: Duration = Duration::from_millis(100);
+    let net = Netns::enter();
+    mount_own_sysfs();
+    net.ip("tuntap add dev eth0 mode tap");
+    net.ip("link set eth0 up");
+    let mut cable = Some(tap::hold("eth0").unwrap());
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let status = "/interfaces/interface[name=eth0]/state/oper-status";
+    let list = subscribe_to(Mode::Stream, &[(status, SubscriptionMode::OnChange)]);
+    let mut told = client.subscribe(list).await.unwrap();
+    told.until_sync().await;
+    for _ in 0..LOSSES {
+        drop(cable.take());
+        tokio::time::sleep(SHORT).await;
+        cable = Some(tap::hold("eth0").unwrap());
+        tokio::time::sleep(SHORT).await;
+    }
+    let lines = told.updates_within(SHORT).await;
+    let losses = lines.iter().filter(|line| line.contains("DOWN")).count();
+    // A machine that is busy for longer than a loss may miss some.
+    assert!(losses > LOSSES / 2, "{losses} of {LOSSES}: {lines:?}");
 }
 
 /// The leaf that says that a next hop is not used.

@@ -27,4 +27,5 @@ pub mod sources;
 pub mod sshd;
 pub mod subscription;
 pub mod systemd_unit;
+pub mod tap;
 pub mod trace;

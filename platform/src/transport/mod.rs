@@ -10,6 +10,7 @@ use holdfast_scheduler::{
 };
 
 pub(crate) mod cancellation;
+mod carrier;
 pub(crate) mod codecs;
 mod credentials;
 mod files;

@@ -52,6 +52,10 @@ pub(crate) fn decode(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
             _ => {}
         }
     }
+    // The operational state is older than the flags while the kernel's work on the carrier is delayed.
+    if facts.oper == OperState::Up && !flags.contains(LinkFlags::LowerUp) {
+        facts.oper = OperState::Down;
+    }
     // IFLA_LINK of a veth is its far end; where that is in another namespace it is no index here.
     if let LinkKind::Veth { peer } = &mut link.kind {
         let elsewhere = |attribute: &_| matches!(attribute, LinkAttribute::LinkNetNsId(_));

@@ -40,6 +40,7 @@ use window::Window;
 
 use super::Event;
 use super::cancellation::CancelledOperations;
+use super::carrier::{CarrierSampler, UrgentReads};
 use super::codecs::Codecs;
 use super::mailbox::Mailbox;
 use super::sysctl;
@@ -147,7 +148,10 @@ impl Rtnetlink {
                 });
                 match opened {
                     Ok(task) => {
-                        let task = Task { cancelled: shared, ..task };
+                        let sampler = CarrierSampler::start(netns, task.urgent.clone())
+                            .inspect_err(|error| warn!(%error, "carriers are not looked at"))
+                            .ok();
+                        let task = Task { cancelled: shared, sampler, ..task };
                         let _ = ready_tx.send(Ok(()));
                         task.run();
                     }
@@ -207,6 +211,10 @@ pub(super) struct Task {
     commands: Receiver<Command>,
     wake: Arc<EventFd>,
     stale: StaleClasses,
+    /// Links that are read before anything else.
+    urgent: UrgentReads,
+    /// `None` where no thread could be started.
+    sampler: Option<CarrierSampler>,
     unanswered: UnansweredOperations,
     cancelled: CancelledOperations,
 }
@@ -238,6 +246,8 @@ impl Task {
             buffer,
             mailbox,
             commands,
+            urgent: UrgentReads::new(Arc::clone(&wake)),
+            sampler: None,
             wake,
             stale: StaleClasses::default(),
             unanswered: UnansweredOperations::default(),

@@ -14,6 +14,7 @@ use super::listener::{
     RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH,
     RTM_NEWNETCONF, RTM_NEWROUTE,
 };
+use super::query::{self, Listing};
 use super::{Event, Task, netconf};
 use crate::descriptors::link;
 use crate::links::LinkIndex;
@@ -142,40 +143,59 @@ impl StaleClasses {
     }
 }
 
+/// What announcements say, or answers that are taken as such.
+#[derive(Default)]
+struct Heard {
+    facts: Vec<Fact>,
+    /// Links that are new, or have another name.
+    newcomers: Vec<SmolStr>,
+    /// Links whose carrier may have changed, and with it their speed.
+    changed: Vec<SmolStr>,
+    links_went: bool,
+}
+
+impl Heard {
+    fn take(
+        &mut self,
+        frame: &Frame<'_>,
+        codecs: Codecs,
+        links: &mut LinkIndex,
+        doubts: &mut StaleClasses,
+        time_ns: u64,
+    ) {
+        doubts.note(frame, links);
+        let before = (name_of(frame, links), oper_of(frame, links));
+        facts_of(frame, codecs, links, time_ns, &mut self.facts);
+        let name = name_of(frame, links);
+        if before.0.is_some() && name != before.0 && name.is_some() {
+            doubts.add_all_routes();
+        }
+        if name != before.0 || oper_of(frame, links) != before.1 {
+            self.changed.extend(name.clone());
+        }
+        self.newcomers.extend(name.filter(|name| Some(name) != before.0.as_ref()));
+        self.links_went |= frame.kind == RTM_DELLINK && is_link(frame);
+    }
+}
+
 impl Task {
     /// Receives all waiting notifications, and posts them as facts.
     pub(super) fn drain_notifications(&mut self) {
         loop {
             let time_ns = now_ns();
             let (codecs, links, doubts) = (self.codecs, &mut self.links, &mut self.stale);
-            let (mut facts, mut newcomers) = (Vec::new(), Vec::new());
-            // Links whose carrier may have changed, and with it their speed.
-            let mut changed = Vec::new();
+            let mut heard = Heard::default();
             let drained = self.listener.drain(&mut self.buffer, &mut |frame| {
-                doubts.note(&frame, links);
-                let before = (name_of(&frame, links), oper_of(&frame, links));
-                facts_of(&frame, codecs, links, time_ns, &mut facts);
-                let name = name_of(&frame, links);
-                if before.0.is_some() && name != before.0 && name.is_some() {
-                    doubts.add_all_routes();
-                }
-                if name != before.0 || oper_of(&frame, links) != before.1 {
-                    changed.extend(name.clone());
-                }
-                newcomers.extend(name.filter(|name| Some(name) != before.0.as_ref()));
+                heard.take(&frame, codecs, links, doubts, time_ns);
             });
-            facts.extend(self.settings_of(&newcomers));
-            changed.sort();
-            changed.dedup();
-            facts.extend(self.ethernet_of(&changed));
-            self.mailbox.post(Event::Observed(facts));
+            self.report(heard);
             match drained {
                 Ok(drained) => {
                     if drained.overrun {
                         warn!("announcements of the kernel were lost; reading everything again");
                         self.stale.all();
                     }
-                    if !drained.more {
+                    if !drained.more && !self.read_urgent() {
                         return;
                     }
                 }
@@ -185,6 +205,40 @@ impl Task {
                 }
             }
         }
+    }
+
+    /// Reads the links whose carrier has changed. False where there are none.
+    fn read_urgent(&mut self) -> bool {
+        let urgent = self.urgent.take();
+        for link in &urgent {
+            let time_ns = now_ns();
+            let (codecs, links, doubts) = (self.codecs, &mut self.links, &mut self.stale);
+            let mut heard = Heard::default();
+            let read = self.queries.get(&query::link(link), &mut self.buffer, &mut |listing| {
+                if let Listing::Object(frame) = listing {
+                    heard.take(&frame, codecs, links, doubts, time_ns);
+                }
+            });
+            if let Err(error) = read {
+                debug!(%link, %error, "its carrier has changed, and it cannot be read");
+            }
+            self.report(heard);
+        }
+        !urgent.is_empty()
+    }
+
+    /// Posts what was heard, with what has to be read because of it.
+    fn report(&mut self, heard: Heard) {
+        let Heard { mut facts, newcomers, mut changed, links_went } = heard;
+        if let Some(sampler) = self.sampler.as_ref().filter(|_| links_went || !newcomers.is_empty())
+        {
+            sampler.look_for_links();
+        }
+        facts.extend(self.settings_of(&newcomers));
+        changed.sort();
+        changed.dedup();
+        facts.extend(self.ethernet_of(&changed));
+        self.mailbox.post(Event::Observed(facts));
     }
 
     /// Reads all classes in doubt as a whole, so that vanished objects are noticed.

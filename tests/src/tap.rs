@@ -28,8 +28,11 @@ struct InterfaceRequest {
 /// Number of the request `TUNSETIFF`: `_IOW('T', 202, int)`.
 const SET_INTERFACE: ioctl::Opcode = ioctl::opcode::write::<c_int>(b'T', 202);
 
-/// Makes this process the one that holds the tap with this name, until the file is closed.
-pub(crate) fn hold(name: &str) -> Result<File> {
+/// Makes this process the one that holds the tap with this name, until the file is closed. The tap has a carrier meanwhile.
+///
+/// # Errors
+/// When there is no such tap, or another process holds it.
+pub fn hold(name: &str) -> Result<File> {
     let file = OpenOptions::new().read(true).write(true).open(DEVICE).context(DEVICE)?;
     ensure!(name.len() < NAME_OCTETS, "the name `{name}` is too long");
     let mut request = InterfaceRequest { name: [0; NAME_OCTETS], flags: TAP, rest: [0; 22] };
