@@ -210,6 +210,11 @@ pub enum StoreError {
         path.display()
     )]
     FolderIsShared { path: PathBuf, mode: u32 },
+    #[error(
+        "the folder `{}` belongs to user {owner}, who could read the keys in it or exchange it: give it to root or to the user of the agent",
+        path.display()
+    )]
+    FolderOfOthers { path: PathBuf, owner: u32 },
     #[error("the database `{}` is in use by another holdfast", path.display())]
     Locked { path: PathBuf },
     #[error("cannot open the database `{}`", path.display())]

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use holdfast_base::ErrorChain;
+use holdfast_base::{ErrorChain, is_root_or_own};
 use holdfast_config::Models;
 use holdfast_core::UserSecrets;
 use holdfast_services::outline::{ARCHIVE_EXTENSION, OUTLINE, Version};
@@ -140,9 +140,8 @@ pub(super) fn read_archive(
 
 /// Refuses what others could change: a package decides what its service writes.
 fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), ServiceError> {
-    let own = nix::unistd::geteuid().as_raw();
     let reason = match (metadata.uid(), metadata.mode()) {
-        (owner, _) if owner != 0 && owner != own => format!("it belongs to user {owner}"),
+        (owner, _) if !is_root_or_own(owner) => format!("it belongs to user {owner}"),
         (_, mode) if mode & WRITABLE_BY_OTHERS != 0 => format!("its mode is {:o}", mode & 0o7777),
         _ => return Ok(()),
     };
