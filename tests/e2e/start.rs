@@ -3,8 +3,9 @@
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::process::Command;
 
-use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::agent::{AgentProcess, binary};
 use holdfast_tests::certificates::{Authority, CertificateAndKey, shown_certificate};
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::gnmi::{connect, connect_to};
@@ -341,4 +342,25 @@ async fn wait_online_returns_when_the_configuration_is_in_the_kernel() {
     .await;
     assert!(ended.unwrap().success());
     assert_eq!(device.net.addresses("eth9"), ["198.51.100.1/24"]);
+}
+
+#[tokio::test]
+async fn a_second_agent_in_the_namespace_is_refused_and_takes_nothing_down() {
+    let mut device = StoppedBox::new().await;
+    device.start(&[]).await;
+    let before = (device.net.ip("address show"), device.net.ip("route show table all"));
+    let other = device.files.path().join("other");
+    let mut second = Command::new("setpriv");
+    second.args(["--pdeathsig", "KILL"]).arg(binary()).args(["run", "--listen", "127.0.0.1:9341"]);
+    second.arg("--state-dir").arg(&other).arg("--root").arg(device.files.path().join("root"));
+    let ended = second.output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    let reason = String::from_utf8_lossy(&ended.stderr);
+    let (pid, folder) = (device.agent.pid(), device.agent.state_dir());
+    assert!(reason.contains(&format!("process {pid},")), "{reason}");
+    assert!(reason.contains(&format!("state folder `{}`", folder.display())), "{reason}");
+    assert_eq!((device.net.ip("address show"), device.net.ip("route show table all")), before);
+
+    // The namespace is free as soon as the first one is gone, also by a kill.
+    device.start(&[]).await;
 }
