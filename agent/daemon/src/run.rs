@@ -47,7 +47,10 @@ use crate::{
     reboot::{RebootScope, Reboots},
     server,
     service_socket::{self, ServiceSocket},
-    services::{self, ActionResources, Handlers, PackageInstaller, PackageSigners, ServiceError},
+    services::{
+        self, ActionResources, Handlers, OfferedPackages, PackageInstaller, PackageSigners,
+        ServiceError,
+    },
     settings::{ImpersonationPolicy, ListenSocket, RunSettings, TlsSettings},
     slots::Slots,
     software::{self, Software},
@@ -353,7 +356,8 @@ async fn start_core(
     let models = Arc::new(Models::load()?);
     let (trust, revocations) = (&settings.service_trust, &settings.service_revocations);
     let signers = PackageSigners::read(trust.as_deref(), revocations.as_deref())?;
-    let types = services::load(settings.services.as_deref(), (&installed, &signers), models)?;
+    let offered = OfferedPackages::read(settings.services.as_deref(), (&installed, &signers))?;
+    let types = offered.tried(settings.state.path()).await.load(models);
     let models = Arc::clone(types.models());
     let netns = netns_setting(settings);
     let gnsi = Gnsi::new(

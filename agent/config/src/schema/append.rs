@@ -46,6 +46,13 @@ impl Schema {
         self.recompiled(appended)
     }
 
+    /// Text of a module that the schema has.
+    pub fn module_text(&self, name: &str) -> Option<&str> {
+        let appended = self.appended.iter().find(|it| it.name == name);
+        let in_binary = || sources(self.origin).iter().find(|(known, _)| *known == name);
+        appended.map(|it| &*it.text).or_else(|| in_binary().map(|(_, text)| *text))
+    }
+
     fn recompiled(&self, appended: Vec<YangModule>) -> Result<Self, SchemaError> {
         let fresh = compile::compile(self.origin, sources(self.origin), &appended)?;
         let renumbering = Renumbering::of(self, &fresh);
