@@ -141,6 +141,15 @@ pub enum OwnedEdit {
     Lines(String),
 }
 
+impl OwnedEdit {
+    pub(super) fn octets(&self) -> usize {
+        match self {
+            Self::Document { path, value } => path.len() + value.len(),
+            Self::Lines(text) => text.len(),
+        }
+    }
+}
+
 /// End of the work for one call.
 #[derive(Clone, Debug)]
 pub struct ServedWork {

@@ -403,7 +403,7 @@ impl AttachedSession {
         content: &OwnedEdit,
         creator: &str,
     ) -> Result<(), HandlerError> {
-        let (of, mut claim) = self.handlers.registry().claim(at, call)?;
+        let (of, mut claim) = self.handlers.registry().claim(at, call, content.octets())?;
         let tag = &of.place.state.tag;
         let added = check_creator(tag, creator).and_then(|()| {
             let configuration = self.handlers.configuration()?;

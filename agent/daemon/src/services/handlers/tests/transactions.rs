@@ -353,3 +353,26 @@ async fn a_call_says_what_woke_its_instance_unless_somebody_asked_for_it() {
     assert!(asked.is_empty(), "{asked:?}");
     agent.stop().await;
 }
+
+#[tokio::test]
+async fn the_edits_of_a_handler_have_a_budget_of_octets() {
+    let (agent, _folder) = agent().await;
+    let mut handler = TestHandler::attach(&agent).await;
+    let made = set(&agent, ACME, ETH1);
+    let (tid, _) = handler.commit().await;
+    let large = format!("{}1400", " ".repeat(4_000_000));
+    for _ in 0..16 {
+        handler.edit((tid, 0), MTU, &large).await;
+    }
+    handler.edit((tid, 0), MTU, &large).await;
+    assert_eq!(handler.refusal().await, HandlerErrorKind::Exhausted);
+    handler.end(tid, &[""]).await;
+    let error = ErrorChain(&made.await.unwrap().unwrap_err()).to_string();
+    assert!(error.contains("handler-edits"), "{error}");
+
+    // The next transaction has a budget of its own.
+    let made = set(&agent, ACME, ETH1);
+    let (tid, _) = handler.commit().await;
+    handler.done(tid).await;
+    made.await.unwrap().unwrap();
+}
