@@ -385,8 +385,8 @@ impl AttachedSession {
             }
             HandlerMessage::Publish { path, json } => {
                 let core = self.handlers.core()?;
-                let served = self.handlers.registry().services(id);
-                self.handlers.0.published.publish(core, (id, &served), &path, &json).await
+                let by = self.handlers.registry().publisher(id);
+                self.handlers.0.published.publish(core, by, &path, &json).await
             }
             HandlerMessage::Action { id: action, news } => {
                 self.handlers.note_news(id, action, news)

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use self::sync::Sync;
 use super::actions::{Addressed, OpenActions};
 use super::messages::{AgentMessage, HandlerError, HandlerErrorKind, Registration, ServedWork};
+use super::publishing::Publisher;
 
 /// Handlers that are attached at a time. A box has a few types, and a handler serves several.
 const MAX_HANDLERS: usize = 64;
@@ -211,6 +212,12 @@ impl Registry {
     /// A receiver that moves when a handler was attached or detached.
     pub(super) fn watch_served(&self) -> watch::Receiver<u64> {
         self.served_tx.subscribe()
+    }
+
+    /// A handler as one that publishes.
+    pub(super) fn publisher(&self, id: SessionId) -> Publisher {
+        let user = self.sessions.get(&id).map(|session| session.caller.clone()).unwrap_or_default();
+        Publisher { id, user, served: self.services(id) }
     }
 
     /// Service types of a handler.
