@@ -20,7 +20,9 @@ use tokio::time::Instant;
 
 use self::sync::Sync;
 use super::actions::{Addressed, OpenActions};
-use super::messages::{AgentMessage, HandlerError, HandlerErrorKind, Registration, ServedWork};
+use super::messages::{
+    AgentMessage, HandlerError, HandlerErrorKind, Registration, ServedWork, reason_of_handler,
+};
 use super::publishing::Publisher;
 
 /// Handlers that are attached at a time. A box has a few types, and a handler serves several.
@@ -555,7 +557,7 @@ fn answer(open: OpenCall, served: Option<&ServedWork>) -> HandlerAnswer {
         Ok(opaque) => HandlerAnswer::Done(HandlerWork {
             claim: open.claim.claim,
             opaque,
-            keeps: (!served.keep.is_empty()).then(|| served.keep.as_str().into()),
+            keeps: (!served.keep.is_empty()).then(|| reason_of_handler(&served.keep).into()),
             reads: open.reads.into_iter().collect(),
         }),
         Err(text) => failed(WorkFailureKind::Work, text),

@@ -355,6 +355,34 @@ async fn a_call_says_what_woke_its_instance_unless_somebody_asked_for_it() {
 }
 
 #[tokio::test]
+async fn names_and_reasons_of_handlers_have_a_bounded_length() {
+    let (agent, _folder) = agent().await;
+    let handlers = agent.services.handlers().clone();
+    let large = "x".repeat(3_500_000);
+    for (name, want) in [("", "has a name"), (&*large, "at most 128 octets"), ("a\nb", "control")] {
+        let registration = Registration { name: name.into(), ..registration() };
+        let refused = handlers.attach(&user("shelf"), registration).map(drop).unwrap_err();
+        assert_eq!(refused.kind, HandlerErrorKind::Invalid);
+        assert!(refused.text.contains(want), "{refused}");
+    }
+    let call =
+        ServedCall { service: large.as_str().into(), ..registration().calls.pop_first().unwrap() };
+    let unknown = Registration { calls: BTreeSet::from([call]), ..registration() };
+    let refused = handlers.attach(&user("shelf"), unknown).map(drop).unwrap_err();
+    assert!(refused.text.len() <= 4096, "{}", refused.text.len());
+
+    let name: SmolStr = "n".repeat(128).into();
+    let mut handler =
+        TestHandler::attach_with(&agent, Registration { name, ..registration() }).await;
+    let made = set(&agent, ACME, ETH1);
+    let (tid, _) = handler.commit().await;
+    let (origin, reason) = (large.clone(), large);
+    handler.say(HandlerMessage::Error { tid, origin, reason }).await;
+    let error = ErrorChain(&made.await.unwrap().unwrap_err()).to_string();
+    assert!(error.contains("failed in xxx") && error.len() < 10_000, "{}", error.len());
+}
+
+#[tokio::test]
 async fn the_edits_of_a_handler_have_a_budget_of_octets() {
     let (agent, _folder) = agent().await;
     let mut handler = TestHandler::attach(&agent).await;
