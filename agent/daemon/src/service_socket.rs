@@ -3,6 +3,7 @@
 //! Every process of the box may connect: the kernel tells the user of the peer, and the outline of a type names the user who
 //! may serve it. The AAA layer asks the authz policy and accounts for each call, as on the listener.
 
+mod calls;
 mod connections;
 
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -10,6 +11,7 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt, MetadataExt as _, OpenOptionsExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use holdfast_base::is_root_or_own;
 use nix::fcntl::OFlag;
@@ -21,6 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::Server;
 use tracing::error;
 
+use self::calls::CountCalls;
 use self::connections::Connections;
 use crate::aaa;
 use crate::gnsi::Gnsi;
@@ -32,6 +35,8 @@ use crate::services::Handlers;
 const MODE: u32 = 0o666;
 /// Concurrent RPCs on one connection: one stream of a handler, and its reads.
 const MAX_STREAMS: u32 = 64;
+/// Time for the request of a call to be complete and its answer to begin. A Read of ten thousand leaves takes two seconds.
+const ANSWER_TIME: Duration = Duration::from_secs(60);
 
 /// The serving socket. Dropping it stops the task and removes the file.
 #[derive(Debug)]
@@ -59,6 +64,8 @@ pub fn start(path: &Path, handlers: Handlers, gnsi: Gnsi, listeners: &Listeners)
             .filter_map(move |stream| stream.map(|stream| connections.admit(stream)).transpose());
         let server = Server::builder()
             .max_concurrent_streams(MAX_STREAMS)
+            .timeout(ANSWER_TIME)
+            .layer(tower::layer::layer_fn(CountCalls::new))
             .layer(aaa::Layer::of_socket(gnsi))
             .add_routes(northbound::handler_routes(handlers))
             .serve_with_incoming(admitted);
