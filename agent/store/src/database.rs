@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use redb::{Builder, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use smol_str::SmolStr;
-use tracing::{info, warn};
+use tracing::{debug, info};
 
 use super::{
     ArtefactChange, Change, FinalContent, StoreError, StoredState, Unconfirmed, User,
@@ -21,6 +21,7 @@ use super::{
     layer_table::BlockWork,
     notes::{self, NOTES},
     prepared::{self, PreparedSet, RowDigests, Ticket},
+    refusal_log::RefusalLog,
     tables::{LAYER, RESTORE, SECRETS, apply, apply_recording, rows},
     taken_back::{self, NotedRows, TakenBackRows},
     unconfirmed::{self, JoinedRows},
@@ -56,6 +57,7 @@ pub struct Database {
     /// Rows of the layers that were taken back since the file was opened.
     pub(super) taken_back: NotedRows,
     pub(super) block_work: BlockWork,
+    refusals: RefusalLog,
     /// Fault for the next commit.
     #[cfg(any(test, feature = "faults"))]
     pub(super) fault: Option<super::faults::Fault>,
@@ -94,6 +96,7 @@ impl Database {
             rolled_back: 0,
             taken_back: NotedRows::default(),
             block_work: BlockWork::default(),
+            refusals: RefusalLog::default(),
             #[cfg(any(test, feature = "faults"))]
             fault: None,
         };
@@ -107,6 +110,12 @@ impl Database {
     /// Records whether the disk refused, as when it is full; the next [`Self::mend`] then reopens the file.
     pub(super) fn note<T>(&mut self, result: &Result<T, StoreError>) {
         self.failed |= matches!(result, Err(StoreError::Access { .. }));
+        self.refusals.note(&self.path, result);
+    }
+
+    /// Logs what has no line yet, at the end of the process.
+    pub(super) fn finish_log(&mut self) {
+        self.refusals.finish(&self.path);
     }
 
     /// Reopens the file after a failure. Prepared transactions are still prepared, but for those that are given up.
@@ -114,7 +123,7 @@ impl Database {
         if !self.failed {
             return Ok(());
         }
-        warn!(file = %self.path.display(), "opening the database again after a failed write");
+        debug!(file = %self.path.display(), "opening the database again after a failed write");
         self.reopen()?;
         let unwanted = self.prepared.keep_recorded(&prepared::recorded(self.redb()?)?);
         if !unwanted.is_empty() {

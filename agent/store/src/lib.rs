@@ -25,6 +25,7 @@ mod layer_rows;
 mod layer_table;
 mod notes;
 mod prepared;
+mod refusal_log;
 mod roll_back;
 mod tables;
 mod taken_back;
@@ -243,6 +244,11 @@ impl StoreError {
     /// True when the same request may succeed later.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Overloaded | Self::Locked { .. } | Self::RowInUse { .. })
+    }
+
+    /// True when the disk or the file system has refused, as when it is full. The store logs it.
+    pub fn is_of_disk(&self) -> bool {
+        matches!(self, Self::File { .. } | Self::Open { .. } | Self::Access { .. })
     }
 
     fn unsent<T>(refused: &TrySendError<T>) -> Self {
