@@ -1,7 +1,6 @@
 //! Rules for linked crates from `deny.toml`: licenses, banned crates, registries.
 //!
-//! `cargo deny check bans licenses sources` reads the same file and says more, but takes minutes to compile; this
-//! takes a moment and runs always.
+//! `cargo deny`, a step of `make test`, reads the same file and says more; this needs nothing to be installed.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;

@@ -17,6 +17,7 @@ mod foreign_routes;
 pub mod hostname;
 pub mod links;
 mod mtu_limits;
+pub mod namespace_lock;
 pub mod netns;
 pub mod objects;
 mod platform;

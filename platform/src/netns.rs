@@ -110,6 +110,17 @@ impl Netns {
         }
     }
 
+    /// The same namespace once more, for another thread.
+    ///
+    /// # Errors
+    /// When there are no file descriptors left.
+    pub fn try_clone(&self) -> Result<Self, NetnsError> {
+        let Some((path, file)) = &self.opened else { return Ok(Self { opened: None }) };
+        let cloned =
+            file.try_clone().map_err(|source| NetnsError::Open { path: path.clone(), source })?;
+        Ok(Self { opened: Some((path.clone(), cloned)) })
+    }
+
     /// Moves the calling thread into the network namespace, where it has to stay.
     ///
     /// # Errors

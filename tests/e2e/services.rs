@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use holdfast_services::PackageFiles;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::browser::Browser;
 use holdfast_tests::clients::{Gnmic, grpcurl};
@@ -392,6 +393,66 @@ async fn packages_are_installed_and_removed_while_the_agent_runs() {
     agent.restart().await;
     unknown(&Gnmic::for_admin(&agent)).await;
     assert_eq!(operate(&agent, &["list"]).unwrap(), "");
+}
+
+/// Octets that an agent may grow by forty installations and removals, for its histories. It was three times as much when each left
+/// nodes and texts of modules behind.
+const GROWTH: u64 = 4 << 20;
+
+#[tokio::test]
+async fn installations_and_removals_take_no_memory_beyond_the_first() {
+    let net = Netns::enter();
+    let packed = packed("uplink");
+    let archive = packed.path().join("uplink-1.0.0.hfs");
+    let archive = archive.to_str().unwrap();
+    let agent = AgentProcess::start(&net).await;
+    let rounds = |count| {
+        for _ in 0..count {
+            operate(&agent, &["install", archive]).unwrap();
+            operate(&agent, &["remove", "uplink"]).unwrap();
+        }
+        agent.resident_bytes()
+    };
+    let before = rounds(20);
+    let after = rounds(40);
+    assert!(after < before + GROWTH, "{before} octets have become {after}");
+}
+
+/// An archive of a package whose module stands for ten million nodes.
+fn bomb(archive: &Path) -> Vec<u8> {
+    let files = PackageFiles::read(&fs::read(archive).unwrap()).unwrap();
+    let mut groupings = "grouping g0 { leaf a { type string; } }".to_owned();
+    for level in 1..=7 {
+        let uses = |at| format!("container c{at} {{ uses g{}; }}", level - 1);
+        groupings += &format!("grouping g{level} {{ {} }}", (0..10).map(uses).collect::<String>());
+    }
+    let changed = files.iter().map(|(path, content)| {
+        let mut text = String::from_utf8(content.to_vec()).unwrap();
+        if path.ends_with(".yang") {
+            text.insert_str(text.rfind('}').unwrap(), &groupings);
+        }
+        (path.into(), text.into_bytes().into())
+    });
+    PackageFiles::new(changed).unwrap().write().unwrap()
+}
+
+#[tokio::test]
+async fn a_module_that_stands_for_millions_of_nodes_takes_nothing() {
+    let net = Netns::enter();
+    let [bad, good] = ["bridge-port", "uplink"].map(packed);
+    let file = bad.path().join("bridge-port-1.0.0.hfs");
+    fs::write(&file, bomb(&file)).unwrap();
+    fs::copy(good.path().join("uplink-1.0.0.hfs"), bad.path().join("uplink-1.0.0.hfs")).unwrap();
+    // At a start as by an installation.
+    let options = ["--services", bad.path().to_str().unwrap()];
+    let agent = AgentProcess::start_with(&net, &options).await;
+    let listed = operate(&agent, &["list"]).unwrap();
+    assert!(listed.starts_with("uplink  1.0.0") && listed.lines().count() == 1, "{listed}");
+    let log = agent.log();
+    assert!(log.contains("is not loaded") && log.contains("schema-nodes"), "{log}");
+    let refused = operate(&agent, &["install", file.to_str().unwrap()]).unwrap_err();
+    assert!(refused.contains("schema-nodes"), "{refused}");
+    assert!(agent.peak_resident_bytes() < 200 << 20, "{}", agent.peak_resident_bytes());
 }
 
 /// A new signer of packages: the files of its certificate and its key.

@@ -1,12 +1,13 @@
 //! The start of a box: the stored configuration comes into the kernel, whatever clients will find.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream as StdTcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::agent::{AgentProcess, binary};
 use holdfast_tests::certificates::{Authority, CertificateAndKey, shown_certificate};
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::gnmi::{connect, connect_to};
@@ -363,4 +364,55 @@ async fn wait_online_returns_when_the_configuration_is_in_the_kernel() {
     .await;
     assert!(ended.unwrap().success());
     assert_eq!(device.net.addresses("eth9"), ["198.51.100.1/24"]);
+}
+
+#[tokio::test]
+async fn the_sockets_of_the_box_are_there_before_the_port() {
+    let mut device = StoppedBox::new().await;
+    let socket = device.files.path().join("services.sock");
+    for _ in 0..5 {
+        let mut run = device.agent.command("run");
+        run.args(["--listen", "127.0.0.1:9339", "--service-socket"]).arg(&socket);
+        run.arg("--root").arg(device.agent.root()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = run.spawn().unwrap();
+        let local = device.agent.state_dir().join("holdfast.sock");
+        let mut reached = None;
+        eventually("the port accepts connections", || {
+            let port = StdTcpStream::connect(device.agent.address());
+            reached = port.ok().map(|_| [&socket, &local].map(|path| UnixStream::connect(path)));
+            reached.is_some()
+        })
+        .await;
+        for socket in reached.unwrap() {
+            socket.unwrap();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    device.start(&[]).await;
+}
+
+#[tokio::test]
+async fn a_second_agent_in_the_namespace_is_refused_and_takes_nothing_down() {
+    let mut device = StoppedBox::new().await;
+    device.start(&[]).await;
+    // Of IPv4: the kernel itself goes on with its link-local addresses.
+    let contents = |device: &StoppedBox| {
+        ["-4 address show", "-4 route show table all"].map(|shown| device.net.ip(shown))
+    };
+    let before = contents(&device);
+    let other = device.files.path().join("other");
+    let mut second = Command::new("setpriv");
+    second.args(["--pdeathsig", "KILL"]).arg(binary()).args(["run", "--listen", "127.0.0.1:9341"]);
+    second.arg("--state-dir").arg(&other).arg("--root").arg(device.files.path().join("root"));
+    let ended = second.output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    let reason = String::from_utf8_lossy(&ended.stderr);
+    let (pid, folder) = (device.agent.pid(), device.agent.state_dir());
+    assert!(reason.contains(&format!("process {pid},")), "{reason}");
+    assert!(reason.contains(&format!("state folder `{}`", folder.display())), "{reason}");
+    assert_eq!(contents(&device), before);
+
+    // The namespace is free as soon as the first one is gone, also by a kill.
+    device.start(&[]).await;
 }

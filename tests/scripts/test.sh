@@ -55,6 +55,7 @@ timed=(-- -Zunstable-options --report-time)
 
 step fmt cargo fmt --all --check
 step clippy cargo clippy --workspace --all-targets --locked -- -D warnings
+step deny tests/scripts/deny.sh
 # Everything but the end-to-end tests. Always the whole workspace: parts of it would build the libraries anew, with
 # other features.
 step unit cargo test --workspace --locked --no-fail-fast --lib --bins --test '[!e]*' --test 'e[!2]*' "${timed[@]}"

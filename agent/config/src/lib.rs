@@ -40,7 +40,9 @@ pub mod value;
 
 pub use boot::{BootChange, BootConfiguration, InitialConfiguration};
 pub use changes::{ObjectChange, changed_objects};
-pub use claims::{Claim, ClaimChange, ClaimError, ClaimKey, Claims, PersistedOutput, ServiceTag};
+pub use claims::{
+    Claim, ClaimChange, ClaimError, ClaimKey, Claims, GrowingClaim, PersistedOutput, ServiceTag,
+};
 pub use configuration::Configuration;
 pub use edit::{Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload};
 pub use footprint::{EditScope, Footprint};

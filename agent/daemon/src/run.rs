@@ -1,6 +1,7 @@
 //! One run of the agent: its parts are started in order, and end in the opposite order.
 //!
-//! The store comes first, because the agent is nothing without it. Then the local socket, so that commands of the box can
+//! The store comes first, because the agent is nothing without it. Then the lock of the network namespace, which keeps other agents
+//! out of it. Then the local socket, so that commands of the box can
 //! wait for the rest. Then the core, which brings the box to its configuration: nothing that only clients need may keep the
 //! box from it ([decision 050](../../decisions/050-configuration-before-clients.md)). Only then are the other sockets
 //! opened, requests answered and the service manager notified.
@@ -23,6 +24,7 @@ use holdfast_config::{MissingNode, Models, ModelsError, Namespace};
 use holdfast_core::{Core, CoreHandle, CredentialSource, Datastore, Parts, StartError};
 use holdfast_introspect::tcp::{self, IntrospectToken, TokenGuard};
 use holdfast_platform::hostname::HostnameWriter;
+use holdfast_platform::namespace_lock::{NamespaceLock, NamespaceLockError};
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
 use holdfast_platform::{Platform, PlatformError, PlatformSettings};
 use holdfast_store::accounts::AccountingLog;
@@ -46,7 +48,10 @@ use crate::{
     reboot::{RebootScope, Reboots},
     server,
     service_socket::{self, ServiceSocket},
-    services::{self, ActionResources, Handlers, PackageInstaller, PackageSigners, ServiceError},
+    services::{
+        self, ActionResources, Handlers, OfferedPackages, PackageInstaller, PackageSigners,
+        ServiceError,
+    },
     settings::{ImpersonationPolicy, ListenSocket, RunSettings, TlsSettings},
     slots::Slots,
     software::{self, Software},
@@ -103,6 +108,8 @@ pub enum RunError {
     Platform(#[from] PlatformError),
     #[error("cannot reach the network of the box")]
     Netns(#[from] NetnsError),
+    #[error(transparent)]
+    NamespaceLock(#[from] NamespaceLockError),
     #[error("cannot start from the stored configuration")]
     Core(#[from] StartError),
     #[error("cannot describe the services")]
@@ -194,6 +201,10 @@ async fn serve(
 ) -> Result<RunEnd, RunError> {
     let mut signals = Signals::listen()
         .map_err(|source| RunError::Start { what: "listening to signals", source })?;
+    let netns = Netns::open(&netns_setting(settings))?;
+    let version = env!("CARGO_PKG_VERSION");
+    let lock = NamespaceLock::take(&netns, version, &absolute(settings.state.path())).await?;
+    let _lock = AbortOnDropHandle::new(tokio::spawn(lock.answer()));
     let listeners = Listeners::default();
     let (local, served_tx) = local::start(&settings.state.socket(), &listeners);
     listeners.tried().await;
@@ -245,6 +256,7 @@ async fn serve(
     };
     let authenticator = Authenticator::new(users.clone(), certificates, running.gnsi.clone());
     let (stop_tx, stop_rx) = oneshot::channel::<()>();
+    listeners.tried().await; // what reaches the port finds the sockets of the box, that of handlers among them
     let incoming = Incoming::open(ListenSocket::of(&settings.listen), &profiles, &listeners);
     let stop = async move { drop(stop_rx.await) };
     let gnsi = running.gnsi.clone();
@@ -367,9 +379,10 @@ async fn start_core(
     let models = Arc::new(Models::load()?);
     let (trust, revocations) = (&settings.service_trust, &settings.service_revocations);
     let signers = PackageSigners::read(trust.as_deref(), revocations.as_deref())?;
-    let types = services::load(settings.services.as_deref(), (&installed, &signers), models)?;
+    let offered = OfferedPackages::read(settings.services.as_deref(), (&installed, &signers))?;
+    let types = offered.tried(settings.state.path()).await.load(models);
     let models = Arc::clone(types.models());
-    let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);
+    let netns = netns_setting(settings);
     let gnsi = Gnsi::new(
         &models,
         users,
@@ -476,6 +489,15 @@ async fn start_core(
         core,
         gnsi,
     })
+}
+
+fn netns_setting(settings: &RunSettings) -> NetnsSetting {
+    settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given)
+}
+
+/// The path from the root, for readers in other folders.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.into())
 }
 
 /// Makes the first line of `--admin-password-file` the password of `admin`. False when that failed, which is logged: the

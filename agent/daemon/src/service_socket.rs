@@ -3,12 +3,18 @@
 //! Every process of the box may connect: the kernel tells the user of the peer, and the outline of a type names the user who
 //! may serve it. The AAA layer asks the authz policy and accounts for each call, as on the listener.
 
+mod calls;
 mod connections;
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{FileTypeExt, MetadataExt as _, OpenOptionsExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use holdfast_base::is_root_or_own;
+use nix::fcntl::OFlag;
 
 use tokio::net::UnixListener;
 use tokio_stream::StreamExt;
@@ -17,6 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::Server;
 use tracing::error;
 
+use self::calls::CountCalls;
 use self::connections::Connections;
 use crate::aaa;
 use crate::gnsi::Gnsi;
@@ -28,6 +35,8 @@ use crate::services::Handlers;
 const MODE: u32 = 0o666;
 /// Concurrent RPCs on one connection: one stream of a handler, and its reads.
 const MAX_STREAMS: u32 = 64;
+/// Time for the request of a call to be complete and its answer to begin. A Read of ten thousand leaves takes two seconds.
+const ANSWER_TIME: Duration = Duration::from_secs(60);
 
 /// The serving socket. Dropping it stops the task and removes the file.
 #[derive(Debug)]
@@ -55,6 +64,8 @@ pub fn start(path: &Path, handlers: Handlers, gnsi: Gnsi, listeners: &Listeners)
             .filter_map(move |stream| stream.map(|stream| connections.admit(stream)).transpose());
         let server = Server::builder()
             .max_concurrent_streams(MAX_STREAMS)
+            .timeout(ANSWER_TIME)
+            .layer(tower::layer::layer_fn(CountCalls::new))
             .layer(aaa::Layer::of_socket(gnsi))
             .add_routes(northbound::handler_routes(handlers))
             .serve_with_incoming(admitted);
@@ -70,6 +81,55 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, Permissions::from_mode(MODE))?;
+    let bound = OpenOptions::new().read(true).custom_flags(AS_IT_IS.bits()).open(path)?;
+    open_to_all(&bound, path)?;
     Ok(listener)
+}
+
+/// Opens what has a name, and neither what a link there leads to nor its content.
+const AS_IT_IS: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW);
+
+/// Lets everybody connect to the socket that was opened by its name. Where others may write the folder they can put something
+/// else there before, which stays as it is.
+fn open_to_all(bound: &File, path: &Path) -> io::Result<()> {
+    let metadata = bound.metadata()?;
+    if !metadata.file_type().is_socket() || !is_root_or_own(metadata.uid()) {
+        let reason = format!("`{}` was exchanged for something else", path.display());
+        return Err(io::Error::other(reason));
+    }
+    // The kernel changes the mode of what is open, whatever has its name by now.
+    let opened = format!("/proc/self/fd/{}", bound.as_raw_fd());
+    fs::set_permissions(opened, Permissions::from_mode(MODE))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_mode_is_that_of_the_socket_alone() {
+        let folder = TempDir::new().unwrap();
+        let (path, secret) = (folder.path().join("socket"), folder.path().join("secret"));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let _listener = bind(&path).unwrap();
+        assert_eq!(mode(&path), MODE);
+
+        // What others put in its place between the two calls stays as it is.
+        fs::write(&secret, "").unwrap();
+        fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+        let opened = |path: &Path| {
+            OpenOptions::new().read(true).custom_flags(AS_IT_IS.bits()).open(path).unwrap()
+        };
+        fs::remove_file(&path).unwrap();
+        symlink(&secret, &path).unwrap();
+        for exchanged in [&path, &secret] {
+            let refused = open_to_all(&opened(exchanged), &path).unwrap_err();
+            assert!(refused.to_string().contains("was exchanged"), "{refused}");
+        }
+        assert_eq!(mode(&secret), 0o600);
+    }
 }

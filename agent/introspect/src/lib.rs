@@ -34,6 +34,7 @@ pub mod uri;
 mod web;
 
 use axum::Router;
+use axum::middleware::map_response;
 use axum::routing::{get, post};
 use holdfast_store::Journal;
 
@@ -82,5 +83,6 @@ pub fn routes(core: CoreHandle, started_ns: u64, journal: Option<Journal>) -> Ro
         .merge(web::routes())
         .method_not_allowed_fallback(http_error::unknown_method)
         .fallback(http_error::unknown_path)
+        .layer(map_response(web::with_security_headers))
         .with_state(introspect)
 }

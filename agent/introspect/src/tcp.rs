@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::extract::{self, Request};
 use axum::http::{HeaderMap, Method, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use base64::Engine as _;
@@ -28,6 +28,7 @@ use zeroize::Zeroizing;
 
 use super::events::EventStreams;
 use super::http_error::HttpError;
+use super::web::with_security_headers;
 
 /// Introspection requests over TCP that need the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -78,7 +79,8 @@ pub async fn serve(listener: TcpListener, guard: TokenGuard, routes: Router) {
 
 fn with_token_guard(routes: Router, guard: TokenGuard) -> Router {
     let streams = EventStreams::at_most(MAX_EVENT_STREAMS);
-    routes.layer(Extension(streams)).layer(from_fn_with_state(guard, check_request))
+    let guarded = routes.layer(Extension(streams)).layer(from_fn_with_state(guard, check_request));
+    guarded.layer(map_response(with_security_headers)) // of refusals, too
 }
 
 /// The token in the state folder, created when missing.
@@ -249,6 +251,7 @@ mod tests {
                 assert_eq!(answer.status().as_u16(), want, "{row}");
                 let challenged = answer.headers().contains_key(header::WWW_AUTHENTICATE);
                 assert_eq!(challenged, want == 401 && path == "/read", "{row}");
+                assert_eq!(answer.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff", "{row}");
                 let names = answer.headers().keys();
                 assert!(!names.into_iter().any(|it| it.as_str().contains("access-control")));
             }

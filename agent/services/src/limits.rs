@@ -30,6 +30,20 @@ pub static MODULE_SIZE: Limit = Limit {
     reason: "four times the largest module of the OpenConfig profile; libyang reads it whole",
 };
 
+pub static SCHEMA_NODES: Limit = Limit {
+    name: "schema-nodes",
+    figure: 20_000,
+    unit: "nodes, types and constraints of a module with its groupings expanded",
+    reason: "libyang takes some 2 kB for each node; a thousand parameters with types and constraints are a quarter of it",
+};
+
+pub static SCHEMA_DEPTH: Limit = Limit {
+    name: "schema-depth",
+    figure: 100,
+    unit: "levels of a module with its groupings expanded",
+    reason: "the stack of a thread has room for a thousand; models in use have fewer than 30",
+};
+
 pub static TYPES: Limit = Limit {
     name: "service-types",
     figure: 100,

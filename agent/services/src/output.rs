@@ -13,8 +13,8 @@ use holdfast_config::schema::Origin;
 use holdfast_config::services::EditContent;
 use holdfast_config::tree::{Leaf, List, is_key_or_copy};
 use holdfast_config::{
-    Branch, Child, InstancePath, LeafMark, Models, NodeId, Path, PathError, Schema, Step, Tree,
-    reserved,
+    Branch, Child, Claim, InstancePath, LeafMark, Models, NodeId, Path, PathError, Schema, Step,
+    Tree, reserved,
 };
 
 /// Output of the work of one state: a sparse tree of one origin, all leaves explicit.
@@ -22,6 +22,7 @@ use holdfast_config::{
 pub struct Output {
     pub origin: Origin,
     pub tree: Tree<LeafMark>,
+    /// Number of its leaves; of an edit those that its claim does not have yet.
     pub leaves: usize,
 }
 
@@ -42,7 +43,7 @@ impl OutputError {
         Self { kind: WorkErrorKind::Denied, line, reason: reason.to_string() }
     }
 
-    fn limit(error: holdfast_config::LimitExceeded) -> Self {
+    pub(crate) fn limit(error: holdfast_config::LimitExceeded) -> Self {
         Self { kind: WorkErrorKind::Limit, line: None, reason: error.to_string() }
     }
 }
@@ -70,13 +71,14 @@ pub(crate) fn read(
             (Origin::OpenConfig, document(models, Origin::OpenConfig, text)?)
         }
     };
-    admitted(reader, origin, &tree)
+    admitted(reader, origin, &tree, &Tree::new())
 }
 
-/// Reads an edit of a handler as the output of a template is read.
+/// Reads an edit of a handler, for a claim, as the output of a template is read.
 pub(crate) fn read_edit(
     reader: OutputReader<'_>,
     edit: EditContent<'_>,
+    claim: &Claim,
 ) -> Result<Output, OutputError> {
     let OutputReader { models, grants, .. } = reader;
     let (origin, tree) = match edit {
@@ -89,16 +91,18 @@ pub(crate) fn read_edit(
             (origin, value_at(models.schema(origin), &path, value)?)
         }
     };
-    admitted(reader, origin, &tree)
+    admitted(reader, origin, &tree, claim.tree(origin))
 }
 
-/// What a package may put out of a tree, which is refused if there is more in it.
+/// What a package may put out of a tree, which is refused if there is more in it. Leaves that are in `beside` are not counted.
 fn admitted(
     OutputReader { models, grants, keeper }: OutputReader<'_>,
     origin: Origin,
     tree: &Tree<LeafMark>,
+    beside: &Tree<LeafMark>,
 ) -> Result<Output, OutputError> {
-    let mut admitted = AdmittedTree { grants, schema: models.schema(origin), leaves: 0 };
+    let schema = models.schema(origin);
+    let mut admitted = AdmittedTree { grants, schema, beside, leaves: 0 };
     let mut root = (**tree.root()).clone();
     admitted.branch(&mut InstancePath::root(), &mut root)?;
     CLAIM_LEAVES.check(admitted.leaves).map_err(OutputError::limit)?;
@@ -212,6 +216,7 @@ fn admit(schema: &Schema, grants: &Grants, path: &InstancePath) -> Result<Admiss
 struct AdmittedTree<'a> {
     grants: &'a Grants,
     schema: &'a Schema,
+    beside: &'a Tree<LeafMark>,
     leaves: usize,
 }
 
@@ -235,7 +240,9 @@ impl AdmittedTree<'_> {
             match branch.child_mut(node) {
                 Some(Child::Leaf(_)) => {
                     match admit(self.schema, self.grants, path).map_err(refused)? {
-                        Admission::Granted => self.leaves += 1,
+                        Admission::Granted => {
+                            self.leaves += usize::from(self.beside.leaf(path).is_none());
+                        }
                         Admission::OnTheWay | Admission::Refused => {}
                     }
                 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_config::edit::SecretKeeperHandle;
-use holdfast_config::limits::excerpt;
+use holdfast_config::limits::{CLAIM_LEAVES, excerpt};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::EditContent;
-use holdfast_config::{Claim, Models, Tree};
+use holdfast_config::{GrowingClaim, Models, Tree};
 use minijinja::Value as TemplateValue;
 use minijinja::value::ValueKind;
 use smol_str::SmolStr;
@@ -147,18 +147,23 @@ impl Package {
         })
     }
 
-    /// Adds an edit of a handler to the claim of its state.
+    /// Adds an edit of a handler to the claim of its state. The claim as a whole has no more leaves than the output of a
+    /// template may have.
     pub(crate) fn add_edit(
         &self,
-        claim: &mut Claim,
+        growing: &mut GrowingClaim,
         edit: EditContent<'_>,
     ) -> Result<(), OutputError> {
-        let output = output::read_edit(self.output_reader(), edit)?;
+        let GrowingClaim { claim, leaves } = growing;
+        let output = output::read_edit(self.output_reader(), edit, claim)?;
+        let grown = *leaves + output.leaves;
+        CLAIM_LEAVES.check(grown).map_err(OutputError::limit)?;
         let tree = match output.origin {
             Origin::Native => &mut claim.native,
             Origin::OpenConfig => &mut claim.openconfig,
         };
         *tree = Tree::merged(&Tree::new(), &output.tree, tree).0;
+        *leaves = grown;
         Ok(())
     }
 

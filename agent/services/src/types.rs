@@ -19,8 +19,8 @@ use holdfast_config::services::{
 };
 use holdfast_config::tree::ListEntry as _;
 use holdfast_config::{
-    Branch, Claim, InstancePath, Keys, LeafMeta, LimitExceeded, List, Models, ModelsError, NodeId,
-    Provenance, ServiceTag, Step, Value,
+    Branch, GrowingClaim, InstancePath, Keys, LeafMeta, LimitExceeded, List, Models, ModelsError,
+    NodeId, Provenance, ServiceTag, Step, Value,
 };
 use smol_str::{SmolStr, format_smolstr};
 
@@ -282,7 +282,7 @@ impl Services for ServiceTypes {
     fn add_edit(
         &self,
         by: TypeVersion<'_>,
-        claim: &mut Claim,
+        claim: &mut GrowingClaim,
         edit: EditContent<'_>,
     ) -> Result<(), HandlerRefusal> {
         let package = self.package_of(by)?;

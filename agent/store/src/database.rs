@@ -11,7 +11,7 @@ use redb::{
     Builder, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, WriteTransaction,
 };
 use smol_str::SmolStr;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     ArtefactChange, Change, FinalContent, StoreError, StoredState, Unconfirmed, User,
@@ -27,6 +27,7 @@ use super::{
     layer_table::BlockWork,
     notes::{self, NOTES},
     prepared::{self, PreparedSet, RowDigests, Ticket},
+    refusal_log::RefusalLog,
     tables::{LAYER, RESTORE, SECRETS, apply, apply_recording, rows},
     taken_back::{self, NotedRows, TakenBackRows},
     unconfirmed::{self, JoinedRows},
@@ -54,7 +55,7 @@ pub struct Database {
     /// `None` while reopening fails after the disk had refused a write.
     redb: Option<redb::Database>,
     /// The file, locked, while `redb` is a copy of it in memory.
-    held: Option<File>,
+    pub(super) held: Option<File>,
     /// A write was refused, so `redb` does not answer until it is reopened.
     failed: bool,
     pub(super) prepared: PreparedSet,
@@ -64,6 +65,7 @@ pub struct Database {
     /// Rows of the layers that were taken back since the file was opened.
     pub(super) taken_back: NotedRows,
     pub(super) block_work: BlockWork,
+    refusals: RefusalLog,
     /// Fault for the next commit.
     #[cfg(any(test, feature = "faults"))]
     pub(super) fault: Option<super::faults::Fault>,
@@ -111,6 +113,7 @@ impl Database {
             rolled_back: 0,
             taken_back: NotedRows::default(),
             block_work: BlockWork::default(),
+            refusals: RefusalLog::default(),
             #[cfg(any(test, feature = "faults"))]
             fault: None,
         })
@@ -151,6 +154,12 @@ impl Database {
     /// Records whether the disk refused, as when it is full; the next [`Self::mend`] then reopens the file.
     pub(super) fn note<T>(&mut self, result: &Result<T, StoreError>) {
         self.failed |= matches!(result, Err(StoreError::Access { .. }));
+        self.refusals.note(&self.path, result);
+    }
+
+    /// Logs what has no line yet, at the end of the process.
+    pub(super) fn finish_log(&mut self) {
+        self.refusals.finish(&self.path);
     }
 
     /// Reopens the file after a failure. Prepared transactions are still prepared, but for those that are given up.
@@ -158,7 +167,7 @@ impl Database {
         if !self.failed {
             return Ok(());
         }
-        warn!(file = %self.path.display(), "opening the database again after a failed write");
+        debug!(file = %self.path.display(), "opening the database again after a failed write");
         let is_in_memory = self.held.take().is_some();
         self.reopen()?;
         if is_in_memory && let Err(error) = self.settle_last_run() {

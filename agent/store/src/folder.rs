@@ -3,9 +3,11 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, Permissions},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
 };
+
+use holdfast_base::is_root_or_own;
 
 use super::{FILE_NAME, StoreError};
 
@@ -26,19 +28,31 @@ const PRIVATE_FILE: u32 = 0o600;
 /// Creates `folder` and its parents with mode 0700, or sets that mode of an existing one.
 ///
 /// The mode of an existing folder is changed only when it is empty or has our database: a mistyped `--state-dir
-/// /tmp` must not change `/tmp`.
+/// /tmp` must not change `/tmp`. It, and a symbolic link in its place, must belong to root or to the agent's user: others could
+/// read the keys in it, or exchange it.
 ///
 /// # Errors
-/// When the folder cannot be created, or is accessible to others and has foreign files.
+/// When the folder cannot be created, belongs to others, or is accessible to others and has foreign files.
 pub fn create_private_folder(folder: &Path) -> Result<(), StoreError> {
+    create_folder_trusting(folder, is_root_or_own)
+}
+
+fn create_folder_trusting(
+    folder: &Path,
+    is_trusted: impl Fn(u32) -> bool,
+) -> Result<(), StoreError> {
     let failed = |action| move |source| StoreError::File { action, path: folder.into(), source };
     DirBuilder::new()
         .recursive(true)
         .mode(PRIVATE_FOLDER)
         .create(folder)
         .map_err(failed("make the folder"))?;
-    let mode =
-        fs::metadata(folder).map_err(failed("read the mode of"))?.permissions().mode() & 0o7777;
+    let metadata = fs::metadata(folder).map_err(failed("read the owner of"))?;
+    let link = fs::symlink_metadata(folder).map_err(failed("read the owner of"))?;
+    if let Some(owner) = [link.uid(), metadata.uid()].into_iter().find(|uid| !is_trusted(*uid)) {
+        return Err(StoreError::FolderOfOthers { path: folder.into(), owner });
+    }
+    let mode = metadata.permissions().mode() & 0o7777;
     if mode & 0o077 == 0 {
         return Ok(());
     }
@@ -121,4 +135,29 @@ pub(super) fn open_private_file(path: &Path) -> Result<File, StoreError> {
         path: path.into(),
         source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_of_another_user_is_refused() {
+        let outer = TempDir::new().unwrap();
+        let own = fs::metadata(outer.path()).unwrap().uid();
+        let (folder, link) = (outer.path().join("state"), outer.path().join("link"));
+        create_private_folder(&folder).unwrap();
+        symlink(&folder, &link).unwrap();
+        for path in [&folder, &link] {
+            create_private_folder(path).unwrap();
+            let refused = create_folder_trusting(path, |uid| uid != own).unwrap_err();
+            assert!(matches!(refused, StoreError::FolderOfOthers { .. }), "{refused}");
+            let text = format!("`{}` belongs to user {own}", path.display());
+            assert!(refused.to_string().contains(&text), "{refused}");
+        }
+    }
 }

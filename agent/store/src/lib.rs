@@ -25,6 +25,7 @@ mod layer_rows;
 mod layer_table;
 mod notes;
 mod prepared;
+mod refusal_log;
 mod roll_back;
 mod tables;
 mod taken_back;
@@ -210,6 +211,11 @@ pub enum StoreError {
         path.display()
     )]
     FolderIsShared { path: PathBuf, mode: u32 },
+    #[error(
+        "the folder `{}` belongs to user {owner}, who could read the keys in it or exchange it: give it to root or to the user of the agent",
+        path.display()
+    )]
+    FolderOfOthers { path: PathBuf, owner: u32 },
     #[error("the database `{}` is in use by another holdfast", path.display())]
     Locked { path: PathBuf },
     #[error("cannot open the database `{}`", path.display())]
@@ -238,6 +244,11 @@ impl StoreError {
     /// True when the same request may succeed later.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Overloaded | Self::Locked { .. } | Self::RowInUse { .. })
+    }
+
+    /// True when the disk or the file system has refused, as when it is full. The store logs it.
+    pub fn is_of_disk(&self) -> bool {
+        matches!(self, Self::File { .. } | Self::Open { .. } | Self::Access { .. })
     }
 
     fn unsent<T>(refused: &TrySendError<T>) -> Self {

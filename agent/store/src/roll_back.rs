@@ -1,7 +1,7 @@
 //! Roll-backs: of transactions that were given up, and of what a start finds unfinished or unconfirmed.
 
 use redb::WriteTransaction;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::database::{Database, finish};
 use super::prepared::{self, Ticket};
@@ -21,7 +21,6 @@ impl Database {
             return Ok(());
         }
         let transactions = unfinished.len();
-        warn!(transactions, "rolling back what was interrupted before it was answered");
         let write = self.begin(ATTEMPT)?;
         let taken_back = self.put_back_all(&write, &unfinished, keeps_restores)?;
         self.taken_back.note(&write, taken_back)?;
@@ -31,7 +30,9 @@ impl Database {
         }
         finish(write, ATTEMPT)?;
         self.rolled_back = transactions;
-        info!(transactions, "rolled back");
+        if self.held.is_none() {
+            warn!(transactions, "rolled back what was interrupted before it was answered");
+        }
         Ok(())
     }
 
@@ -44,7 +45,9 @@ impl Database {
         unconfirmed::forget(&write)?;
         self.taken_back.note(&write, taken_back)?;
         finish(write, ATTEMPT)?;
-        warn!(transaction, "a commit that was not confirmed before the restart is rolled back");
+        if self.held.is_none() {
+            warn!(transaction, "a commit that was not confirmed before the restart is rolled back");
+        }
         Ok(())
     }
 

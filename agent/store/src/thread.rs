@@ -54,6 +54,7 @@ impl DatabaseThread {
             }
             self.execute_unless_stopped(command);
         }
+        self.database.finish_log();
         drop(self);
         if let Some(answer) = closing {
             drop(answer.send(Ok(())));

@@ -186,13 +186,5 @@ impl CredentialFiles {
 
 /// Reads a file; `None` when it does not exist.
 pub(super) fn read(file: &Path) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
-    match fs::metadata(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-        Ok(meta) if meta.len() > MAX_OCTETS => {
-            let message = format!("{} is larger than {MAX_OCTETS} octets", file.display());
-            Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
-        }
-        Ok(_) => fs::read(file).map(|content| Some(Zeroizing::new(content))),
-    }
+    files::read_regular(file, MAX_OCTETS)
 }

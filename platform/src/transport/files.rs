@@ -4,11 +4,13 @@
 //! only the lines between two marker lines are ours; all others are left untouched.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use zeroize::Zeroizing;
 
 use crate::values::Content;
 
@@ -154,15 +156,34 @@ fn read_utf8(file: &Path) -> io::Result<Option<String>> {
 
 /// Reads a text file; octets that are not UTF-8 become replacement characters.
 fn read_text(file: &Path) -> io::Result<Option<String>> {
-    match fs::metadata(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-        Ok(meta) if meta.len() > MAX_OCTETS => {
-            let message = format!("{} is larger than {MAX_OCTETS} octets", file.display());
-            Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
-        }
-        Ok(_) => fs::read(file).map(|octets| Some(String::from_utf8_lossy(&octets).into_owned())),
+    let octets = read_regular(file, MAX_OCTETS)?;
+    Ok(octets.map(|octets| String::from_utf8_lossy(&octets).into_owned()))
+}
+
+/// Reads a file of at most `most` octets; `None` when it does not exist.
+///
+/// # Errors
+/// When the file is larger, or no regular one: a pipe would have its reader wait for a writer, and a device need never end.
+pub(super) fn read_regular(file: &Path, most: u64) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let opened = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let meta = opened.metadata()?;
+    if !meta.is_file() {
+        let message = format!("{} is no regular file", file.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
+    // The whole size at once, because an allocation that grows leaves copies of secrets behind.
+    let room = usize::try_from(meta.len().min(most)).unwrap_or_default() + 1;
+    let mut octets = Zeroizing::new(Vec::with_capacity(room));
+    opened.take(most + 1).read_to_end(&mut octets)?;
+    if octets.len() as u64 > most {
+        let message = format!("{} is larger than {most} octets", file.display());
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(Some(octets))
 }
 
 /// Creates a folder and its missing parents, world-readable like the files in it.
@@ -336,6 +357,39 @@ mod tests {
             assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, MODE);
             assert_eq!(fs::read_dir(folder.path().join("etc")).unwrap().count(), 1, "left over");
         }
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        nix::unistd::mkfifo(&folder.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+        fs::create_dir(folder.path().join("folder")).unwrap();
+        symlink("pipe", folder.path().join("link")).unwrap();
+        symlink("/dev/zero", folder.path().join("device")).unwrap();
+        for path in ["pipe", "socket", "folder", "link", "device"] {
+            root.read(path).expect_err(path);
+            let over = root.write(path, &Content::Block("ours".to_owned())).expect_err(path);
+            assert!(!over.to_string().is_empty());
+        }
+        let error = root.read("pipe").unwrap_err().to_string();
+        assert!(error.ends_with("pipe is no regular file"), "{error}");
+    }
+
+    #[test]
+    fn files_above_the_limit_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "12345").unwrap();
+        assert_eq!(read_regular(&file, 5).unwrap().unwrap().as_slice(), b"12345");
+        let error = read_regular(&file, 4).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        // The kernel shows the files of /proc as empty ones, whatever is in them.
+        assert_eq!(
+            read_regular(Path::new("/proc/self/status"), 9).unwrap_err().kind(),
+            error.kind()
+        );
     }
 
     #[test]

@@ -26,6 +26,8 @@ const RUN: &str = "run/sshd";
 const PROCESS: &str = "sshd";
 /// Time limit for a reloading server to listen again, which takes some milliseconds.
 const LISTENS_WITHIN: Duration = Duration::from_secs(5);
+/// Largest pid file that is read, in octets: a number of at most ten digits, with room for blanks.
+const PID_FILE_OCTETS: u64 = 64;
 /// Octets of the server's output that an error quotes.
 const MAX_WORDS: usize = 500;
 
@@ -83,11 +85,8 @@ impl<'r> Sshd<'r> {
         let file = settings.lines().find_map(|line| line.strip_prefix("pidfile /"));
         let Some(file) = file else { return Ok(()) };
         let file = self.root.place(file)?;
-        let text = match fs::read_to_string(&file) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()), // it does not run
-            Err(error) => return Err(error),
-        };
+        let Some(octets) = files::read_regular(&file, PID_FILE_OCTETS)? else { return Ok(()) }; // it does not run
+        let text = String::from_utf8_lossy(&octets);
         let Ok(pid) = text.trim().parse::<i32>() else { return Ok(()) };
         // The process id may have been reused.
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();

@@ -131,6 +131,13 @@ impl Claim {
     }
 }
 
+/// A claim that grows by edits, with the number of leaves that they put out.
+#[derive(Clone, Debug, Default)]
+pub struct GrowingClaim {
+    pub claim: Claim,
+    pub leaves: usize,
+}
+
 /// New content of a claim; `None` when it goes.
 pub type ClaimChange = (ClaimKey, Option<Claim>);
 

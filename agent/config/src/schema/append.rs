@@ -3,8 +3,11 @@
 //! All modules are compiled together, as libyang needs it for augments, types and identities, and the result is
 //! renumbered: a node of the same path and kind keeps its number, and so does a module. The others follow, parents before
 //! children, and last among the children of their parent. A node that no module has any more is *unlinked*: it keeps its
-//! number and its name, for the readers of earlier trees, and is no child of its parent. Paths and selections of the
-//! schema before mean the same in the new one, therefore.
+//! number and its name, for the readers of earlier trees, and is no child of its parent. When a node of that path and kind comes
+//! back it has this number again, so modules that come and go take no more memory than the first time. Paths and selections of
+//! the schema before mean the same in the new one, therefore.
+
+use std::collections::HashMap;
 
 use smol_str::SmolStr;
 
@@ -41,6 +44,13 @@ impl Schema {
     pub fn without_module(&self, name: &str) -> Result<Self, SchemaError> {
         let appended = self.appended.iter().filter(|it| it.name != name).cloned().collect();
         self.recompiled(appended)
+    }
+
+    /// Text of a module that the schema has.
+    pub fn module_text(&self, name: &str) -> Option<&str> {
+        let appended = self.appended.iter().find(|it| it.name == name);
+        let in_binary = || sources(self.origin).iter().find(|(known, _)| *known == name);
+        appended.map(|it| &*it.text).or_else(|| in_binary().map(|(_, text)| *text))
     }
 
     fn recompiled(&self, appended: Vec<YangModule>) -> Result<Self, SchemaError> {
@@ -85,15 +95,19 @@ impl Renumbering {
                 ModuleId(u16::try_from(next - 1).unwrap_or(u16::MAX))
             }));
         }
+        let unlinked = UnlinkedNodes::of(before);
         // Parents come before their children, so the number of a node's parent is known.
         let mut nodes = vec![before.root(); fresh.nodes.len()];
         let mut next = before.nodes.len();
         for node in &fresh.nodes[1..] {
             let parent = node.parent.map(|it| nodes[it.0 as usize]);
-            let earlier = parent
-                .filter(|it| (it.0 as usize) < before.nodes.len())
-                .and_then(|it| before.child(it, Some(&fresh.module(node.module).name), &node.name))
-                .filter(|it| is_of_same_kind((before, before.node(*it)), (fresh, node)));
+            let is_alike = |it: &NodeId| is_of_same_kind((before, before.node(*it)), (fresh, node));
+            let parent = parent.filter(|it| (it.0 as usize) < before.nodes.len());
+            let earlier = parent.and_then(|parent| {
+                let module = &fresh.module(node.module).name;
+                let linked = before.child(parent, Some(module), &node.name).filter(is_alike);
+                linked.or_else(|| unlinked.named(parent, module, &node.name).find(is_alike))
+            });
             nodes[node.id.0 as usize] = earlier.unwrap_or_else(|| {
                 next += 1;
                 NodeId(u32::try_from(next - 1).unwrap_or(u32::MAX))
@@ -143,6 +157,31 @@ impl Renumbering {
     }
 }
 
+/// Nodes that no module has, by their parent, module and name. There is one of each kind.
+struct UnlinkedNodes<'a>(HashMap<(NodeId, &'a str, &'a str), Vec<NodeId>>);
+
+impl<'a> UnlinkedNodes<'a> {
+    fn of(schema: &'a Schema) -> Self {
+        let mut found: HashMap<_, Vec<NodeId>> = HashMap::new();
+        for node in schema.nodes.iter().filter(|node| node.is_unlinked) {
+            if let Some(parent) = node.parent {
+                let module = &schema.modules[usize::from(node.module.0)].name;
+                found.entry((parent, &**module, &*node.name)).or_default().push(node.id);
+            }
+        }
+        Self(found)
+    }
+
+    fn named<'s>(
+        &'s self,
+        parent: NodeId,
+        module: &'s str,
+        name: &'s str,
+    ) -> impl Iterator<Item = NodeId> + 's {
+        self.0.get(&(parent, module, name)).into_iter().flatten().copied()
+    }
+}
+
 /// All nodes as those that no module has any more.
 fn unlinked(nodes: &[Node]) -> Vec<Node> {
     nodes.iter().map(|node| Node { is_unlinked: true, ..node.clone() }).collect()
@@ -164,7 +203,7 @@ fn is_of_same_kind((before, old): (&Schema, &Node), (fresh, new): (&Schema, &Nod
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use proptest::prelude::*;
 
@@ -255,6 +294,46 @@ mod tests {
         found
     }
 
+    /// Numbers of the linked nodes by their paths, in which each node has its kind.
+    fn numbered(schema: &Schema) -> BTreeMap<String, NodeId> {
+        let mut found = BTreeMap::new();
+        let mut open = vec![(schema.root(), String::new())];
+        while let Some((at, path)) = open.pop() {
+            for child in &schema.node(at).children {
+                let node = schema.node(*child);
+                let keys: Vec<_> =
+                    schema.keys(*child).iter().map(|key| &schema.node(*key).name).collect();
+                let kind = match &node.kind {
+                    NodeKind::List { .. } => format!("list {keys:?}"),
+                    other => format!("{other:?}"),
+                };
+                let (module, config) = (&schema.module(node.module).name, node.config);
+                let path = format!("{path}/{module}:{} {kind} {config}", node.name);
+                open.push((*child, path.clone()));
+                found.insert(path, *child);
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn modules_that_come_and_go_take_no_more_than_the_first_time() {
+        let modules = [module("extra", MODULE), module("other", OTHER)];
+        let base = Schema::native().unwrap();
+        let first = base.with_modules(&modules).unwrap();
+        let removed = |schema: &Schema| {
+            schema.without_module("other").unwrap().without_module("extra").unwrap()
+        };
+        let (size, mut schema) = (first.nodes.len(), removed(&first));
+        for _ in 0..20 {
+            assert_eq!((schema.nodes.len(), linked(&schema)), (size, linked(&base)));
+            schema = schema.with_modules(&modules).unwrap();
+            assert_eq!((schema.nodes.len(), schema.modules.len()), (size, first.modules.len()));
+            assert_eq!(numbered(&schema), numbered(&first));
+            schema = removed(&schema);
+        }
+    }
+
     /// A module with the chosen ones of these nodes.
     fn variant(nodes: &[usize]) -> YangModule {
         const NODES: [&str; 9] = [
@@ -284,7 +363,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
         /// After any exchanges, the linked nodes are those of a schema that is compiled from scratch, a node that stays
-        /// has its number, and no number is used again.
+        /// has its number, one that comes back has it again, and no number is that of two nodes.
         #[test]
         fn exchanged_modules_are_those_of_a_schema_from_scratch(
             versions in prop::collection::vec(prop::collection::vec(0usize..9, 0..4), 1..6),
@@ -292,6 +371,7 @@ mod tests {
         ) {
             let base = Schema::native().unwrap();
             let mut schema = base.clone();
+            let mut numbers = BTreeMap::new();
             for (nodes, is_removed) in versions.iter().zip(removed) {
                 let before = schema.clone();
                 let scratch = if is_removed {
@@ -308,10 +388,12 @@ mod tests {
                 prop_assert_eq!(names(&schema), names(&scratch));
                 for (old, new) in before.nodes.iter().zip(&schema.nodes) {
                     prop_assert_eq!((old.id, &old.name, old.parent), (new.id, &new.name, new.parent));
-                    prop_assert!(!old.is_unlinked || new.is_unlinked, "{} comes back", old.name);
-                    if !new.is_unlinked {
-                        prop_assert!(is_of_same_kind((&before, old), (&schema, new)));
-                    }
+                    prop_assert_eq!(old.module, new.module);
+                    prop_assert!(is_of_same_kind((&before, old), (&schema, new)));
+                }
+                for (path, number) in numbered(&schema) {
+                    let first = *numbers.entry(path.clone()).or_insert(number);
+                    prop_assert_eq!(first, number, "{}", path);
                 }
                 // What stays in its place stays the same node.
                 for (at, node) in before.nodes.iter().enumerate().filter(|(_, it)| !it.is_unlinked) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use smol_str::SmolStr;
-use yang5::context::{Context, ContextFlags, EmbeddedModuleKey, EmbeddedModules};
+use yang5::context::{Context, ContextFlags};
 use yang5::schema::{SchemaInputFormat, SchemaModule, SchemaNode, SchemaNodeKind};
 
 use super::append::YangModule;
@@ -26,17 +26,10 @@ pub(super) type Sources = &'static [(&'static str, &'static str)];
 
 /// Loads `sources` into a new libyang context.
 fn load(sources: Sources) -> Result<Context, yang5::Error> {
-    let embedded: EmbeddedModules = sources
-        .iter()
-        .map(|(name, text)| (EmbeddedModuleKey::new(name, None, None, None), *text))
-        .collect();
     let mut context =
         Context::new(ContextFlags::NO_YANGLIBRARY | ContextFlags::DISABLE_SEARCHDIRS)?;
-    context.set_embedded_modules(&embedded);
-    let modules: Vec<_> = sources.iter().map(|(name, _)| (*name, None, &[][..])).collect();
-    let loaded = context.load_modules(&modules);
-    context.unset_embedded_modules(); // the context points to `embedded`, which is dropped here
-    loaded.map(|()| context)
+    libyang::load_modules(&mut context, sources)?;
+    Ok(context)
 }
 
 /// Adds a module that is not in the binary.

@@ -1,8 +1,9 @@
 //! Parts of libyang's compiled schema that its safe interface lacks: restrictions of types, extensions,
-//! conditions. Everything is copied; no pointer leaves this module, except as a number.
+//! conditions. Everything is copied; no pointer leaves this module, except as a number. Modules are loaded here, too, because the
+//! safe interface keeps a copy of their texts for each import.
 #![allow(
     unsafe_code,
-    reason = "the safe interface of yang5 has no access to ranges, patterns, enums and extensions"
+    reason = "the safe interface of yang5 has no access to ranges, patterns, enums and extensions, and leaks imported texts"
 )]
 // Invariants, for all of the module:
 // * Each raw pointer comes from a `SchemaNode` or `SchemaModule`, which borrow their `Context`; libyang
@@ -11,11 +12,60 @@
 // * A sized array is null or has its number of items, a u64, right in front of the first one.
 // * Texts are null or end with a zero byte; libyang checks schema files for UTF-8.
 
-use std::ffi::{CStr, c_char};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_void};
 
 use smol_str::SmolStr;
+use yang5::context::Context;
 use yang5::ffi;
 use yang5::schema::{SchemaModule, SchemaNode, SchemaNodeKind};
+
+use super::compile::Sources;
+
+/// Loads modules that may import each other. Unlike the embedded modules of yang5, which it copies anew for each import and
+/// never frees, the texts go when all are loaded.
+pub(super) fn load_modules(context: &mut Context, sources: Sources) -> Result<(), yang5::Error> {
+    // No text of ours has a zero byte.
+    let text = |text: &str| CString::new(text).unwrap_or_default();
+    let texts: ModuleTexts = sources.iter().map(|(name, source)| (*name, text(source))).collect();
+    let modules: Vec<_> = sources.iter().map(|(name, _)| (*name, None, &[][..])).collect();
+    // SAFETY: the callback reads `texts` alone, which live until it is unset.
+    unsafe { context.set_module_import_callback(import, (&raw const texts).cast_mut().cast()) };
+    let loaded = context.load_modules(&modules);
+    context.unset_embedded_modules();
+    loaded
+}
+
+/// Texts of modules by their names.
+type ModuleTexts = BTreeMap<&'static str, CString>;
+
+/// Gives libyang the text of a module, which stays ours.
+///
+/// # Safety
+/// `name` ends with a zero byte, `texts` points to [`ModuleTexts`], and the others to places that may be written.
+unsafe extern "C" fn import(
+    name: *const c_char,
+    _revision: *const c_char,
+    submodule: *const c_char,
+    _submodule_revision: *const c_char,
+    texts: *mut c_void,
+    format: *mut ffi::LYS_INFORMAT::Type,
+    data: *mut *const c_char,
+    _free_data: *mut ffi::ly_module_imp_data_free_clb,
+) -> ffi::LY_ERR::Type {
+    // SAFETY: as this function asks for.
+    let (name, texts) = unsafe { (CStr::from_ptr(name), &*texts.cast::<ModuleTexts>()) };
+    let found = name.to_str().ok().and_then(|name| texts.get(name));
+    let Some(text) = found.filter(|_| submodule.is_null()) else {
+        return ffi::LY_ERR::LY_ENOTFOUND;
+    };
+    // SAFETY: as this function asks for; libyang copies the text before the callback is unset.
+    unsafe {
+        *format = ffi::LYS_INFORMAT::LYS_IN_YANG;
+        *data = text.as_ptr();
+    }
+    ffi::LY_ERR::LY_SUCCESS
+}
 
 /// A compiled type, copied. Ranges are as written, `None` where the type is not restricted.
 #[derive(Debug)]

@@ -41,7 +41,7 @@ pub use self::transaction::{
 };
 use smol_str::SmolStr;
 
-use crate::claims::{Claim, ClaimChange, ClaimKey, Claims, PersistedOutput, ServiceTag};
+use crate::claims::{ClaimChange, ClaimKey, Claims, GrowingClaim, PersistedOutput, ServiceTag};
 use crate::instance::InstancePath;
 use crate::layer::LeafMark;
 use crate::models::Models;
@@ -308,11 +308,11 @@ pub trait Services: Debug + Send + Sync {
     /// Adds an edit of a handler to the claim of a state.
     ///
     /// # Errors
-    /// When it cannot be read, or is not in the grants of this version.
+    /// When it cannot be read, is not in the grants of this version, or makes the claim larger than one may be.
     fn add_edit(
         &self,
         by: TypeVersion<'_>,
-        claim: &mut Claim,
+        claim: &mut GrowingClaim,
         edit: EditContent<'_>,
     ) -> Result<(), HandlerRefusal>;
 

@@ -74,6 +74,10 @@ impl Reply {
             Ok(stamp) => tracing::info!(
                 trace = %self.trace, caller = %self.caller, what = self.name, revision = stamp.revision, ?elapsed, "committed"
             ),
+            // The store tells it once a minute: a client that tries again and again fills no log.
+            Err(error @ CommitError::Store(cause)) if cause.is_of_disk() => tracing::debug!(
+                trace = %self.trace, caller = %self.caller, what = self.name, error = %ErrorChain(error), ?elapsed, "refused"
+            ),
             Err(error) => {
                 // The text may repeat secrets that the client sent; they are left out, like in accounting records.
                 let error = secrets::message(&ErrorChain(error).to_string());

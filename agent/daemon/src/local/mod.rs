@@ -32,7 +32,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use holdfast_base::{AuthMethod, Caller, ErrorChain, Role, http1};
+use holdfast_base::{AuthMethod, Caller, ErrorChain, Role, http1, is_root_or_own};
 use holdfast_store::accounts::AccountingLog;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -173,8 +173,7 @@ impl LocalPeer {
 
     /// Caller for root and the agent's own user; `None` for others.
     fn caller(self) -> Option<Caller> {
-        let own = nix::unistd::geteuid().as_raw();
-        let uid = self.uid.filter(|uid| *uid == 0 || *uid == own)?;
+        let uid = self.uid.filter(|uid| is_root_or_own(*uid))?;
         Some(Caller {
             name: SmolStr::new_static("local"),
             role: Role::Admin,

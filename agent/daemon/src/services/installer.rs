@@ -10,29 +10,23 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 
 use holdfast_base::ErrorChain;
 use holdfast_bootz::cms::CmsError;
 use holdfast_config::services::{ExchangeMode, TypeExchange};
 use holdfast_config::{ClaimKey, LimitExceeded, ServiceTag};
 use holdfast_core::{CommitError, CoreHandle, Datastore, Intent, PlanHash, Preview};
-use holdfast_services::outline::{ARCHIVE_EXTENSION, Version};
+use holdfast_services::outline::Version;
 use holdfast_services::{Package, PackageFiles, PackageSource, PackageVersion, ServiceTypes};
 use rustls_pki_types::UnixTime;
 use smol_str::SmolStr;
-use tempfile::Builder;
-use tokio::process::Command;
 use tokio::sync::{Mutex, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::actions::{self, ActionResources};
 use super::handlers::Handlers;
@@ -40,14 +34,10 @@ use super::offered::read_archive;
 use super::requester::Requester;
 use super::signers::{PackageSigners, SignatureRefusal};
 use super::stored::{self, PackageOrigin};
+use super::trial::{self, Candidate, TrialError};
 use super::upgrade::{Upgrade, UpgradePreview};
 use super::{ServiceError, applied, conductor, digest_text, rendering, revocation, shown_types};
-use crate::executable;
 
-/// Time for the check of a package by a process of its own. The largest package takes a second.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(60);
-/// Beginning of the names of folders with archives that are checked.
-const CHECK_FOLDER: &str = ".service-check-";
 /// Instances that the refusal of a removal names.
 const NAMED_INSTANCES: usize = 10;
 
@@ -78,6 +68,15 @@ pub enum InstallError {
     Limit(#[from] LimitExceeded),
     #[error(transparent)]
     Commit(#[from] CommitError),
+}
+
+impl From<TrialError> for InstallError {
+    fn from(error: TrialError) -> Self {
+        match error {
+            TrialError::Refused(reason) => Self::Check(reason),
+            TrialError::Process(error) => Self::Process(error),
+        }
+    }
 }
 
 impl From<SignatureRefusal> for InstallError {
@@ -178,7 +177,7 @@ impl PackageInstaller {
         (folder, signers): (&Path, PackageSigners),
         types: ServiceTypes,
     ) -> Self {
-        sweep(folder);
+        trial::sweep(folder);
         let core = actions.core.clone();
         handlers.begin(core.clone());
         let types_tx = watch::Sender::new(types.clone());
@@ -247,7 +246,7 @@ impl PackageInstaller {
         terms: InstallTerms,
     ) -> Result<Installation, InstallError> {
         let (outline, files) = read_archive(Path::new("the archive"), archive)?;
-        let (name, version) = (outline.name.text, outline.version);
+        let (name, version) = (outline.name.text.clone(), outline.version);
         let mut state = self.0.state.lock().await;
         let digest = digest_text(archive);
         if let Some(summary) = state.verdict((&name, version), archive, terms.downgrade)? {
@@ -259,7 +258,8 @@ impl PackageInstaller {
         if is_upgrade && terms.expected.is_none() && !terms.is_dry_run {
             return Err(needs_dry_run(&name, version));
         }
-        self.check(archive, &format!("{name}-{version}.{ARCHIVE_EXTENSION}")).await?;
+        let candidate = Candidate { name: outline.archive_name(), archive };
+        trial::check(&self.0.folder, &[candidate]).await?;
         let source = stored::source(PackageOrigin::Installed(signer), version, archive);
         let mut types = state.types.clone();
         types.forget_unused(&name, &self.0.core.configuration().layers().book);
@@ -372,31 +372,6 @@ impl PackageInstaller {
         let tags = configuration.instances().into_iter().chain(with_plans);
         tags.filter(|tag| tag.service == *name).collect()
     }
-
-    /// Has another process check the package, as `holdfast service check` does.
-    async fn check(&self, archive: &[u8], name: &str) -> Result<(), InstallError> {
-        let folder = Builder::new().prefix(CHECK_FOLDER).tempdir_in(&self.0.folder);
-        let folder = folder.map_err(InstallError::Process)?;
-        let path = folder.path().join(name);
-        let mut file = fs::File::create_new(&path).map_err(InstallError::Process)?;
-        file.write_all(archive).map_err(InstallError::Process)?;
-        let mut check = Command::new(executable::SELF);
-        check.args(["service", "check"]).arg(&path).stdin(Stdio::null()).kill_on_drop(true);
-        let output = timeout(CHECK_TIMEOUT, check.output())
-            .await
-            .map_err(|_| InstallError::Check(format!("it did not end within {CHECK_TIMEOUT:?}")))?;
-        let output = output.map_err(InstallError::Process)?;
-        match output.status.success() {
-            true => Ok(()),
-            false => {
-                let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                Err(InstallError::Check(match text.is_empty() {
-                    true => output.status.to_string(),
-                    false => text,
-                }))
-            }
-        }
-    }
 }
 
 impl Shared {
@@ -469,18 +444,6 @@ fn begin(
         applied::show(core.clone()),
         shown_types::show(core.clone(), handlers.clone(), types_tx.subscribe()),
     ]
-}
-
-/// Removes archives whose check ended with an earlier agent.
-fn sweep(folder: &Path) {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let left = entries.filter(|it| it.file_name().to_string_lossy().starts_with(CHECK_FOLDER));
-    for entry in left {
-        if let Err(error) = fs::remove_dir_all(entry.path()) {
-            let path = entry.path();
-            warn!(path = %path.display(), %error, "cannot remove what a check of a package left");
-        }
-    }
 }
 
 /// Types with this version of a package, and the text that tells of it. Compiling takes long.

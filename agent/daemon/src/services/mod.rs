@@ -27,6 +27,7 @@ mod signers;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod upgrade;
 mod waits;
 mod watch;
@@ -34,7 +35,7 @@ mod watch;
 pub use actions::ActionResources;
 pub use handlers::Handlers;
 pub use installer::{InstallError, InstallTerms, Installation, LoadedPackage, PackageInstaller};
-pub use offered::load;
+pub use offered::OfferedPackages;
 pub use operations::{Modification, OperationError, Operations, Place, Progress, SyncCheck};
 pub use queue_operations::CallEntry;
 pub use requester::Requester;
@@ -45,6 +46,7 @@ pub use stored::reconcile;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use holdfast_config::{Models, ModelsError};
@@ -91,10 +93,7 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>, ServiceError> {
 pub fn run(action: &PackageAction) -> Result<String, ServiceError> {
     match action {
         PackageAction::New { name } => new(name),
-        PackageAction::Check { package } => {
-            let (package, warnings) = read(package)?;
-            Ok(rendering::summary(&package, &warnings))
-        }
+        PackageAction::Check { packages } => check(packages),
         PackageAction::Render(render) => rendered(render),
         PackageAction::Pack { folder, output } => pack(folder, output),
     }
@@ -113,22 +112,33 @@ fn new(name: &str) -> Result<String, ServiceError> {
     Ok(written.collect())
 }
 
+/// Checks packages beside each other, as an agent loads them.
+fn check(packages: &[PathBuf]) -> Result<String, ServiceError> {
+    let mut models = Arc::new(Models::load()?);
+    let mut summary = String::new();
+    for path in packages {
+        let (package, warnings) = read(&models, path)?;
+        summary += &rendering::summary(&package, &warnings);
+        models = package.list.models;
+    }
+    Ok(summary)
+}
+
 /// Reads a package from its folder, or from its archive.
-fn read(path: &Path) -> Result<(Package, Vec<PackageError>), ServiceError> {
+fn read(models: &Models, path: &Path) -> Result<(Package, Vec<PackageError>), ServiceError> {
     let refused = |errors| ServiceError::Package { path: path.to_path_buf(), errors };
-    let models = Models::load()?;
     let (package, warnings) = if path.is_dir() {
-        Package::read(&models, &folder::read(path)?).map_err(refused)?
+        Package::read(models, &folder::read(path)?).map_err(refused)?
     } else {
         let archive = folder::bounded(path)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        Package::read_archive(&models, &name, &archive).map_err(refused)?
+        Package::read_archive(models, &name, &archive).map_err(refused)?
     };
     Ok((package.with_keeper(UserSecrets::keeper()), warnings))
 }
 
 fn rendered(render: &ServiceRender) -> Result<String, ServiceError> {
-    let (package, _) = read(&render.package)?;
+    let (package, _) = read(&Models::load()?, &render.package)?;
     let document = folder::bounded(&render.params)?;
     let parameters = package.parameters(&document);
     let parameters = parameters

@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use holdfast_base::ErrorChain;
+use holdfast_base::{ErrorChain, is_root_or_own};
 use holdfast_config::Models;
 use holdfast_core::UserSecrets;
-use holdfast_services::outline::{ARCHIVE_EXTENSION, OUTLINE, Version};
+use holdfast_services::outline::{ARCHIVE_EXTENSION, OUTLINE, Version, archive_name};
 use holdfast_services::{Outline, PackageError, PackageFiles, PackageSource, ServiceTypes};
 use holdfast_store::Artefact;
 use smol_str::SmolStr;
@@ -17,12 +17,14 @@ use tracing::{error, info, warn};
 
 use super::signers::PackageSigners;
 use super::stored::{self, PackageOrigin};
+use super::trial::{self, Candidate};
 use super::{ServiceError, folder};
 
 /// Bits of a file's mode by which others than its owner can write it.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// A package that may be loaded.
+#[derive(Debug)]
 pub(super) struct OfferedPackage {
     pub(super) name: SmolStr,
     pub(super) version: Version,
@@ -32,41 +34,91 @@ pub(super) struct OfferedPackage {
     pub(super) source: PackageSource,
 }
 
-/// Loads the packages of the database, and of the folder the highest version of each other type. A package that is refused
-/// is logged, and the others are loaded: the box has to come up without it.
-///
-/// # Errors
-/// When the folder cannot be read, or others could put packages into it.
-pub fn load(
-    folder: Option<&Path>,
-    (stored, signers): (&BTreeMap<String, Artefact>, &PackageSigners),
-    models: Arc<Models>,
-) -> Result<ServiceTypes, ServiceError> {
-    let mut types = ServiceTypes::new(models).with_keeper(UserSecrets::keeper());
-    let offered = match folder {
-        Some(folder) => of_folder(folder)?,
-        None => BTreeMap::new(),
-    };
-    for package in stored::read(stored, &signers.verifier()) {
-        load_one(&mut types, package);
+impl OfferedPackage {
+    /// Its file, for the log.
+    fn shown_path(&self) -> String {
+        let path = self.path.as_deref();
+        path.map_or("the database".into(), |path| path.to_string_lossy().into_owned())
     }
-    for (name, package) in offered {
-        let version = types.versions(&name).next().map(|it| it.package.version());
-        match version {
-            None => load_one(&mut types, package),
-            Some(loaded) if loaded < package.version => {
-                let offered = package.version;
-                info!(service = %name, %loaded, %offered, "a newer version of a type of services is offered, and can be installed");
+}
+
+/// The packages of a start: those of the database, and of the folder the highest version of each type.
+#[derive(Debug)]
+pub struct OfferedPackages {
+    stored: Vec<OfferedPackage>,
+    of_folder: Vec<OfferedPackage>,
+}
+
+impl OfferedPackages {
+    /// Reads the packages. One that is refused is logged and left out: the box has to come up without it.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or others could put packages into it.
+    pub fn read(
+        folder: Option<&Path>,
+        (stored, signers): (&BTreeMap<String, Artefact>, &PackageSigners),
+    ) -> Result<Self, ServiceError> {
+        let of_folder = match folder {
+            Some(folder) => of_folder(folder)?.into_values().collect(),
+            None => Vec::new(),
+        };
+        Ok(Self { stored: stored::read(stored, &signers.verifier()), of_folder })
+    }
+
+    /// Those that another process, which has a folder in `scratch`, could load; others are logged.
+    pub async fn tried(self, scratch: &Path) -> Self {
+        let stored = without_refused(self.stored, scratch).await;
+        Self { stored, of_folder: without_refused(self.of_folder, scratch).await }
+    }
+
+    /// Loads the packages, those of the folder whose types the database does not have. One that is refused is logged, and the
+    /// others are loaded.
+    pub fn load(self, models: Arc<Models>) -> ServiceTypes {
+        let mut types = ServiceTypes::new(models).with_keeper(UserSecrets::keeper());
+        for package in self.stored {
+            load_one(&mut types, package);
+        }
+        for package in self.of_folder {
+            let name = &package.name;
+            let version = types.versions(name).next().map(|it| it.package.version());
+            match version {
+                None => load_one(&mut types, package),
+                Some(loaded) if loaded < package.version => {
+                    let offered = package.version;
+                    info!(service = %name, %loaded, %offered, "a newer version of a type of services is offered, and can be installed");
+                }
+                Some(_) => {}
             }
-            Some(_) => {}
+        }
+        types
+    }
+}
+
+/// The packages that another process could load.
+async fn without_refused(packages: Vec<OfferedPackage>, scratch: &Path) -> Vec<OfferedPackage> {
+    let candidates = packages.iter().map(|package| Candidate {
+        name: archive_name(&package.name, package.version),
+        archive: &package.source.archive.octets,
+    });
+    let candidates: Vec<_> = candidates.collect();
+    let mut refused: BTreeMap<usize, String> =
+        trial::refused(scratch, &candidates).await.into_iter().collect();
+    let mut good = Vec::new();
+    for (number, package) in packages.into_iter().enumerate() {
+        match refused.remove(&number) {
+            None => good.push(package),
+            Some(reason) => {
+                let path = package.shown_path();
+                error!(package = %path, %reason, "a package of services is not loaded");
+            }
         }
     }
-    Ok(types)
+    good
 }
 
 fn load_one(types: &mut ServiceTypes, package: OfferedPackage) {
-    let OfferedPackage { name, version, path, files, source } = package;
-    let path = path.as_deref().map_or("the database".into(), Path::to_string_lossy);
+    let path = package.shown_path();
+    let OfferedPackage { name, version, files, source, .. } = package;
     match types.load(&files, Some(source)) {
         Ok(warnings) => {
             info!(service = %name, %version, "loaded a type of services");
@@ -140,9 +192,8 @@ pub(super) fn read_archive(
 
 /// Refuses what others could change: a package decides what its service writes.
 fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), ServiceError> {
-    let own = nix::unistd::geteuid().as_raw();
     let reason = match (metadata.uid(), metadata.mode()) {
-        (owner, _) if owner != 0 && owner != own => format!("it belongs to user {owner}"),
+        (owner, _) if !is_root_or_own(owner) => format!("it belongs to user {owner}"),
         (_, mode) if mode & WRITABLE_BY_OTHERS != 0 => format!("its mode is {:o}", mode & 0o7777),
         _ => return Ok(()),
     };

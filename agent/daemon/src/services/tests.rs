@@ -15,7 +15,7 @@ fn examples() -> PathBuf {
 }
 
 fn check(package: PathBuf) -> Result<String, ServiceError> {
-    run(&PackageAction::Check { package })
+    run(&PackageAction::Check { packages: vec![package] })
 }
 
 fn render(
@@ -204,11 +204,9 @@ fn archive(folder: &Path, version: &str, name: &str) -> PathBuf {
 }
 
 fn loaded(folder: &Path) -> Result<Vec<String>, ServiceError> {
-    let types = load(
-        Some(folder),
-        (&BTreeMap::new(), &PackageSigners::default()),
-        Arc::new(Models::load()?),
-    )?;
+    let stored = BTreeMap::new();
+    let offered = OfferedPackages::read(Some(folder), (&stored, &PackageSigners::default()))?;
+    let types = offered.load(Arc::new(Models::load()?));
     Ok(types.packages().map(holdfast_services::Package::archive_name).collect())
 }
 

@@ -76,11 +76,11 @@ pub enum PackageAction {
         /// Name of the service type, and of the folder
         name: String,
     },
-    /// Check a package: every error with file, line and column
+    /// Check a package: every error with file, line and column. Several are checked beside each other, as an agent loads them
     Check {
-        /// Folder of the package, or an archive NAME-VERSION.hfs
-        #[arg(value_name = "DIR|FILE")]
-        package: PathBuf,
+        /// Folder of a package, or an archive NAME-VERSION.hfs
+        #[arg(value_name = "DIR|FILE", required = true)]
+        packages: Vec<PathBuf>,
     },
     /// Print the components of an instance, and what each of their states puts out, as if it was reached. Nothing is known
     /// of a box: what templates read there is none

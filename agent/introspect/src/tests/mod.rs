@@ -505,6 +505,20 @@ async fn metrics_health_and_the_page_are_served() {
             assert!(!file.text.contains(outside), "{address}: {outside}");
         }
     }
+    for address in [
+        "/scheduler/status",
+        "/scheduler/graph",
+        "/scheduler/graph?depth=x",
+        "/scheduler/downstream-resync",
+        "/metrics",
+        "/health",
+        "/nothing",
+    ] {
+        let answer = agent.get(address).await;
+        assert_eq!(answer.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff", "{address}");
+        let policy = answer.headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'"), "{address}: {policy}");
+    }
     let core = agent.core;
     core.shutdown().await;
     let request = Request::builder().uri("/health").body(Body::empty()).unwrap();

@@ -2,7 +2,6 @@
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
-use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
 
@@ -25,10 +24,10 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
         .route("/", file("text/html; charset=utf-8", include_str!("index.html")))
         .route("/app.js", file("text/javascript; charset=utf-8", include_str!("app.js")))
         .route("/style.css", file("text/css; charset=utf-8", include_str!("style.css")))
-        .layer(map_response(with_security_headers))
 }
 
-/// Adds the security headers to a response.
+/// Adds the security headers to a response. All answers have them: a browser may be led to any address, and what it shows there
+/// holds text that clients have written.
 pub(super) async fn with_security_headers(mut response: Response) -> Response {
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, value);

@@ -145,6 +145,11 @@ pub enum NodeContent {
     Nodes(Vec<TreeNode>),
 }
 
+/// Name of the archive of a package.
+pub fn archive_name(name: &str, version: Version) -> String {
+    format!("{name}-{version}.{ARCHIVE_EXTENSION}")
+}
+
 impl Outline {
     /// Reads an outline. The second value has what an author is warned of.
     ///
@@ -160,7 +165,7 @@ impl Outline {
 
     /// Name of the archive of the package.
     pub fn archive_name(&self) -> String {
-        format!("{}-{}.{ARCHIVE_EXTENSION}", self.name.text, self.version)
+        archive_name(&self.name.text, self.version)
     }
 
     pub fn component(&self, name: &str) -> Option<&ComponentType> {

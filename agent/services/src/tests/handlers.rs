@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use holdfast_config::limits::CLAIM_LEAVES;
 use holdfast_config::services::{
     Answers, CallPhase, EditContent, HandlerAnswer, HandlerCall, HandlerWork, LeafRead, Plane,
     ServedCall, Services, Surroundings, TypeVersion, WorkFailureKind,
 };
-use holdfast_config::{Claim, Configuration, EditCause, EditErrors, Value};
+use holdfast_config::{Configuration, EditCause, EditErrors, GrowingClaim, Value};
 
 use super::incremental::restarted;
 use super::plans::{ACME, FixedBox, UP, acme, box_of, plan, types_with};
@@ -88,16 +89,16 @@ fn needed(before: &Configuration, answers: Answers, change: &str) -> HandlerCall
 
 /// What the handler of the tests does.
 fn work(types: &ServiceTypes, mtu: u16) -> HandlerWork {
-    let mut claim = Claim::default();
+    let mut growing = GrowingClaim::default();
     for (path, value) in [
         ("/interfaces/interface[name=br0]/type", "\"bridge\""),
         ("/interfaces/interface[name=eth1]/master", "\"br0\""),
     ] {
         let edit = EditContent::Document { path, value: value.as_bytes() };
-        types.add_edit(TypeVersion::newest("access"), &mut claim, edit).unwrap();
+        types.add_edit(TypeVersion::newest("access"), &mut growing, edit).unwrap();
     }
     let opaque = Some(format!("{{\"mtu\":{mtu}}}").into());
-    HandlerWork { claim, opaque, ..HandlerWork::default() }
+    HandlerWork { claim: growing.claim, opaque, ..HandlerWork::default() }
 }
 
 fn known(mut answers: Answers, call: &HandlerCall, answer: HandlerAnswer) -> Answers {
@@ -319,7 +320,9 @@ fn edits_of_a_handler_are_read_as_the_output_of_a_template() {
     let types = types("fail", "");
     let refused = |path, value: &str| {
         let edit = EditContent::Document { path, value: value.as_bytes() };
-        types.add_edit(TypeVersion::newest("access"), &mut Claim::default(), edit).unwrap_err()
+        types
+            .add_edit(TypeVersion::newest("access"), &mut GrowingClaim::default(), edit)
+            .unwrap_err()
     };
     for (path, value, kind, part) in [
         ("/system/hostname", "\"a\"", WorkFailureKind::Denied, "not in the grants"),
@@ -337,4 +340,33 @@ fn edits_of_a_handler_are_read_as_the_output_of_a_template() {
         let error = refused(path, value);
         assert!(error.kind == kind && error.text.contains(part), "{path}: {error:?}");
     }
+}
+
+#[test]
+fn a_claim_is_counted_with_all_of_its_edits() {
+    const LINKS: usize = 1000;
+    let types = types("fail", "");
+    let mut claim = GrowingClaim::default();
+    let add = |claim: &mut GrowingClaim, round: usize| {
+        let link = |at| format!(r#"{{"name":"eth{round}-{at}","mtu":1400}}"#);
+        let links: Vec<_> = (0..LINKS).map(link).collect();
+        let value = format!(r#"{{"interface":[{}]}}"#, links.join(","));
+        let edit = EditContent::Document { path: "/interfaces", value: value.as_bytes() };
+        types.add_edit(TypeVersion::newest("access"), claim, edit)
+    };
+    add(&mut claim, 0).unwrap();
+    let of_one = claim.leaves;
+    assert!(of_one >= LINKS, "{of_one}");
+    for _ in 0..CLAIM_LEAVES.figure / of_one {
+        add(&mut claim, 0).unwrap();
+    }
+    assert_eq!(claim.leaves, of_one, "what the claim has already is not counted again");
+
+    let rounds = CLAIM_LEAVES.figure / of_one;
+    (1..rounds).for_each(|round| add(&mut claim, round).unwrap());
+    let full = claim.clone();
+    let refused = add(&mut claim, rounds).unwrap_err();
+    assert_eq!(refused.kind, WorkFailureKind::Limit);
+    assert!(refused.text.contains("claim-leaves"), "{}", refused.text);
+    assert_eq!((claim.leaves, &claim.claim), (full.leaves, &full.claim), "it is as it was");
 }

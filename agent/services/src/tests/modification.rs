@@ -9,7 +9,8 @@ use holdfast_config::services::{
     StateStatus, Surroundings, TypeVersion, WorkFailureKind,
 };
 use holdfast_config::{
-    Claim, ClaimKey, Configuration, EditCause, EditErrors, EditScope, Footprint, ServiceTag,
+    Claim, ClaimKey, Configuration, EditCause, EditErrors, EditScope, Footprint, GrowingClaim,
+    ServiceTag,
 };
 use proptest::prelude::*;
 
@@ -63,12 +64,12 @@ fn of_type() -> ClaimKey {
 
 /// Work that puts out the description of a link.
 fn describes(link: &str, text: &str) -> HandlerWork {
-    let mut claim = Claim::default();
+    let mut growing = GrowingClaim::default();
     let path = format!("/interfaces/interface[name={link}]/description");
     let value = format!("\"{text}\"");
     let edit = EditContent::Document { path: &path, value: value.as_bytes() };
-    TYPES.add_edit(TypeVersion::newest("access"), &mut claim, edit).unwrap();
-    HandlerWork { claim, ..HandlerWork::default() }
+    TYPES.add_edit(TypeVersion::newest("access"), &mut growing, edit).unwrap();
+    HandlerWork { claim: growing.claim, ..HandlerWork::default() }
 }
 
 fn is_described(link: &str, text: &str) -> String {
@@ -85,11 +86,11 @@ fn handle(call: &HandlerCall) -> HandlerAnswer {
             ..describes(&text("bridge"), "pre")
         },
         CallPhase::Create => {
-            let mut work = HandlerWork::default();
+            let mut growing = GrowingClaim::default();
             let path = format!("/interfaces/interface[name={}]/enabled", text("port"));
             let edit = EditContent::Document { path: &path, value: b"true" };
-            TYPES.add_edit(TypeVersion::newest("access"), &mut work.claim, edit).unwrap();
-            work
+            TYPES.add_edit(TypeVersion::newest("access"), &mut growing, edit).unwrap();
+            HandlerWork { claim: growing.claim, ..HandlerWork::default() }
         }
         CallPhase::Delete => describes(&text("port"), "left"),
         CallPhase::PostModification => {

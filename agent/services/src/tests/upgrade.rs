@@ -8,7 +8,8 @@ use holdfast_config::services::{
     Surroundings, TypeExchange, TypeVersion, WorkFailureKind,
 };
 use holdfast_config::{
-    Claim, ClaimKey, Configuration, EditCause, EditErrors, Layers, ServiceTag, layer_rows_diff,
+    ClaimKey, Configuration, EditCause, EditErrors, GrowingClaim, Layers, ServiceTag,
+    layer_rows_diff,
 };
 use smol_str::SmolStr;
 
@@ -487,7 +488,7 @@ fn a_handler_has_the_grants_of_the_version_that_the_instance_is_walked_with() {
     {
         for (path, value, is_granted) in [(mtu, "1400", is_first), (name, "\"a\"", !is_first)] {
             let edit = EditContent::Document { path, value: value.as_bytes() };
-            let added = types.add_edit(by, &mut Claim::default(), edit);
+            let added = types.add_edit(by, &mut GrowingClaim::default(), edit);
             let denied = added.map_err(|refusal| refusal.kind);
             let want = if is_granted { Ok(()) } else { Err(WorkFailureKind::Denied) };
             assert_eq!(denied, want, "{by:?} {path}");

@@ -1,5 +1,6 @@
 //! The YANG module of a package: rules about how it is written, and its compilation with the agent's models.
 
+mod expansion;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -173,6 +174,10 @@ pub fn check<'a>(
     let mut check =
         ModuleCheck { models, file, text, prefixes: BTreeMap::new(), errors: Vec::new() };
     check.module(&module, service);
+    // libyang reads it only after that.
+    if let Err(reason) = expansion::check(&models.native, &module) {
+        check.fail(&module, reason);
+    }
     match check.errors.is_empty() {
         true => Ok(ServiceModule { name: file.split('@').next().unwrap_or_default(), file, text }),
         false => Err(check.errors),

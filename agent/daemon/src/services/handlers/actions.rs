@@ -34,14 +34,12 @@ use tracing::info;
 use super::Handlers;
 use super::messages::{
     ActionName, ActionNews, ActionRequest, AgentMessage, HandlerError, HandlerErrorKind,
-    Registration, ReportedProgress,
+    Registration, ReportedProgress, reason_of_handler,
 };
 use super::registry::SessionId;
 
 /// Octets of the result of an action, which is evaluated in one piece, and of which opaque values are saved.
 const MAX_RESULT: usize = 64 << 10;
-/// Characters of the reason for a failure: it is stored with the plan and shown in a line.
-const MAX_REASON: usize = 4096;
 /// Time for an answer to the question how far an action is: the handler looks it up, and does nothing for it.
 const QUERY_TIME: Duration = Duration::from_secs(30);
 
@@ -258,8 +256,7 @@ impl OpenActions {
         let result = match result {
             Ok(json) => checked(json),
             Err(reason) => {
-                let reason: String = reason.chars().take(MAX_REASON).collect();
-                self.end(id, ActionEvent::Failed(reason.into()));
+                self.end(id, ActionEvent::Failed(reason_of_handler(&reason).into()));
                 return Ok(());
             }
         };

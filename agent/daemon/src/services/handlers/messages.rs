@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use holdfast_config::limits::error_text;
 use holdfast_config::services::{
     ActionCause, ActionPhase, ChangeAuthor, HandlerCall, HandlerRefusal, Plane, ServedCall,
     WalkCause, WorkFailureKind,
@@ -20,6 +21,30 @@ pub struct Registration {
     pub actions: BTreeSet<ActionName>,
     /// Those of the actions that may be done twice.
     pub idempotent_actions: BTreeSet<ActionName>,
+}
+
+/// Octets of the name of a handler. It stands in logs, in errors and in the state of the box; those in use are like a
+/// program and its box.
+const NAME_OCTETS: usize = 128;
+
+impl Registration {
+    /// Checks the name.
+    ///
+    /// # Errors
+    /// When it is empty, too long, or would break a line of the log.
+    pub(super) fn check_name(&self) -> Result<(), HandlerError> {
+        let invalid = |text: &str| Err(HandlerError::new(HandlerErrorKind::Invalid, text));
+        match &*self.name {
+            "" => invalid("a registration has a name, and calls or actions"),
+            name if name.len() > NAME_OCTETS => {
+                invalid(&format!("the name of a handler has at most {NAME_OCTETS} octets"))
+            }
+            name if name.contains(char::is_control) => {
+                invalid("the name of a handler has no control characters")
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// An action of a service type.
@@ -139,6 +164,15 @@ impl ActionNews {
 pub enum OwnedEdit {
     Document { path: String, value: String },
     Lines(String),
+}
+
+impl OwnedEdit {
+    pub(super) fn octets(&self) -> usize {
+        match self {
+            Self::Document { path, value } => path.len() + value.len(),
+            Self::Lines(text) => text.len(),
+        }
+    }
 }
 
 /// End of the work for one call.
@@ -276,6 +310,11 @@ fn name_octets(state: &ClaimKey) -> usize {
     state.tag.to_string().len() + component_type.len() + component.len() + state.state.len()
 }
 
+/// What a handler gives as a reason, cut to a length that errors and the state of the box can have.
+pub(super) fn reason_of_handler(text: &str) -> String {
+    error_text(text)
+}
+
 /// Leaves that a handler wants to read.
 #[derive(Clone, Debug)]
 pub struct ReadQuestion {
@@ -314,8 +353,9 @@ pub struct HandlerError {
 }
 
 impl HandlerError {
+    /// An error with a text of a bounded length, since it may quote what a handler has sent.
     pub fn new(kind: HandlerErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into() }
+        Self { kind, text: error_text(&text.into()) }
     }
 }
 
@@ -326,7 +366,7 @@ impl From<HandlerRefusal> for HandlerError {
             WorkFailureKind::Limit => HandlerErrorKind::Exhausted,
             _ => HandlerErrorKind::Invalid,
         };
-        Self { kind, text }
+        Self::new(kind, text)
     }
 }
 

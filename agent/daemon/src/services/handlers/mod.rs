@@ -30,6 +30,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, Stream, StreamExt};
 use holdfast_base::{AuthMethod, Caller};
 use holdfast_config::json::{self, Flavour};
+use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
     Answers, CallPlace, EditContent, HandlerAnswer, HandlerCall, HandlerOutline, LeafRead, Plane,
@@ -45,6 +46,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{info, warn};
 
+use self::messages::reason_of_handler;
 pub use self::messages::{
     ActionName, ActionNews, ActionRequest, AgentMessage, HandlerError, HandlerErrorKind,
     HandlerMessage, OwnedEdit, ReadQuestion, ReadSource, Registration, ReportedProgress,
@@ -279,8 +281,8 @@ fn check_registration(
     caller: &Caller,
     registration: &Registration,
 ) -> Result<(), HandlerError> {
-    let is_empty = registration.calls.is_empty() && registration.actions.is_empty();
-    if registration.name.is_empty() || is_empty {
+    registration.check_name()?;
+    if registration.calls.is_empty() && registration.actions.is_empty() {
         let text = "a registration has a name, and calls or actions";
         return Err(HandlerError::new(HandlerErrorKind::Invalid, text));
     }
@@ -377,6 +379,7 @@ impl AttachedSession {
                 let mut registry = self.handlers.registry();
                 let name = registry.name(id);
                 let origin = if origin.is_empty() { name.as_str() } else { &origin };
+                let (origin, reason) = (excerpt(origin), reason_of_handler(&reason));
                 registry.fail((tid, id), &format!("failed in {origin}: {reason}"))
             }
             HandlerMessage::More { tid, seconds } => {
@@ -385,8 +388,8 @@ impl AttachedSession {
             }
             HandlerMessage::Publish { path, json } => {
                 let core = self.handlers.core()?;
-                let served = self.handlers.registry().services(id);
-                self.handlers.0.published.publish(core, (id, &served), &path, &json).await
+                let by = self.handlers.registry().publisher(id);
+                self.handlers.0.published.publish(core, by, &path, &json).await
             }
             HandlerMessage::Action { id: action, news } => {
                 self.handlers.note_news(id, action, news)
@@ -403,7 +406,7 @@ impl AttachedSession {
         content: &OwnedEdit,
         creator: &str,
     ) -> Result<(), HandlerError> {
-        let (of, mut claim) = self.handlers.registry().claim(at, call)?;
+        let (of, mut claim) = self.handlers.registry().claim(at, call, content.octets())?;
         let tag = &of.place.state.tag;
         let added = check_creator(tag, creator).and_then(|()| {
             let configuration = self.handlers.configuration()?;

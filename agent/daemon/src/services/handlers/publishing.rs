@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast_config::json::{self, DocumentContent, Flavour};
-use holdfast_config::{Configuration, InstancePath, LeafMark, Path, Value};
+use holdfast_config::{Configuration, InstancePath, LeafMark, Limit, Path, Value};
 use holdfast_core::{CoreHandle, Datastore};
 use smol_str::SmolStr;
 use tokio::time::sleep;
@@ -18,12 +18,55 @@ pub(super) const WITHDRAWAL_DELAY: Duration = Duration::from_secs(60);
 /// Leaves that all handlers together may publish.
 const MAX_PUBLISHED: usize = 100_000;
 
-/// Published leaves, each with the session that published it last.
+/// Octets of published leaves, those of handlers that were lost among them: by user, so that a handler that comes back again
+/// and again gets no more.
+static PUBLISHED_BY_USER: Limit = Limit {
+    name: "published-by-user",
+    figure: 4 << 20,
+    unit: "octets in the leaves that the handlers of a user publish",
+    reason: "thirty thousand leaves with a short value",
+};
+static PUBLISHED: Limit = Limit {
+    name: "published",
+    figure: 32 << 20,
+    unit: "octets in the leaves that handlers publish",
+    reason: "eight users with as much as one may have, at little of the memory of a box",
+};
+
+/// Published leaves.
 #[derive(Debug, Default)]
-pub(super) struct PublishedLeaves(Mutex<BTreeMap<InstancePath, SessionId>>);
+pub(super) struct PublishedLeaves(Mutex<Leaves>);
+
+#[derive(Debug, Default)]
+struct Leaves {
+    by_path: BTreeMap<InstancePath, PublishedLeaf>,
+    /// Sums of their octets by user.
+    octets: BTreeMap<SmolStr, usize>,
+}
+
+/// A published leaf, with the session that published it last.
+#[derive(Debug)]
+struct PublishedLeaf {
+    owner: SessionId,
+    /// Name of the caller of that session.
+    user: SmolStr,
+    /// Those of its path and of its value in JSON.
+    octets: usize,
+}
+
+/// The handler that publishes.
+#[derive(Clone, Debug)]
+pub(super) struct Publisher {
+    pub(super) id: SessionId,
+    /// Name of its caller.
+    pub(super) user: SmolStr,
+    /// Types that it serves.
+    pub(super) served: BTreeSet<SmolStr>,
+}
 
 impl PublishedLeaves {
-    fn owners(&self) -> MutexGuard<'_, BTreeMap<InstancePath, SessionId>> {
+    fn leaves(&self) -> MutexGuard<'_, Leaves> {
+        // Each change of them is whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -31,21 +74,17 @@ impl PublishedLeaves {
     pub(super) async fn publish(
         &self,
         core: &CoreHandle,
-        (id, served): (SessionId, &BTreeSet<SmolStr>),
-        path: &str,
+        by: Publisher,
+        text: &str,
         json: &str,
     ) -> Result<(), HandlerError> {
-        let (path, value) = leaf(&core.configuration(), served, path, json)?;
-        {
-            let mut owners = self.owners();
-            if value.is_none() {
-                owners.remove(&path);
-            } else if owners.len() >= MAX_PUBLISHED && !owners.contains_key(&path) {
-                let text = format!("{MAX_PUBLISHED} leaves are published already");
-                return Err(HandlerError::new(HandlerErrorKind::Exhausted, text));
-            } else {
-                owners.insert(path.clone(), id);
-            }
+        let (path, value) = leaf(&core.configuration(), &by.served, text, json)?;
+        if value.is_none() {
+            self.leaves().remove(&path);
+        } else {
+            let Publisher { id: owner, user, .. } = by;
+            let octets = text.len() + json.len();
+            self.leaves().put(&path, PublishedLeaf { owner, user, octets })?;
         }
         core.show_state(vec![(path, value)]).await;
         Ok(())
@@ -53,15 +92,53 @@ impl PublishedLeaves {
 
     /// Withdraws the leaves of a session that has ended, unless another one publishes them meanwhile.
     pub(super) async fn withdraw_late(&self, core: &CoreHandle, id: SessionId) {
-        if !self.owners().values().any(|owner| *owner == id) {
+        if !self.leaves().by_path.values().any(|leaf| leaf.owner == id) {
             return;
         }
         sleep(WITHDRAWAL_DELAY).await;
-        let leaves: Vec<_> = {
-            let mut owners = self.owners();
-            owners.extract_if(.., |_, owner| *owner == id).map(|(path, _)| (path, None)).collect()
-        };
+        let gone = self.leaves().remove_all_of(id);
+        let leaves = gone.into_iter().map(|path| (path, None)).collect();
         core.show_state(leaves).await;
+    }
+}
+
+impl Leaves {
+    /// Notes a leaf in the place of the one at this path, if there is room for it.
+    fn put(&mut self, path: &InstancePath, leaf: PublishedLeaf) -> Result<(), HandlerError> {
+        let exhausted = |text| HandlerError::new(HandlerErrorKind::Exhausted, text);
+        let replaced = self.by_path.get(path);
+        if self.by_path.len() >= MAX_PUBLISHED && replaced.is_none() {
+            return Err(exhausted(format!("{MAX_PUBLISHED} leaves are published already")));
+        }
+        let freed = replaced.map_or(0, |it| it.octets);
+        let freed_of_user = replaced.filter(|it| it.user == leaf.user).map_or(0, |it| it.octets);
+        let of_user = self.octets.get(&leaf.user).copied().unwrap_or_default();
+        let room = PUBLISHED_BY_USER.check(of_user - freed_of_user + leaf.octets).and_then(|()| {
+            PUBLISHED.check(self.octets.values().sum::<usize>() - freed + leaf.octets)
+        });
+        room.map_err(|error| exhausted(error.to_string()))?;
+        self.remove(path);
+        *self.octets.entry(leaf.user.clone()).or_default() += leaf.octets;
+        self.by_path.insert(path.clone(), leaf);
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &InstancePath) {
+        let Some(leaf) = self.by_path.remove(path) else { return };
+        if let Some(octets) = self.octets.get_mut(&leaf.user) {
+            *octets -= leaf.octets;
+            if *octets == 0 {
+                self.octets.remove(&leaf.user);
+            }
+        }
+    }
+
+    /// Removes the leaves of a session, and returns their paths.
+    fn remove_all_of(&mut self, id: SessionId) -> Vec<InstancePath> {
+        let own = self.by_path.iter().filter(|(_, leaf)| leaf.owner == id);
+        let paths: Vec<_> = own.map(|(path, _)| path.clone()).collect();
+        paths.iter().for_each(|path| self.remove(path));
+        paths
     }
 }
 

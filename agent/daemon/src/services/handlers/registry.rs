@@ -11,7 +11,7 @@ use holdfast_config::services::{
     Answers, CallPlace, Ground, HandlerAnswer, HandlerCall, HandlerWork, LeafRead, ServedCall,
     WorkFailureKind,
 };
-use holdfast_config::{Claim, ServiceTag, Value};
+use holdfast_config::{GrowingClaim, Limit, ServiceTag, Value};
 use holdfast_core::{HandlerQuestion, ObservedBox};
 use serde_json::{Map, Value as JsonValue};
 use smol_str::SmolStr;
@@ -20,7 +20,10 @@ use tokio::time::Instant;
 
 use self::sync::Sync;
 use super::actions::{Addressed, OpenActions};
-use super::messages::{AgentMessage, HandlerError, HandlerErrorKind, Registration, ServedWork};
+use super::messages::{
+    AgentMessage, HandlerError, HandlerErrorKind, Registration, ServedWork, reason_of_handler,
+};
+use super::publishing::Publisher;
 
 /// Handlers that are attached at a time. A box has a few types, and a handler serves several.
 const MAX_HANDLERS: usize = 64;
@@ -28,6 +31,14 @@ const MAX_HANDLERS: usize = 64;
 pub(super) const MAX_OPEN_CALLS: usize = 1024;
 /// Octets of the opaque values of one state: they are stored with the plan, and sent with each call.
 const MAX_OPAQUE: usize = 64 << 10;
+/// Octets of the edits of one handler in all of its open transactions. Its user is to do no more than its grants, so it may not
+/// fill memory either.
+static HANDLER_EDITS: Limit = Limit {
+    name: "handler-edits",
+    figure: 64 << 20,
+    unit: "octets in the edits of a handler's open transactions",
+    reason: "as much as one Set may have; a thousand instances with a hundred routes each take 20 MB",
+};
 /// Messages that wait for a handler to read. One that leaves so many unread has stopped.
 const OUTBOX_DEPTH: usize = 256;
 /// Time for the work of a transaction.
@@ -77,6 +88,8 @@ struct Part {
     numbers: Range<usize>,
     /// None once they are answered.
     calls: Vec<OpenCall>,
+    /// Octets of their edits.
+    edit_octets: usize,
     /// `None` once they are answered.
     answer_tx: Option<oneshot::Sender<Vec<HandlerAnswer>>>,
     deadline_tx: watch::Sender<Instant>,
@@ -87,7 +100,7 @@ struct Part {
 #[derive(Debug)]
 struct OpenCall {
     call: HandlerCall,
-    claim: Claim,
+    claim: GrowingClaim,
     reads: BTreeMap<LeafRead, Vec<Value>>,
     /// An edit was refused.
     failure: Option<HandlerError>,
@@ -181,6 +194,7 @@ impl Registry {
         for transaction in self.transactions.values_mut() {
             if let Some(part) = transaction.parts.get_mut(&id) {
                 part.answer_tx = None;
+                part.calls = Vec::new();
             }
         }
         self.actions.detach(id);
@@ -200,6 +214,12 @@ impl Registry {
     /// A receiver that moves when a handler was attached or detached.
     pub(super) fn watch_served(&self) -> watch::Receiver<u64> {
         self.served_tx.subscribe()
+    }
+
+    /// A handler as one that publishes.
+    pub(super) fn publisher(&self, id: SessionId) -> Publisher {
+        let user = self.sessions.get(&id).map(|session| session.caller.clone()).unwrap_or_default();
+        Publisher { id, user, served: self.services(id) }
     }
 
     /// Service types of a handler.
@@ -307,13 +327,14 @@ impl Registry {
         let (deadline_tx, deadline_rx) = watch::channel(bounded(now + WORK_TIME));
         let open = |call: &HandlerCall| OpenCall {
             call: call.clone(),
-            claim: Claim::default(),
+            claim: GrowingClaim::default(),
             reads: BTreeMap::new(),
             failure: None,
         };
         let part = Part {
             numbers,
             calls: calls.iter().map(open).collect(),
+            edit_octets: 0,
             answer_tx: Some(answer_tx),
             deadline_tx,
             latest: bounded(now + MOST_WORK_TIME),
@@ -353,14 +374,25 @@ impl Registry {
         })
     }
 
-    /// An open call, and its output so far.
+    /// An open call and its output so far, for an edit of so many octets. The call fails where these are too many.
     pub(super) fn claim(
         &mut self,
         (tid, id): (u64, SessionId),
         call: usize,
-    ) -> Result<(HandlerCall, Claim), HandlerError> {
+        octets: usize,
+    ) -> Result<(HandlerCall, GrowingClaim), HandlerError> {
+        let parts = self.transactions.values().filter_map(|it| it.parts.get(&id));
+        let held: usize = parts.map(|part| part.edit_octets).sum();
+        let room = HANDLER_EDITS.check(held + octets);
         let open = self.call(tid, id, call)?;
-        Ok((open.call.clone(), open.claim.clone()))
+        if let Err(error) = room {
+            let error = HandlerError::new(HandlerErrorKind::Exhausted, error.to_string());
+            open.failure = Some(error.clone());
+            return Err(error);
+        }
+        let found = (open.call.clone(), open.claim.clone());
+        self.part(tid, id)?.edit_octets += octets;
+        Ok(found)
     }
 
     /// Replaces the claim of an open call, or has it fail.
@@ -368,7 +400,7 @@ impl Registry {
         &mut self,
         (tid, id): (u64, SessionId),
         call: usize,
-        claim: Result<Claim, HandlerError>,
+        claim: Result<GrowingClaim, HandlerError>,
     ) -> Result<(), HandlerError> {
         let open = self.call(tid, id, call)?;
         match claim {
@@ -523,9 +555,9 @@ fn answer(open: OpenCall, served: Option<&ServedWork>) -> HandlerAnswer {
     };
     match opaque(&served.opaque) {
         Ok(opaque) => HandlerAnswer::Done(HandlerWork {
-            claim: open.claim,
+            claim: open.claim.claim,
             opaque,
-            keeps: (!served.keep.is_empty()).then(|| served.keep.as_str().into()),
+            keeps: (!served.keep.is_empty()).then(|| reason_of_handler(&served.keep).into()),
             reads: open.reads.into_iter().collect(),
         }),
         Err(text) => failed(WorkFailureKind::Work, text),

@@ -18,6 +18,7 @@ use smol_str::SmolStr;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
+use super::super::OfferedPackages;
 use super::super::signers::PackageSigners;
 use super::super::stored::{self, PackageOrigin};
 use super::*;
@@ -225,8 +226,8 @@ async fn start(kernel: &SimulatedKernel, folder: &Path, packages: &Path) -> (Age
     let stored = loaded.artefacts.get(&ArtefactTable::ServicePackages).cloned().unwrap_or_default();
     store.close().await.unwrap();
     let models = Arc::new(Models::load().unwrap());
-    let types =
-        super::super::load(Some(packages), (&stored, &PackageSigners::default()), models).unwrap();
+    let offered = OfferedPackages::read(Some(packages), (&stored, &PackageSigners::default()));
+    let types = offered.unwrap().load(models);
     (Agent::start_with(kernel, folder, types.clone()).await, types)
 }
 

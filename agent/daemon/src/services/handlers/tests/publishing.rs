@@ -81,3 +81,39 @@ async fn published_leaves_outlast_their_handler_for_a_minute() {
     until_shown(&agent, None).await;
     agent.stop().await;
 }
+
+/// Octets of a leaf of which a user has room for three, and all users together for thirty.
+const LARGE: usize = 1 << 20;
+
+#[tokio::test]
+async fn a_user_has_a_budget_for_published_octets_whoever_connects_again() {
+    let (agent, _folder, mut handler) = with_acme().await;
+    let leaf = |at: usize| format!("/services/access[name=other{at}]/seen/peer");
+    let large = || format!("\"{}\"", "x".repeat(LARGE));
+    for at in 0..3 {
+        handler.publish(&leaf(at), &large()).await;
+        handler.publish(&leaf(at), &large()).await; // again, in its own place
+    }
+    handler.publish(&leaf(3), &large()).await;
+    assert_eq!(handler.refusal().await, HandlerErrorKind::Exhausted);
+    // What is withdrawn makes room, and a new session of the same user does not.
+    handler.publish(&leaf(0), "").await;
+    handler.publish(&leaf(3), &large()).await;
+    drop(handler);
+    agent.turns().await;
+    let mut handler = TestHandler::attach(&agent).await;
+    handler.publish(&leaf(4), &large()).await;
+    assert_eq!(handler.refusal().await, HandlerErrorKind::Exhausted);
+    handler.publish(PEER, "\"core1\"").await;
+    until_shown(&agent, Some("core1")).await;
+
+    drop(handler);
+    agent.turns().await;
+    agent.pass(WITHDRAWAL_DELAY + Duration::from_secs(1)).await;
+    until_shown(&agent, None).await;
+    let handler = TestHandler::attach(&agent).await;
+    handler.publish(&leaf(4), &large()).await;
+    handler.publish(PEER, "\"core2\"").await;
+    until_shown(&agent, Some("core2")).await;
+    agent.stop().await;
+}

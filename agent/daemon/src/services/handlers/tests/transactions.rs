@@ -353,3 +353,54 @@ async fn a_call_says_what_woke_its_instance_unless_somebody_asked_for_it() {
     assert!(asked.is_empty(), "{asked:?}");
     agent.stop().await;
 }
+
+#[tokio::test]
+async fn names_and_reasons_of_handlers_have_a_bounded_length() {
+    let (agent, _folder) = agent().await;
+    let handlers = agent.services.handlers().clone();
+    let large = "x".repeat(3_500_000);
+    for (name, want) in [("", "has a name"), (&*large, "at most 128 octets"), ("a\nb", "control")] {
+        let registration = Registration { name: name.into(), ..registration() };
+        let refused = handlers.attach(&user("shelf"), registration).map(drop).unwrap_err();
+        assert_eq!(refused.kind, HandlerErrorKind::Invalid);
+        assert!(refused.text.contains(want), "{refused}");
+    }
+    let call =
+        ServedCall { service: large.as_str().into(), ..registration().calls.pop_first().unwrap() };
+    let unknown = Registration { calls: BTreeSet::from([call]), ..registration() };
+    let refused = handlers.attach(&user("shelf"), unknown).map(drop).unwrap_err();
+    assert!(refused.text.len() <= 4096, "{}", refused.text.len());
+
+    let name: SmolStr = "n".repeat(128).into();
+    let mut handler =
+        TestHandler::attach_with(&agent, Registration { name, ..registration() }).await;
+    let made = set(&agent, ACME, ETH1);
+    let (tid, _) = handler.commit().await;
+    let (origin, reason) = (large.clone(), large);
+    handler.say(HandlerMessage::Error { tid, origin, reason }).await;
+    let error = ErrorChain(&made.await.unwrap().unwrap_err()).to_string();
+    assert!(error.contains("failed in xxx") && error.len() < 10_000, "{}", error.len());
+}
+
+#[tokio::test]
+async fn the_edits_of_a_handler_have_a_budget_of_octets() {
+    let (agent, _folder) = agent().await;
+    let mut handler = TestHandler::attach(&agent).await;
+    let made = set(&agent, ACME, ETH1);
+    let (tid, _) = handler.commit().await;
+    let large = format!("{}1400", " ".repeat(4_000_000));
+    for _ in 0..16 {
+        handler.edit((tid, 0), MTU, &large).await;
+    }
+    handler.edit((tid, 0), MTU, &large).await;
+    assert_eq!(handler.refusal().await, HandlerErrorKind::Exhausted);
+    handler.end(tid, &[""]).await;
+    let error = ErrorChain(&made.await.unwrap().unwrap_err()).to_string();
+    assert!(error.contains("handler-edits"), "{error}");
+
+    // The next transaction has a budget of its own.
+    let made = set(&agent, ACME, ETH1);
+    let (tid, _) = handler.commit().await;
+    handler.done(tid).await;
+    made.await.unwrap().unwrap();
+}
