@@ -1,9 +1,10 @@
 //! The start of a box: the stored configuration comes into the kernel, whatever clients will find.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream as StdTcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use holdfast_tests::agent::{AgentProcess, binary};
 use holdfast_tests::certificates::{Authority, CertificateAndKey, shown_certificate};
@@ -342,6 +343,32 @@ async fn wait_online_returns_when_the_configuration_is_in_the_kernel() {
     .await;
     assert!(ended.unwrap().success());
     assert_eq!(device.net.addresses("eth9"), ["198.51.100.1/24"]);
+}
+
+#[tokio::test]
+async fn the_sockets_of_the_box_are_there_before_the_port() {
+    let mut device = StoppedBox::new().await;
+    let socket = device.files.path().join("services.sock");
+    for _ in 0..5 {
+        let mut run = device.agent.command("run");
+        run.args(["--listen", "127.0.0.1:9339", "--service-socket"]).arg(&socket);
+        run.arg("--root").arg(device.agent.root()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = run.spawn().unwrap();
+        let local = device.agent.state_dir().join("holdfast.sock");
+        let mut reached = None;
+        eventually("the port accepts connections", || {
+            let port = StdTcpStream::connect(device.agent.address());
+            reached = port.ok().map(|_| [&socket, &local].map(UnixStream::connect));
+            reached.is_some()
+        })
+        .await;
+        for socket in reached.unwrap() {
+            socket.unwrap();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    device.start(&[]).await;
 }
 
 #[tokio::test]

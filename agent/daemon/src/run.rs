@@ -234,6 +234,7 @@ async fn serve(
     };
     let authenticator = Authenticator::new(users.clone(), certificates, running.gnsi.clone());
     let (stop_tx, stop_rx) = oneshot::channel::<()>();
+    listeners.tried().await; // what reaches the port finds the sockets of the box, that of handlers among them
     let incoming = Incoming::open(ListenSocket::of(&settings.listen), &profiles, &listeners);
     let stop = async move { drop(stop_rx.await) };
     let gnsi = running.gnsi.clone();
