@@ -83,6 +83,15 @@ impl Row {
         self.faults.extend(faults);
     }
 
+    /// Prints the line, with what was lost below it.
+    fn printed(self) -> Self {
+        let Self { name, attempts, survived, acknowledged, faults, note } = &self;
+        let lost = faults.len();
+        println!("{name:<34} {attempts:>8} {survived:>8} {acknowledged:>12} {lost:>6}  {note}");
+        faults.iter().for_each(|fault| println!("    {fault}"));
+        self
+    }
+
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         self.note = note.into();
     }
@@ -112,18 +121,21 @@ async fn run() -> Result<ExitCode> {
     println!("seed {seed}");
     let mut effort =
         Effort { time: (!is_short).then_some(time / ROWS), random: SmallRng::seed_from_u64(seed) };
+    println!(
+        "{:<34} {:>8} {:>8} {:>12} {:>6}",
+        "what", "attempts", "survived", "acknowledged", "lost"
+    );
     let rows = [
-        kills::row(&mut effort).await?,
-        disk::full(&mut effort).await?,
-        disk::failing(&mut effort).await?,
-        kernel::overrun(&mut effort).await?,
-        kernel::interrupted_readings(&mut effort).await?,
-        kernel::foreign_changes(&mut effort).await?,
-        clock::row(&mut effort).await?,
-        attackers::row(&mut effort).await?,
-        growth::row(&mut effort).await?,
+        kills::row(&mut effort).await?.printed(),
+        disk::full(&mut effort).await?.printed(),
+        disk::failing(&mut effort).await?.printed(),
+        kernel::overrun(&mut effort).await?.printed(),
+        kernel::interrupted_readings(&mut effort).await?.printed(),
+        kernel::foreign_changes(&mut effort).await?.printed(),
+        clock::row(&mut effort).await?.printed(),
+        attackers::row(&mut effort).await?.printed(),
+        growth::row(&mut effort).await?.printed(),
     ];
-    print(&rows);
     let is_whole = rows.iter().all(|row| row.faults.is_empty());
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -139,18 +151,4 @@ fn number_after(option: &str) -> Result<Option<u64>> {
     }
     let text = arguments.next().with_context(|| format!("{option} needs a number"))?;
     Ok(Some(text.parse().with_context(|| format!("{option}: `{text}` is not a number"))?))
-}
-
-fn print(rows: &[Row]) {
-    println!(
-        "{:<34} {:>8} {:>8} {:>12} {:>6}",
-        "what", "attempts", "survived", "acknowledged", "lost"
-    );
-    for Row { name, attempts, survived, acknowledged, faults, note } in rows {
-        let lost = faults.len();
-        println!("{name:<34} {attempts:>8} {survived:>8} {acknowledged:>12} {lost:>6}  {note}");
-    }
-    for (row, fault) in rows.iter().flat_map(|row| row.faults.iter().map(move |it| (row, it))) {
-        println!("{}: {fault}", row.name);
-    }
 }
