@@ -4,6 +4,8 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +16,8 @@ use hyper::client::conn::http2;
 use hyper::{HeaderMap, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -80,13 +82,32 @@ pub fn is_closed(stream: &TcpStream) -> bool {
     }
 }
 
+/// A socket of the agent that is attacked, with the way to it.
+#[derive(Clone, Debug)]
+pub enum AttackedSocket {
+    Tls(SocketAddr, Arc<ClientConfig>),
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl AttackedSocket {
+    async fn connect(&self) -> io::Result<Pin<Box<dyn AsyncWrite + Send>>> {
+        Ok(match self {
+            Self::Tls(server, config) => {
+                Box::pin(connect_tls_from(server.ip(), *server, config).await?)
+            }
+            Self::Tcp(server) => Box::pin(TcpStream::connect(server).await?),
+            Self::Unix(path) => Box::pin(UnixStream::connect(path).await?),
+        })
+    }
+}
+
 /// Sends malformed streams over `connections` at a time until the time is over, and reads nothing. A connection that
 /// is ended by the server is followed by another one.
 ///
 /// Runs on a thread in the namespace of the caller, and returns the number of streams that were sent.
 pub fn flood_malformed_streams(
-    server: SocketAddr,
-    config: Arc<ClientConfig>,
+    socket: AttackedSocket,
     connections: usize,
     time: Duration,
 ) -> std::thread::JoinHandle<u64> {
@@ -95,7 +116,7 @@ pub fn flood_malformed_streams(
         runtime.expect("a runtime of this thread").block_on(async {
             let end = Instant::now() + time;
             let attackers: Vec<_> = (0..connections)
-                .map(|_| tokio::spawn(send_malformed_streams(server, config.clone(), end)))
+                .map(|_| tokio::spawn(send_malformed_streams(socket.clone(), end)))
                 .collect();
             let mut sent = 0;
             for attacker in attackers {
@@ -106,15 +127,10 @@ pub fn flood_malformed_streams(
     })
 }
 
-async fn send_malformed_streams(
-    server: SocketAddr,
-    config: Arc<ClientConfig>,
-    end: Instant,
-) -> u64 {
+async fn send_malformed_streams(socket: AttackedSocket, end: Instant) -> u64 {
     let mut sent = 0;
     while Instant::now() < end {
-        let connection = connect_tls_from(server.ip(), server, &config);
-        if let Ok(Ok(mut stream)) = timeout_at(end, connection).await {
+        if let Ok(Ok(mut stream)) = timeout_at(end, socket.connect()).await {
             let writing = async {
                 stream.write_all(PREFACE).await?;
                 for first in (0..).step_by(BATCH as usize) {

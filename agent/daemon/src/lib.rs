@@ -15,6 +15,7 @@ mod agent_tests;
 pub mod auth;
 pub mod bootz;
 pub mod command;
+mod deadline;
 pub mod device;
 
 pub mod dhcp;

@@ -6,6 +6,7 @@
 mod connections;
 
 use std::fs::{self, Permissions};
+use std::future::pending;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -14,20 +15,18 @@ use tokio::net::UnixListener;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::task::AbortOnDropHandle;
-use tonic::transport::Server;
-use tracing::error;
+use tower::Layer as _;
 
 use self::connections::Connections;
 use crate::aaa;
 use crate::gnsi::Gnsi;
 use crate::listeners::{ListenerKind, Listeners};
 use crate::northbound;
+use crate::server;
 use crate::services::Handlers;
 
 /// Mode of the socket: the kernel asks for write permission of whoever connects, and the user is judged later.
 const MODE: u32 = 0o666;
-/// Concurrent RPCs on one connection: one stream of a handler, and its reads.
-const MAX_STREAMS: u32 = 64;
 
 /// The serving socket. Dropping it stops the task and removes the file.
 #[derive(Debug)]
@@ -53,14 +52,9 @@ pub fn start(path: &Path, handlers: Handlers, gnsi: Gnsi, listeners: &Listeners)
         // One that is not admitted is closed.
         let admitted = UnixListenerStream::new(listener)
             .filter_map(move |stream| stream.map(|stream| connections.admit(stream)).transpose());
-        let server = Server::builder()
-            .max_concurrent_streams(MAX_STREAMS)
-            .layer(aaa::Layer::of_socket(gnsi))
-            .add_routes(northbound::handler_routes(handlers))
-            .serve_with_incoming(admitted);
-        if let Err(error) = server.await {
-            error!(%error, "handlers of services are not served any more");
-        }
+        let routes = northbound::handler_routes(handlers).prepare();
+        let service = aaa::Layer::of_socket(gnsi).layer(routes);
+        server::serve(admitted, server::MAX_HANDLER_STREAMS, service, pending()).await;
     });
     ServiceSocket { path: path.into(), _task: AbortOnDropHandle::new(task) }
 }

@@ -12,11 +12,11 @@ use holdfast_proto::gnmi::{
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::deadline::deadline_of;
 use super::reads::ReadPool;
 use super::subscribe::sampler::Sampler;
 use super::subscribe::{self, IgnoredSubscriptions, SubscriberContext, Updates};
 use super::{capabilities, get, set};
+use crate::deadline::deadline_of;
 use crate::gnsi::pathz::{PathPermissions, Pathz};
 use crate::trace::trace_of;
 
@@ -82,7 +82,7 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         let own = set::RequestOptions {
             rights: rights.clone(),
             trace: trace_of(request.metadata().as_ref()),
-            deadline: deadline_of(request.metadata(), Instant::now()),
+            deadline: deadline_of(request.metadata().as_ref(), Instant::now()),
         };
         let answer = set::set(self.core(), &caller, own, request.into_inner()).await;
         self.publish_new_counters(rights.as_deref()).await;
