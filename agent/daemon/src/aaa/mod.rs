@@ -95,7 +95,9 @@ impl Layer {
         let peer = request.extensions().get::<Peer>().cloned();
         let accounts = self.gnsi.accounts.clone();
         let methods = self.methods.clone();
-        CallRecord::new(accounts, methods, request.uri().path(), peer)
+        let path = request.uri().path();
+        let rules = methods.rules(path);
+        CallRecord::new(accounts, methods, (path, rules), peer)
     }
 
     /// Identifies the caller and authorizes the call. The service finds the [`Caller`] and the [`CallPermission`] in the
