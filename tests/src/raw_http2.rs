@@ -11,13 +11,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http2;
-use hyper::{HeaderMap, Request};
+use hyper::http::request;
+use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -160,6 +162,68 @@ fn malformed_streams(first: u32) -> Vec<u8> {
     (first..first + BATCH).flat_map(frame).collect()
 }
 
+/// Calls over one connection whose client never gives room for an answer: its windows are empty.
+#[derive(Debug)]
+pub struct UntakenCalls {
+    /// The answers as far as they came: headers, with the status where there is nothing else.
+    pub responses: Vec<Response<Incoming>>,
+    connection: JoinHandle<()>,
+    /// Keeps the connection open.
+    _sender: http2::SendRequest<Full<Bytes>>,
+}
+
+impl UntakenCalls {
+    /// Statuses of the calls that were refused at once.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<tonic::Status> {
+        let headers = self.responses.iter().map(Response::headers);
+        headers.filter_map(tonic::Status::from_header_map).collect()
+    }
+}
+
+impl Drop for UntakenCalls {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// Calls a method `count` times with the same message, and waits for the headers of all answers.
+///
+/// # Errors
+/// When the connection breaks.
+pub async fn untaken_calls(
+    server: SocketAddr,
+    config: &Arc<ClientConfig>,
+    (path, message): (&str, &impl prost::Message),
+    headers: &[(&str, &str)],
+    count: usize,
+) -> anyhow::Result<UntakenCalls> {
+    let stream = connect_tls_from(server.ip(), server, config).await?;
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(0)
+        .handshake(TokioIo::new(stream))
+        .await?;
+    let connection = tokio::spawn(async move { drop(connection.await) });
+    let message = message.encode_to_vec();
+    let length = u32::try_from(message.len())?.to_be_bytes();
+    let body = Bytes::from([&[0], &length[..], &message].concat());
+    let mut calls = JoinSet::new();
+    for _ in 0..count {
+        let mut sender = sender.clone();
+        let request = grpc_request(server, path, headers).body(Full::new(body.clone()))?;
+        calls.spawn(async move { sender.send_request(request).await });
+    }
+    let responses = calls.join_all().await.into_iter().collect::<Result<_, _>>()?;
+    Ok(UntakenCalls { responses, connection, _sender: sender })
+}
+
+fn grpc_request(server: SocketAddr, path: &str, headers: &[(&str, &str)]) -> request::Builder {
+    let request = Request::post(format!("https://{server}{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
+}
+
 /// Response to a call whose request body was made by hand: its headers, the octets of its messages, its status.
 #[derive(Debug)]
 pub struct RawResponse {
@@ -183,11 +247,7 @@ pub async fn call(
     let (mut sender, connection) =
         http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
-    let request = Request::post(format!("https://{server}{path}"))
-        .header("content-type", "application/grpc")
-        .header("te", "trailers");
-    let request =
-        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let request = grpc_request(server, path, headers);
     let response = sender.send_request(request.body(Full::new(Bytes::from(body)))?).await?;
     let (parts, body) = response.into_parts();
     let collected = body.collect().await?;
