@@ -8,7 +8,7 @@ use holdfast_proto::gnmi::SubscriptionMode;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::gnmi::{Credentials, GnmiClient};
-use holdfast_tests::raw_http2;
+use holdfast_tests::raw_http2::{AttackedSocket, client_config, flood_malformed_streams};
 use holdfast_tests::subscription::subscribe_to;
 
 use crate::load::{Load, ports};
@@ -30,12 +30,12 @@ pub(crate) async fn row(effort: &mut Effort) -> Result<Row> {
     let net = ports();
     let agent = AgentProcess::start(&net).await;
     let mut load = Load::begin(&agent).await?;
-    let config = raw_http2::client_config(&fs::read_to_string(agent.ca_file())?);
+    let config = client_config(&fs::read_to_string(agent.ca_file())?);
     let time = if effort.time.is_some() { TIME } else { Duration::from_secs(2) };
     for _ in effort.attempts() {
         load.start(&agent).await;
-        let flood =
-            raw_http2::flood_malformed_streams(agent.address(), config.clone(), CONNECTIONS, time);
+        let socket = AttackedSocket::Tls(agent.address(), config.clone());
+        let flood = flood_malformed_streams(socket, CONNECTIONS, time);
         let unread = open_subscriptions(&agent, effort.scaled(SUBSCRIPTIONS)).await;
         guess(&agent, effort.scaled(GUESSES)).await?;
         tokio::time::sleep(time).await;

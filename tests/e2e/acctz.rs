@@ -1,15 +1,22 @@
 //! Accounting: records outlive the agent, for collectors that connect later.
 
+use std::collections::BTreeMap;
+
 use holdfast_proto::gnsi::acctz::acctz_stream_client::AcctzStreamClient;
 use holdfast_proto::gnsi::acctz::authz_detail::AuthzStatus;
 use holdfast_proto::gnsi::acctz::record_response::ServiceRequest;
 use holdfast_proto::gnsi::acctz::{RecordRequest, RecordResponse};
+use holdfast_proto::holdfast::services::ReadRequest;
+use holdfast_proto::holdfast::services::handler_client::HandlerClient;
 use holdfast_tests::agent::{ADMIN, AgentProcess};
 use holdfast_tests::gnmi::{Credentials, GnmiClient};
 use holdfast_tests::netns::Netns;
 use prost_types::Timestamp;
 use serde_json::json;
-use tonic::Streaming;
+use tonic::transport::Endpoint;
+use tonic::{Code, Streaming};
+
+const PASSWORD: &str = "a password to read with";
 
 pub(crate) async fn collect(
     agent: &AgentProcess,
@@ -86,16 +93,55 @@ async fn accounting_history_option_bounds_the_records() {
     let mut live = collect(&agent, None).await;
     let first = next(&mut live).await.1.timestamp;
     let gnmi = agent.gnmi().await;
-    for _ in 0..300 {
-        gnmi.capabilities().await.unwrap();
+    for number in 0..300 {
+        let hostname = json!({"hostname": format!("edge{number}")});
+        gnmi.update("/system/config", hostname).await.unwrap();
     }
     let mut later = collect(&agent, first).await;
     assert!(next(&mut later).await.1.history_istruncated);
     assert!(!next(&mut later).await.1.history_istruncated);
     let mut all = collect(&agent, None).await;
     let (text, record) = next(&mut all).await;
-    assert_eq!(
-        (text.as_str(), record.history_istruncated),
-        ("admin /gnmi.gNMI/Capabilities", false)
-    );
+    assert_eq!((text.as_str(), record.history_istruncated), ("admin /gnmi.gNMI/Set", false));
+}
+
+// proves 5.98
+#[tokio::test]
+async fn accounting_records_of_changes_outlast_readers_and_processes_of_the_box() {
+    let net = Netns::enter();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("services.sock").display().to_string();
+    let options = ["--accounting-history", "65536", "--service-socket", &socket];
+    let agent = AgentProcess::start_with(&net, &options).await;
+    assert!(agent.user(&["set", "rob", "--role", "read-only"], PASSWORD).status.success());
+    let (admin, set) = (agent.gnmi().await, "admin /gnmi.gNMI/Set");
+    for number in 0..20 {
+        let hostname = json!({"hostname": format!("edge{number}")});
+        admin.update("/system/config", hostname).await.unwrap();
+    }
+
+    let rob = Credentials::new("rob", PASSWORD).unwrap();
+    let rob = GnmiClient::over(agent.channel().await, rob);
+    let process = Endpoint::from_shared(format!("unix:{socket}")).unwrap().connect().await.unwrap();
+    let mut process = HandlerClient::new(process);
+    for number in 0..1000 {
+        rob.capabilities().await.unwrap();
+        rob.read(&format!("/interfaces/interface[name=eth{number}]")).await.unwrap_err();
+        rob.delete("/system/config/hostname").await.unwrap_err();
+        let refused = process.read(ReadRequest::default()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+    }
+    admin.update("/system/config", json!({"hostname": "end"})).await.unwrap();
+
+    let mut all = collect(&agent, None).await;
+    let mut counts = BTreeMap::new();
+    while counts.get(set) != Some(&21) {
+        *counts.entry(next(&mut all).await.0).or_insert(0) += 1;
+    }
+    for equal in ["rob /gnmi.gNMI/Capabilities", "rob /gnmi.gNMI/Set denied"] {
+        assert!(counts.get(equal).is_none_or(|count| *count <= 12), "{equal}: {counts:?}");
+    }
+    let of_process = counts.iter().filter(|(text, _)| text.contains("Handler/Read"));
+    let of_process: usize = of_process.map(|(_, count)| *count).sum();
+    assert!((5..=12).contains(&of_process), "five, and a count for a minute: {counts:?}");
 }

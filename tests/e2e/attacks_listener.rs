@@ -10,7 +10,8 @@ use holdfast_tests::eventually::{WAIT_LIMIT, eventually, eventually_async};
 use holdfast_tests::gnmi::GnmiClient;
 use holdfast_tests::netns::Netns;
 use holdfast_tests::raw_http2::{
-    client_config, connect_from, connect_tls_from, flood_malformed_streams, is_closed,
+    AttackedSocket, client_config, connect_from, connect_tls_from, flood_malformed_streams,
+    is_closed,
 };
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -24,28 +25,49 @@ const FLOOD: Duration = Duration::from_secs(10);
 const FLOOD_CONNECTIONS: usize = 8;
 const MOST_BYTES: u64 = 100_000_000;
 
+/// Every socket that the agent lists is attacked: one that is added needs a row here.
 #[tokio::test]
-async fn malformed_http2_streams_cost_bounded_memory() {
+async fn malformed_http2_streams_cost_bounded_memory_on_each_listener() {
     let net = Netns::enter();
-    let agent = AgentProcess::start(&net).await;
+    let folder = tempfile::tempdir().unwrap();
+    let handlers = folder.path().join("services.sock").display().to_string();
+    let options = ["--introspect", INTROSPECTION, "--service-socket", &handlers];
+    let agent = AgentProcess::start_with(&net, &options).await;
     let client = agent.gnmi().await;
     let config = client_config(&ca(&agent));
-    let at_rest = agent.resident_bytes();
 
-    let attack = flood_malformed_streams(agent.address(), config, FLOOD_CONNECTIONS, FLOOD);
-    let (mut most, mut served) = (0, 0);
-    while !attack.is_finished() {
-        client.capabilities().await.unwrap();
-        served += 1;
-        most = most.max(agent.resident_bytes());
-        assert!(most < MOST_BYTES, "{most} octets are held, {at_rest} at rest");
-        sleep(Duration::from_millis(20)).await;
+    let mut attacked = Vec::new();
+    let listeners = agent.show("listeners");
+    for listener in listeners.lines() {
+        let (kind, name) = match listener.split_whitespace().collect::<Vec<_>>()[..] {
+            ["LISTENING", kind, name] => (kind, name),
+            _ => panic!("a socket is not open: {listener}"),
+        };
+        let socket = match kind {
+            "gRPC" => AttackedSocket::Tls(agent.address(), config.clone()),
+            "introspection" => AttackedSocket::Tcp(name.parse().unwrap()),
+            "local" | "handlers" => AttackedSocket::Unix(name.into()),
+            _ => panic!("this test knows no way to `{kind}`"),
+        };
+        let at_rest = agent.resident_bytes();
+        let attack = flood_malformed_streams(socket, FLOOD_CONNECTIONS, FLOOD);
+        let mut served = 0;
+        while !attack.is_finished() {
+            client.capabilities().await.unwrap();
+            served += 1;
+            let held = agent.resident_bytes();
+            assert!(held < MOST_BYTES, "{kind}: {held} octets are held, {at_rest} at rest");
+            sleep(Duration::from_millis(20)).await;
+        }
+        let sent = attack.join().unwrap();
+        assert!(sent > 10_000, "{kind}: {sent} streams are no attack");
+        assert!(served > 10, "{kind}: {served} calls were served");
+        // New connections are accepted as well.
+        agent.gnmi().await.capabilities().await.unwrap();
+        attacked.push(kind);
     }
-    let sent = attack.join().unwrap();
-    assert!(sent > 10_000, "{sent} streams are no attack");
-    assert!(served > 10, "{served} calls were served");
-    // New connections are accepted as well.
-    agent.gnmi().await.capabilities().await.unwrap();
+    attacked.sort_unstable();
+    assert_eq!(attacked, ["gRPC", "handlers", "introspection", "local"]);
 }
 
 #[tokio::test]

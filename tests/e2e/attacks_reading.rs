@@ -1,23 +1,32 @@
 //! Attacks by a user with the role read-only: none of them harms the box.
 
+use std::fs;
+use std::net::IpAddr;
+
 use holdfast_config::Limit;
 use holdfast_config::limits::{
-    ELEMENT_KEYS, MESSAGE_SIZE, PATH_DEPTH_WILDCARDS, READ_MESSAGE_SIZE, REQUEST_PATHS,
-    SUBSCRIPTIONS,
+    CALLER_ANSWERS, CALLER_SUBSCRIPTIONS, ELEMENT_KEYS, MESSAGE_SIZE, PATH_DEPTH_WILDCARDS,
+    READ_MESSAGE_SIZE, REQUEST_PATHS, SUBSCRIPTIONS,
 };
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::{GetRequest, SubscriptionList, SubscriptionMode};
 use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually_async;
 use holdfast_tests::gnmi::{Credentials, GnmiClient, parse_path};
 use holdfast_tests::netns::Netns;
+use holdfast_tests::raw_http2::{client_config, untaken_calls};
 use holdfast_tests::subscription::subscribe_to;
+use prost::Message;
 use serde_json::json;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
 
 /// Peak of the agent's memory, for any requests of a reader. The agent is built without optimisation, and begins with
 /// some 50 MB.
 const MOST_MEMORY: u64 = 200 << 20;
+/// Peak beside a reader who takes no answers: what one caller may have, the answers twice while they grow.
+const MOST_HELD: u64 = 500 << 20;
 const PASSWORD: &str = "a password to watch with";
 const HOSTNAME: &str = "/system/config/hostname";
 
@@ -120,4 +129,108 @@ async fn wildcards_and_long_lists_of_subscriptions_still_work() {
     }
     let peak = agent.peak_resident_bytes();
     assert!(peak < MOST_MEMORY, "{} MB", peak >> 20);
+}
+
+/// Headers of the reader's calls.
+const WATCHER: [(&str, &str); 2] = [("username", "watcher"), ("password", PASSWORD)];
+
+/// Changes the box as its administrator, and checks that the agent has not grown beyond what a reader may take.
+async fn check_served(agent: &AgentProcess, admin: &GnmiClient) {
+    for name in ["a", "b", "box"] {
+        admin.update("/system/config", json!({"hostname": name})).await.unwrap();
+    }
+    assert_eq!(admin.read(HOSTNAME).await.unwrap(), "box");
+    let peak = agent.peak_resident_bytes();
+    assert!(peak < MOST_HELD, "{} MB", peak >> 20);
+}
+
+#[track_caller]
+fn check_refusals(refusals: &[Status], limit: &Limit, least: usize) {
+    assert!(refusals.len() >= least, "{} were refused", refusals.len());
+    for refused in refusals {
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+        assert!(refused.message().contains(limit.name), "{refused:?}");
+    }
+}
+
+/// A small request for a large answer, again and again, none of which is taken.
+#[tokio::test]
+async fn answers_that_are_not_taken_are_bounded() {
+    const CALLS: usize = 24;
+    let (_net, agent, admin, watcher) = watched().await;
+    let config = client_config(&fs::read_to_string(agent.ca_file()).unwrap());
+    let many = get(vec![gnmi::Path::default(); 1000]);
+    let size = watcher.get(many.clone()).await.unwrap().encoded_len();
+    let fit = CALLER_ANSWERS.figure / size;
+    assert!(fit < CALLS / 2, "answers of {size} octets are no attack");
+
+    let call = ("/gnmi.gNMI/Get", &many);
+    let untaken = untaken_calls(agent.address(), &config, call, &WATCHER, CALLS);
+    let (untaken, ()) = tokio::join!(untaken, check_served(&agent, &admin));
+    let untaken = untaken.unwrap();
+    check_refusals(&untaken.refusals(), &CALLER_ANSWERS, CALLS - fit);
+    check_served(&agent, &admin).await;
+    check_refusals(&[watcher.get(many.clone()).await.unwrap_err()], &CALLER_ANSWERS, 1);
+    drop(untaken);
+    eventually_async("what was held is given back", async || {
+        watcher.get(many.clone()).await.is_ok()
+    })
+    .await;
+}
+
+/// Subscriptions to everything, none of which is read.
+#[tokio::test]
+async fn open_subscriptions_are_bounded() {
+    /// RPCs of one connection.
+    const CALLS: usize = 200;
+    let (_net, agent, admin, watcher) = watched().await;
+    let config = client_config(&fs::read_to_string(agent.ca_file()).unwrap());
+    let list = subscribe_to(Mode::Stream, &[("/", SubscriptionMode::OnChange)]);
+    let request = gnmi::SubscribeRequest {
+        request: Some(gnmi::subscribe_request::Request::Subscribe(list.clone())),
+        ..Default::default()
+    };
+    let (mut connections, mut refusals) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        let call = ("/gnmi.gNMI/Subscribe", &request);
+        let untaken = untaken_calls(agent.address(), &config, call, &WATCHER, CALLS).await.unwrap();
+        refusals.extend(untaken.refusals());
+        connections.push(untaken);
+        check_served(&agent, &admin).await;
+    }
+    check_refusals(&refusals, &CALLER_SUBSCRIPTIONS, 4 * CALLS - CALLER_SUBSCRIPTIONS.figure);
+    // Another caller is kept waiting by none of them.
+    admin.subscribe(list.clone()).await.unwrap().until_sync().await;
+    drop(connections);
+    eventually_async("what was held is given back", async || {
+        watcher.subscribe(list.clone()).await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_thousand_collectors_from_ten_sources_are_in_sync() {
+    let (_net, agent, admin, _) = watched().await;
+    let ca = Certificate::from_pem(fs::read_to_string(agent.ca_file()).unwrap());
+    let list = subscribe_to(Mode::Stream, &[("/system", SubscriptionMode::OnChange)]);
+    let mut collectors = Vec::new();
+    for source in 1..=10 {
+        let tls = ClientTlsConfig::new().ca_certificate(ca.clone()).domain_name("localhost");
+        let endpoint = Endpoint::from_shared(format!("https://{}", agent.address())).unwrap();
+        let endpoint = endpoint.tls_config(tls).unwrap();
+        let endpoint = endpoint.local_address(Some(IpAddr::from([127, 0, 0, source])));
+        let channel = endpoint.connect().await.unwrap();
+        let watcher = GnmiClient::over(channel, Credentials::new("watcher", PASSWORD).unwrap());
+        for _ in 0..100 {
+            collectors.push(watcher.subscribe(list.clone()).await.unwrap());
+        }
+    }
+    for collector in &mut collectors {
+        assert!(!collector.until_sync().await.is_empty());
+    }
+    check_served(&agent, &admin).await;
+    admin.update("/system/config", json!({"hostname": "last"})).await.unwrap();
+    for collector in &mut collectors {
+        collector.until("last").await;
+    }
 }

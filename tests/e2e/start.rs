@@ -379,11 +379,7 @@ async fn the_sockets_of_the_box_are_there_before_the_port() {
         let mut reached = None;
         eventually("the port accepts connections", || {
             let port = StdTcpStream::connect(device.agent.address());
-<<<<<<< HEAD
-            reached = port.ok().map(|_| [&socket, &local].map(|path| UnixStream::connect(path)));
-=======
             reached = port.ok().map(|_| [&socket, &local].map(UnixStream::connect));
->>>>>>> work-b
             reached.is_some()
         })
         .await;

@@ -4,18 +4,22 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http2;
-use hyper::{HeaderMap, Request};
+use hyper::http::request;
+use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -80,13 +84,32 @@ pub fn is_closed(stream: &TcpStream) -> bool {
     }
 }
 
+/// A socket of the agent that is attacked, with the way to it.
+#[derive(Clone, Debug)]
+pub enum AttackedSocket {
+    Tls(SocketAddr, Arc<ClientConfig>),
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl AttackedSocket {
+    async fn connect(&self) -> io::Result<Pin<Box<dyn AsyncWrite + Send>>> {
+        Ok(match self {
+            Self::Tls(server, config) => {
+                Box::pin(connect_tls_from(server.ip(), *server, config).await?)
+            }
+            Self::Tcp(server) => Box::pin(TcpStream::connect(server).await?),
+            Self::Unix(path) => Box::pin(UnixStream::connect(path).await?),
+        })
+    }
+}
+
 /// Sends malformed streams over `connections` at a time until the time is over, and reads nothing. A connection that
 /// is ended by the server is followed by another one.
 ///
 /// Runs on a thread in the namespace of the caller, and returns the number of streams that were sent.
 pub fn flood_malformed_streams(
-    server: SocketAddr,
-    config: Arc<ClientConfig>,
+    socket: AttackedSocket,
     connections: usize,
     time: Duration,
 ) -> std::thread::JoinHandle<u64> {
@@ -95,7 +118,7 @@ pub fn flood_malformed_streams(
         runtime.expect("a runtime of this thread").block_on(async {
             let end = Instant::now() + time;
             let attackers: Vec<_> = (0..connections)
-                .map(|_| tokio::spawn(send_malformed_streams(server, config.clone(), end)))
+                .map(|_| tokio::spawn(send_malformed_streams(socket.clone(), end)))
                 .collect();
             let mut sent = 0;
             for attacker in attackers {
@@ -106,15 +129,10 @@ pub fn flood_malformed_streams(
     })
 }
 
-async fn send_malformed_streams(
-    server: SocketAddr,
-    config: Arc<ClientConfig>,
-    end: Instant,
-) -> u64 {
+async fn send_malformed_streams(socket: AttackedSocket, end: Instant) -> u64 {
     let mut sent = 0;
     while Instant::now() < end {
-        let connection = connect_tls_from(server.ip(), server, &config);
-        if let Ok(Ok(mut stream)) = timeout_at(end, connection).await {
+        if let Ok(Ok(mut stream)) = timeout_at(end, socket.connect()).await {
             let writing = async {
                 stream.write_all(PREFACE).await?;
                 for first in (0..).step_by(BATCH as usize) {
@@ -144,6 +162,68 @@ fn malformed_streams(first: u32) -> Vec<u8> {
     (first..first + BATCH).flat_map(frame).collect()
 }
 
+/// Calls over one connection whose client never gives room for an answer: its windows are empty.
+#[derive(Debug)]
+pub struct UntakenCalls {
+    /// The answers as far as they came: headers, with the status where there is nothing else.
+    pub responses: Vec<Response<Incoming>>,
+    connection: JoinHandle<()>,
+    /// Keeps the connection open.
+    _sender: http2::SendRequest<Full<Bytes>>,
+}
+
+impl UntakenCalls {
+    /// Statuses of the calls that were refused at once.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<tonic::Status> {
+        let headers = self.responses.iter().map(Response::headers);
+        headers.filter_map(tonic::Status::from_header_map).collect()
+    }
+}
+
+impl Drop for UntakenCalls {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// Calls a method `count` times with the same message, and waits for the headers of all answers.
+///
+/// # Errors
+/// When the connection breaks.
+pub async fn untaken_calls(
+    server: SocketAddr,
+    config: &Arc<ClientConfig>,
+    (path, message): (&str, &impl prost::Message),
+    headers: &[(&str, &str)],
+    count: usize,
+) -> anyhow::Result<UntakenCalls> {
+    let stream = connect_tls_from(server.ip(), server, config).await?;
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(0)
+        .handshake(TokioIo::new(stream))
+        .await?;
+    let connection = tokio::spawn(async move { drop(connection.await) });
+    let message = message.encode_to_vec();
+    let length = u32::try_from(message.len())?.to_be_bytes();
+    let body = Bytes::from([&[0], &length[..], &message].concat());
+    let mut calls = JoinSet::new();
+    for _ in 0..count {
+        let mut sender = sender.clone();
+        let request = grpc_request(server, path, headers).body(Full::new(body.clone()))?;
+        calls.spawn(async move { sender.send_request(request).await });
+    }
+    let responses = calls.join_all().await.into_iter().collect::<Result<_, _>>()?;
+    Ok(UntakenCalls { responses, connection, _sender: sender })
+}
+
+fn grpc_request(server: SocketAddr, path: &str, headers: &[(&str, &str)]) -> request::Builder {
+    let request = Request::post(format!("https://{server}{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
+}
+
 /// Response to a call whose request body was made by hand: its headers, the octets of its messages, its status.
 #[derive(Debug)]
 pub struct RawResponse {
@@ -167,11 +247,7 @@ pub async fn call(
     let (mut sender, connection) =
         http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
-    let request = Request::post(format!("https://{server}{path}"))
-        .header("content-type", "application/grpc")
-        .header("te", "trailers");
-    let request =
-        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let request = grpc_request(server, path, headers);
     let response = sender.send_request(request.body(Full::new(Bytes::from(body)))?).await?;
     let (parts, body) = response.into_parts();
     let collected = body.collect().await?;

@@ -1,4 +1,4 @@
-//! Limits of one request; all are in this table.
+//! Limits of one request, and of what a caller may make the agent hold; all are in these tables.
 //!
 //! Each limit is checked before the work that it bounds. An excess is refused with [`LimitExceeded`], which names
 //! the limit and its figure; callers turn it into `RESOURCE_EXHAUSTED`. Long error texts do not cause a refusal:
@@ -192,6 +192,58 @@ pub static ERROR_TEXT: Limit = Limit {
     reason: "an error travels in HTTP/2 trailers, of which clients accept 8 KiB by default",
 };
 
+pub static CALLER_ANSWERS: Limit = Limit {
+    name: "caller-answers",
+    figure: 128 << 20,
+    unit: "octets of answers that one caller has not taken",
+    reason: "two answers of the greatest size, or one for each of a thousand streams with its buffers",
+};
+
+pub static UNTAKEN_ANSWERS: Limit = Limit {
+    name: "untaken-answers",
+    figure: 512 << 20,
+    unit: "octets of answers that nobody has taken",
+    reason: "four callers at their limit; a quarter of what the unit lets the agent have",
+};
+
+pub static CALLER_SUBSCRIPTIONS: Limit = Limit {
+    name: "caller-subscriptions",
+    figure: 256,
+    unit: "open Subscribe RPCs of one caller",
+    reason: "a host with a hundred collectors of one user has room for each twice while they connect anew",
+};
+
+pub static OPEN_SUBSCRIPTIONS: Limit = Limit {
+    name: "open-subscriptions",
+    figure: 1200,
+    unit: "open Subscribe RPCs",
+    reason: "a thousand collectors, and as many connections as the listener has; each takes some 0.2 MB",
+};
+
+pub static CALLER_SYNCHRONISATIONS: Limit = Limit {
+    name: "caller-synchronisations",
+    figure: 16,
+    unit: "Subscribe RPCs of one caller that send all values at the same time",
+    reason: "others wait; one that is not read keeps its place for 60 s, and must not keep it from other callers",
+};
+
+pub static SYNCHRONISATIONS: Limit = Limit {
+    name: "synchronisations",
+    figure: 64,
+    unit: "Subscribe RPCs that send all values at the same time",
+    reason: "others wait; the walks of all of them have one processor, so more at a time are no faster",
+};
+
+/// Every limit on what callers make the agent hold. A caller is a user and a source address.
+pub static HELD_LIMITS: [&Limit; 6] = [
+    &CALLER_ANSWERS,
+    &UNTAKEN_ANSWERS,
+    &CALLER_SUBSCRIPTIONS,
+    &OPEN_SUBSCRIPTIONS,
+    &CALLER_SYNCHRONISATIONS,
+    &SYNCHRONISATIONS,
+];
+
 /// Every limit of a request.
 pub static REQUEST_LIMITS: [&Limit; 17] = [
     &MESSAGE_SIZE,
@@ -300,7 +352,7 @@ mod tests {
     #[test]
     fn the_guide_lists_every_limit() {
         let guide = include_str!("../../../packaging/user-guide.md");
-        for Limit { name, figure, unit, reason } in REQUEST_LIMITS {
+        for Limit { name, figure, unit, reason } in REQUEST_LIMITS.into_iter().chain(HELD_LIMITS) {
             let row = format!("| `{name}` | {figure} | {unit} | {reason} |");
             assert!(guide.contains(&row), "the guide lacks\n{row}");
         }
@@ -308,10 +360,9 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_reasons_given() {
-        let names: BTreeSet<_> = REQUEST_LIMITS.iter().map(|limit| limit.name).collect();
-        assert_eq!(names.len(), REQUEST_LIMITS.len());
-        assert!(
-            REQUEST_LIMITS.iter().all(|limit| !limit.reason.is_empty() && !limit.unit.is_empty())
-        );
+        let all = || REQUEST_LIMITS.into_iter().chain(HELD_LIMITS);
+        let names: BTreeSet<_> = all().map(|limit| limit.name).collect();
+        assert_eq!(names.len(), REQUEST_LIMITS.len() + HELD_LIMITS.len());
+        assert!(all().all(|limit| !limit.reason.is_empty() && !limit.unit.is_empty()));
     }
 }

@@ -14,7 +14,9 @@ pub mod accounting;
 mod agent_tests;
 pub mod auth;
 pub mod bootz;
+pub mod budget;
 pub mod command;
+mod deadline;
 pub mod device;
 
 pub mod dhcp;

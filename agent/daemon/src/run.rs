@@ -32,9 +32,11 @@ use holdfast_store::{ArtefactTable, Journal, Ledger, Store, StoreError, StoredSt
 use tokio::{net::TcpListener, runtime, sync::oneshot, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
+use tower::Layer as _;
 use tracing::{error, info, warn};
 
 use crate::{
+    aaa,
     auth::{Authenticator, CertificateTrust},
     bootz,
     device::Device,
@@ -114,8 +116,6 @@ pub enum RunError {
     Core(#[from] StartError),
     #[error("cannot describe the services")]
     Reflection(#[from] tonic_reflection::server::Error),
-    #[error("the server has stopped")]
-    Server(#[from] tonic::transport::Error),
     #[error(
         "{0} has ended unexpectedly, and the agent cannot go on without it; see the log for the reason"
     )]
@@ -259,9 +259,9 @@ async fn serve(
     listeners.tried().await; // what reaches the port finds the sockets of the box, that of handlers among them
     let incoming = Incoming::open(ListenSocket::of(&settings.listen), &profiles, &listeners);
     let stop = async move { drop(stop_rx.await) };
-    let gnsi = running.gnsi.clone();
-    let mut server =
-        tokio::spawn(server::serve(incoming, authenticator, gnsi, running.routes, stop));
+    let service =
+        aaa::Layer::new(authenticator, running.gnsi.clone()).layer(running.routes.prepare());
+    let mut server = tokio::spawn(server::serve(incoming, server::MAX_STREAMS, service, stop));
     listeners.tried().await;
     let _publishing =
         running.listener_leaves.follow(listeners.clone(), running.core.handle()).await;
@@ -284,10 +284,7 @@ async fn serve(
                 SignalAction::End => break Ok(RunEnd::Signal),
             },
             pending = &mut due => break Ok(RunEnd::Reboot(pending.extent)),
-            ended = &mut server => {
-                let ended = ended.unwrap_or(Ok(()));
-                break Err(ended.map_or_else(RunError::Server, |()| RunError::Ended("the server")));
-            }
+            _ = &mut server => break Err(RunError::Ended("the server")),
             part = vital.ended() => break Err(RunError::Ended(part)),
         }
     };

@@ -7,6 +7,7 @@ mod calls;
 mod connections;
 
 use std::fs::{self, File, OpenOptions, Permissions};
+use std::future::pending;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt, MetadataExt as _, OpenOptionsExt as _, PermissionsExt};
@@ -20,8 +21,7 @@ use tokio::net::UnixListener;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::task::AbortOnDropHandle;
-use tonic::transport::Server;
-use tracing::error;
+use tower::Layer as _;
 
 use self::calls::CountCalls;
 use self::connections::Connections;
@@ -29,12 +29,11 @@ use crate::aaa;
 use crate::gnsi::Gnsi;
 use crate::listeners::{ListenerKind, Listeners};
 use crate::northbound;
+use crate::server;
 use crate::services::Handlers;
 
 /// Mode of the socket: the kernel asks for write permission of whoever connects, and the user is judged later.
 const MODE: u32 = 0o666;
-/// Concurrent RPCs on one connection: one stream of a handler, and its reads.
-const MAX_STREAMS: u32 = 64;
 /// Time for the request of a call to be complete and its answer to begin. A Read of ten thousand leaves takes two seconds.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 
@@ -62,16 +61,10 @@ pub fn start(path: &Path, handlers: Handlers, gnsi: Gnsi, listeners: &Listeners)
         // One that is not admitted is closed.
         let admitted = UnixListenerStream::new(listener)
             .filter_map(move |stream| stream.map(|stream| connections.admit(stream)).transpose());
-        let server = Server::builder()
-            .max_concurrent_streams(MAX_STREAMS)
-            .timeout(ANSWER_TIME)
-            .layer(tower::layer::layer_fn(CountCalls::new))
-            .layer(aaa::Layer::of_socket(gnsi))
-            .add_routes(northbound::handler_routes(handlers))
-            .serve_with_incoming(admitted);
-        if let Err(error) = server.await {
-            error!(%error, "handlers of services are not served any more");
-        }
+        let routes = northbound::handler_routes(handlers).prepare();
+        let judged = aaa::Layer::of_socket(gnsi).layer(routes);
+        let service = CountCalls::new(judged, ANSWER_TIME);
+        server::serve(admitted, server::MAX_HANDLER_STREAMS, service, pending()).await;
     });
     ServiceSocket { path: path.into(), _task: AbortOnDropHandle::new(task) }
 }

@@ -83,6 +83,7 @@ async fn connected(size: usize) -> (Connection, Arc<AtomicUsize>) {
     let address = listener.local_addr().unwrap();
     let sent = Arc::<AtomicUsize>::default();
     let hostile = BootstrapServer::new(OversizedServer { size, sent: Arc::clone(&sent) });
+    #[expect(clippy::disallowed_methods, reason = "a hostile server, which bounds nothing")]
     let serving = Server::builder().add_service(hostile);
     tokio::spawn(serving.serve_with_incoming(TcpListenerStream::new(listener)));
     let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await;

@@ -14,6 +14,7 @@ use tonic::body::Body;
 use super::messages::{ExceededLimit, Frames};
 use super::permission::Revocation;
 use super::record::{CallEnd, CallRecord};
+use crate::budget::Charge;
 
 /// Result of polling a body for its next frame.
 type NextFrame = Poll<Option<Result<Frame<Bytes>, Status>>>;
@@ -92,6 +93,7 @@ pub(super) struct ResponseBody {
     revocation: Option<Revocation>,
     exceeded: ExceededLimit,
     end: CallEnd,
+    _held: Charge,
 }
 
 impl ResponseBody {
@@ -99,9 +101,9 @@ impl ResponseBody {
         body: Body,
         revocation: Option<Revocation>,
         exceeded: ExceededLimit,
-        end: CallEnd,
+        (end, held): (CallEnd, Charge),
     ) -> Self {
-        Self { body: Some(body), revocation, exceeded, end }
+        Self { body: Some(body), revocation, exceeded, end, _held: held }
     }
 
     /// Next frame of the handler, or the end of the stream by a revocation.

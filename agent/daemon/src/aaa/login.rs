@@ -1,6 +1,6 @@
 //! The login of a call: the credentials in its metadata, and the result as its record shows it.
 
-use holdfast_base::Caller;
+use holdfast_base::{AuthMethod, Caller};
 use holdfast_security::acctz::{Authn, AuthnKind, AuthnOutcome, BoundedText, User};
 use http::HeaderMap;
 use smol_str::SmolStr;
@@ -54,6 +54,16 @@ pub(super) enum Login {
 impl Login {
     pub(super) fn is_identified(&self) -> bool {
         matches!(self, Self::Identified(_))
+    }
+
+    /// Name of the user of a caller that the kernel has identified: any process of the box.
+    pub(super) fn process(&self) -> Option<SmolStr> {
+        match self {
+            Self::Identified(Caller { name, auth_method: AuthMethod::Local { .. }, .. }) => {
+                Some(name.clone())
+            }
+            _ => None,
+        }
     }
 
     /// The caller, or the name that was tried.

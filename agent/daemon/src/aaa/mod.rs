@@ -16,6 +16,8 @@
 //!   moves, authentication and authorization are repeated, once for each call. A revocation ends both directions of a stream:
 //!   the client reads the reason, the handler finds its stream broken. A unary call whose request has arrived in full is
 //!   carried out.
+//! * What a call makes the agent hold is charged to the [budget](crate::budget) of its caller: an answer in one message once it is
+//!   made ([`held`]), a stream for as long as it lasts.
 //! * The size of [`messages`] is bounded before memory is allocated for them, and so is the text of a status. Messages in gzip
 //!   are unpacked before ([`compression`]), so all of this is about what they hold.
 //!
@@ -25,6 +27,7 @@
 
 mod body;
 mod compression;
+mod held;
 mod login;
 mod messages;
 mod permission;
@@ -39,7 +42,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use holdfast_base::{AuthMethod, Caller, Role, now_ns};
-use holdfast_config::limits::error_text;
+use holdfast_config::limits::{LimitExceeded, error_text};
 use http::{Request, Response};
 use nix::unistd::User;
 use tonic::Status;
@@ -56,6 +59,7 @@ pub(crate) use self::permission::CallPermission;
 use self::permission::{Call, CallOrigin, Revocation};
 use self::record::{CallEnd, CallRecord};
 use crate::auth::{Authenticator, Credentials, LoginRefusal};
+use crate::budget::{Budgets, CallerBudget};
 use crate::gnsi::Gnsi;
 use crate::methods::{MethodRules, Methods};
 use crate::tls::Peer;
@@ -65,6 +69,7 @@ use crate::tls::Peer;
 pub struct Layer {
     callers: Callers,
     gnsi: Gnsi,
+    budgets: Budgets,
     methods: Arc<Methods>,
 }
 
@@ -88,14 +93,27 @@ impl Layer {
     }
 
     fn of(callers: Callers, gnsi: Gnsi) -> Self {
-        Self { callers, gnsi, methods: Arc::new(Methods::new()) }
+        // Each listener has budgets of its own, so that clients of the network keep no handler from its work.
+        Self { callers, gnsi, budgets: Budgets::default(), methods: Arc::new(Methods::new()) }
     }
 
     fn record(&self, request: &Request<Body>) -> CallRecord {
         let peer = request.extensions().get::<Peer>().cloned();
         let accounts = self.gnsi.accounts.clone();
         let methods = self.methods.clone();
-        CallRecord::new(accounts, methods, request.uri().path(), peer)
+        let path = request.uri().path();
+        let rules = methods.rules(path);
+        CallRecord::new(accounts, methods, (path, rules), peer)
+    }
+
+    /// The share of the caller of an admitted call in what is held for all. The service finds it in the extensions of the
+    /// request.
+    fn budget(&self, request: &mut Request<Body>) -> Result<CallerBudget, Status> {
+        let caller = request.extensions().get::<Caller>();
+        let caller = caller.ok_or_else(|| Status::unauthenticated("the caller is not known"))?;
+        let budget = self.budgets.of(caller, request.extensions().get::<Peer>());
+        request.extensions_mut().insert(budget.clone());
+        Ok(budget)
     }
 
     /// Identifies the caller and authorizes the call. The service finds the [`Caller`] and the [`CallPermission`] in the
@@ -220,6 +238,16 @@ where
                 Ok(permission) => permission,
                 Err(status) => return Ok(end.refuse(messages::cut(status))),
             };
+            let budget = match layer.budget(&mut request) {
+                Ok(budget) => budget,
+                Err(status) => return Ok(end.refuse(status)),
+            };
+            // A change is not refused for what was read.
+            if !rules.changes_something()
+                && let Err(exceeded) = budget.check_answers()
+            {
+                return Ok(end.refuse(refused_by(exceeded)));
+            }
             let takes_gzip = compression::takes_gzip(request.headers());
             let is_packed = match compression::is_packed(request.headers()) {
                 Ok(is_packed) => is_packed,
@@ -241,6 +269,18 @@ where
                 return Ok(end.refuse(status)); // the request was cut
             }
             exceeded.restate(response.headers_mut());
+            let mut octets = held::STREAM;
+            if is_unary {
+                (response, octets) = held::collected(response).await;
+            }
+            let charge = if rules.changes_something() {
+                budget.hold_any_answer(octets)
+            } else {
+                match budget.hold_answer(octets) {
+                    Ok(charge) => charge,
+                    Err(exceeded) => return Ok(end.refuse(refused_by(exceeded))),
+                }
+            };
             end.answered(response.headers());
             // The change of a unary call is carried out, so the client has to learn its outcome.
             let revocation = (!is_unary).then(|| Revocation::of(permission));
@@ -249,11 +289,16 @@ where
                 compression::mark(response.headers_mut());
             }
             Ok(response.map(|body| {
-                let body = Body::new(ResponseBody::new(body, revocation, exceeded, end));
+                let body = Body::new(ResponseBody::new(body, revocation, exceeded, (end, charge)));
                 if is_packed { Body::new(GzipBody::pack(body)) } else { body }
             }))
         })
     }
+}
+
+/// Refusal of a call for what is held already.
+fn refused_by(exceeded: LimitExceeded) -> Status {
+    Status::resource_exhausted(exceeded.to_string())
 }
 
 /// Asks the authz policy about a call of `caller`.

@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 use super::login::Login;
 use super::messages::FRAME;
 use crate::auth::{Credentials, LoginRefusal};
-use crate::methods::{MAX_PAYLOAD, Method, Methods};
+use crate::methods::{MAX_PAYLOAD, Method, MethodRules, Methods};
 use crate::tls::{Peer, source_of};
 
 /// Record of a call in progress. Shared by the bodies of request and response, either of which may outlive the other.
@@ -29,6 +29,7 @@ pub(super) struct CallRecord {
     path: String,
     /// `None` for a method of no known service.
     method: Option<Method>,
+    changes: bool,
     state: Mutex<State>,
 }
 
@@ -50,7 +51,7 @@ impl CallRecord {
     pub(super) fn new(
         accounts: AccountingLog,
         methods: Arc<Methods>,
-        path: &str,
+        (path, rules): (&str, MethodRules),
         peer: Option<Peer>,
     ) -> Self {
         let channel = peer
@@ -58,7 +59,8 @@ impl CallRecord {
             .map_or_else(BoundedText::default, |peer| peer.next_call().to_string().into());
         let method = methods.method(path).cloned();
         let state = Mutex::default();
-        Self { accounts, methods, peer, channel, path: path.to_owned(), method, state }
+        let (path, changes) = (path.to_owned(), rules.changes_something());
+        Self { accounts, methods, peer, channel, path, method, changes, state }
     }
 
     /// True for a method of a known service that sends one message in each direction.
@@ -128,7 +130,7 @@ impl CallRecord {
         if state.streaming && is_known && !state.begun {
             state.begun = true;
             let authz = Authz { outcome: AuthzOutcome::Permit, detail: BoundedText::default() };
-            self.write(state, SessionStage::Login, self.payload(state), authz);
+            self.write(state, (SessionStage::Login, None), self.payload(state), authz);
             state.request = Vec::new();
         }
     }
@@ -141,9 +143,10 @@ impl CallRecord {
         self.begin(state);
         let authz = authz(state, &status);
         if state.begun {
-            self.write(state, SessionStage::Logout, None, authz);
+            self.write(state, (SessionStage::Logout, None), None, authz);
         } else {
-            self.write(state, SessionStage::Once, self.payload(state), authz);
+            let refusal = self.refused_kind(state, &status);
+            self.write(state, (SessionStage::Once, refusal), self.payload(state), authz);
         }
     }
 
@@ -157,7 +160,13 @@ impl CallRecord {
         Some(self.methods.payload(method, message, whole))
     }
 
-    fn write(&self, state: &State, stage: SessionStage, payload: Option<Payload>, authz: Authz) {
+    fn write(
+        &self,
+        state: &State,
+        (stage, refusal): (SessionStage, Option<RefusalKind>),
+        payload: Option<Payload>,
+        authz: Authz,
+    ) {
         let session = Session {
             transport: self.peer.as_ref().map(|peer| (peer.local, peer.address)),
             channel: self.channel.clone(),
@@ -167,16 +176,26 @@ impl CallRecord {
         };
         let family = Methods::family(&self.path);
         let path = self.path.as_str().into();
+        let is_permitted = authz.outcome == AuthzOutcome::Permit;
         let activity = Activity::Rpc(Rpc { family, path, payload, authz });
         let account = AccountingEvent { session, activity };
-        match self.refused_kind(state) {
+        match refusal {
             Some(kind) => self.accounts.record_refused(kind, account),
-            None => self.accounts.record(account),
+            None if self.changes && is_permitted => self.accounts.record_change(account),
+            None => self.accounts.record_read(account),
         }
     }
 
-    /// Kind of refusal by which calls without an identified caller are counted together.
-    fn refused_kind(&self, state: &State) -> Option<RefusalKind> {
+    /// Kind of refusal by which calls are counted together whose callers have shown no right to anything: those without an
+    /// identified caller, and those that fail on a socket of the box, where every process is identified.
+    fn refused_kind(&self, state: &State, status: &Status) -> Option<RefusalKind> {
+        if let Some(name) = state.login.process().filter(|_| status.code() != Code::Ok) {
+            return Some(RefusalKind {
+                source: None,
+                reason: "refused on a socket",
+                name: Some(name),
+            });
+        }
         let (reason, name) = state.login.missing_caller()?;
         let source = self.peer.as_ref().map(|peer| source_of(peer.address.ip()));
         Some(RefusalKind { source, reason, name })

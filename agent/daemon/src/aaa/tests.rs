@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use holdfast_base::{Clock, Role};
 use holdfast_config::Models;
-use holdfast_config::limits::{ERROR_TEXT, PLAIN_MESSAGE_SIZE, READ_MESSAGE_SIZE};
+use holdfast_config::limits::{CALLER_ANSWERS, ERROR_TEXT, PLAIN_MESSAGE_SIZE, READ_MESSAGE_SIZE};
 use holdfast_security::authz::{InstalledPolicy, Upload};
 use holdfast_security::credentialz::CryptHash;
 use holdfast_store::Store;
@@ -128,6 +128,16 @@ impl Rig {
     /// Has ada call a service behind the layer that reads the whole request and ends with `trailers`. Returns the status, and
     /// the octets that the service has read, 0 after an error.
     async fn request(&self, path: &str, octets: Vec<u8>, trailers: Status) -> (Status, usize) {
+        let layer = Layer::new(self.authenticator.clone(), self.gnsi.clone());
+        Self::request_through(&layer, path, octets, trailers).await
+    }
+
+    async fn request_through(
+        layer: &Layer,
+        path: &str,
+        octets: Vec<u8>,
+        trailers: Status,
+    ) -> (Status, usize) {
         let read = Arc::new(OnceLock::new());
         let reads = read.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -143,15 +153,16 @@ impl Rig {
                 Ok::<_, Infallible>(Response::new(Body::new(body)))
             }
         });
-        let layer = Layer::new(self.authenticator.clone(), self.gnsi.clone());
-        let service = tower::Layer::layer(&layer, service);
+        let service = tower::Layer::layer(layer, service);
         let body = Body::new(Full::new(Bytes::from(octets)).map_err(|never| match never {}));
         let request = Request::builder().uri(path);
         let request = request.header("username", "ada").header("password", "secret");
-        let request = request.extension(Peer::of(([127, 0, 0, 1], 1).into(), None));
+        let request = request.extension(peer());
         let response = service.oneshot(request.body(body).unwrap()).await.unwrap();
-        let trailers = response.into_body().collect().await.unwrap().trailers().unwrap().clone();
-        (Status::from_header_map(&trailers).unwrap(), *read.get().unwrap())
+        let refused = Status::from_header_map(response.headers());
+        let body = response.into_body().collect().await.unwrap();
+        let answered = body.trailers().and_then(Status::from_header_map);
+        (refused.or(answered).unwrap(), read.get().copied().unwrap_or(0))
     }
 
     /// Certificate of eve that is valid for some seconds.
@@ -338,6 +349,11 @@ async fn a_request_that_waits_learns_that_its_caller_is_gone() {
     assert_eq!(cut.unwrap().unwrap_err().code(), Code::PermissionDenied);
 }
 
+/// The peer of all requests of these tests.
+fn peer() -> Peer {
+    Peer::of(([127, 0, 0, 1], 1).into(), None)
+}
+
 fn frame(length: usize) -> Vec<u8> {
     [&[0], &u32::try_from(length).unwrap().to_be_bytes()[..]].concat()
 }
@@ -360,6 +376,32 @@ async fn a_stream_that_announces_too_much_ends_with_the_name_of_the_limit() {
     }
     let (status, _) = rig.request("/gnmi.gNMI/Set", frame(64 << 20), fine).await;
     assert_eq!(status.code(), Code::Ok);
+}
+
+#[tokio::test]
+async fn a_caller_who_takes_no_answers_may_change_and_not_read() {
+    let rig = Rig::new().await;
+    let layer = Layer::new(rig.authenticator.clone(), rig.gnsi.clone());
+    let auth_method = AuthMethod::Password;
+    let ada = Caller { name: "ada".into(), role: Role::Admin, auth_method, peer: None };
+    let call = async |path| {
+        let octets = [frame(3), vec![1, 2, 3]].concat();
+        Rig::request_through(&layer, path, octets, Status::ok("")).await
+    };
+    let ada = layer.budgets.of(&ada, Some(&peer()));
+    let held = ada.hold_answer(CALLER_ANSWERS.figure).unwrap();
+    for reading in ["/gnmi.gNMI/Get", SUBSCRIBE] {
+        let (status, read) = call(reading).await;
+        assert_eq!((status.code(), read), (Code::ResourceExhausted, 0), "{reading}");
+        assert!(status.message().contains(CALLER_ANSWERS.name), "{status:?}");
+    }
+    let set = "/gnmi.gNMI/Set";
+    assert_eq!(call(set).await.0.code(), Code::Ok);
+    drop(held);
+    for path in ["/gnmi.gNMI/Get", SUBSCRIBE, set] {
+        assert_eq!(call(path).await.0.code(), Code::Ok, "{path}");
+    }
+    ada.hold_answer(CALLER_ANSWERS.figure).expect("answers that were taken count no more");
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ pub(super) async fn record_request(
 ) -> Response {
     let (head, body) = request.into_parts();
     let command = format!("{} {}", head.method, head.uri);
+    let only_reads = head.method.is_safe();
     let caller = peer.caller();
     let (arguments, response) = match to_bytes(body, MAX_BODY).await {
         Ok(body) => {
@@ -39,7 +40,12 @@ pub(super) async fn record_request(
     let authz = authz(caller.is_some(), response.status());
     let kind = CommandKind::Cli;
     let activity = Activity::Command(Command { kind, command: command.into(), arguments, authz });
-    accounts.record(AccountingEvent { session: session(caller.as_ref(), peer), activity });
+    let account = AccountingEvent { session: session(caller.as_ref(), peer), activity };
+    if only_reads || caller.is_none() {
+        accounts.record_read(account);
+    } else {
+        accounts.record_change(account);
+    }
     response
 }
 

@@ -80,6 +80,11 @@ impl MethodRules {
         row.map(|(_, role, message_limit)| Self { role, message_limit })
     }
 
+    /// True for a method that only an administrator may call: it changes something, or shows what others may not see.
+    pub fn changes_something(&self) -> bool {
+        *self.role == Role::Admin
+    }
+
     /// Refuses a caller whose role does not allow the method at `path`. About the calls of a named role the authz policy
     /// alone decides, which is asked next.
     ///

@@ -31,11 +31,12 @@ use super::read_request::{AdmittedPath, ReadPath, ReadRequest};
 use super::reads::{PORTION, ReadBudget, ReadPool, ReadStop};
 use super::status::Refusal;
 use super::unknown_path::{OrUnknown, all_known};
+use crate::budget::CallerBudget;
 use crate::gnsi::pathz::{PathPermissions, visible_while};
 
 pub(super) async fn get<D: Datastore>(
     core: &D,
-    reads: &ReadPool,
+    (reads, budget): (&ReadPool, CallerBudget),
     rights: Option<&Arc<PathPermissions>>,
     request: gnmi::GetRequest,
 ) -> Result<gnmi::GetResponse, Refusal> {
@@ -62,6 +63,7 @@ pub(super) async fn get<D: Datastore>(
         reader = Arc::new(reader.for_models(&view.models));
     };
     let answer = move |work: &ReadBudget| {
+        budget.check_answers()?; // others may have been made while this one waited for its turn
         let making = AnswerContext { work, room: AnswerSize::default(), cache: RefCell::default() };
         let view = view.complete(work)?;
         let notification = |path| {

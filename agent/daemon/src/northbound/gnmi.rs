@@ -12,11 +12,12 @@ use holdfast_proto::gnmi::{
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::deadline::deadline_of;
 use super::reads::ReadPool;
 use super::subscribe::sampler::Sampler;
 use super::subscribe::{self, IgnoredSubscriptions, SubscriberContext, Updates};
 use super::{capabilities, get, set};
+use crate::budget::CallerBudget;
+use crate::deadline::deadline_of;
 use crate::gnsi::pathz::{PathPermissions, Pathz};
 use crate::trace::trace_of;
 
@@ -69,8 +70,9 @@ impl<D: Datastore> GNmi for GnmiService<D> {
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         let rights = self.rights(&caller);
-        let answer =
-            get::get(self.core(), &self.reads, rights.as_ref(), request.into_inner()).await;
+        let budget = request.extensions().get::<CallerBudget>().cloned().unwrap_or_default();
+        let reads = (&self.reads, budget);
+        let answer = get::get(self.core(), reads, rights.as_ref(), request.into_inner()).await;
         self.publish_new_counters(rights.as_deref()).await;
         Ok(Response::new(answer?))
     }
@@ -82,7 +84,7 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         let own = set::RequestOptions {
             rights: rights.clone(),
             trace: trace_of(request.metadata().as_ref()),
-            deadline: deadline_of(request.metadata(), Instant::now()),
+            deadline: deadline_of(request.metadata().as_ref(), Instant::now()),
         };
         let answer = set::set(self.core(), &caller, own, request.into_inner()).await;
         self.publish_new_counters(rights.as_deref()).await;
@@ -96,7 +98,10 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         let caller = Caller::authenticated(&request)?;
         let (_, extensions, requests) = request.into_parts();
         let (policies, reads) = (self.pathz.follow(), self.reads.clone());
-        let reader = SubscriberContext { caller, policies, reads, ignored: self.ignored.clone() };
-        Ok(Response::new(subscribe::open(self.sampler.clone(), reader, &extensions, requests)))
+        let budget = extensions.get::<CallerBudget>().cloned().unwrap_or_default();
+        let ignored = self.ignored.clone();
+        let reader = SubscriberContext { caller, policies, reads, ignored, budget };
+        let updates = subscribe::open(self.sampler.clone(), reader, &extensions, requests)?;
+        Ok(Response::new(updates))
     }
 }

@@ -11,7 +11,6 @@ mod boot_document;
 mod bootstrap;
 mod capabilities;
 mod cli_get;
-mod deadline;
 mod encoding;
 mod extensions;
 mod get;

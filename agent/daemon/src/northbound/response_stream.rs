@@ -13,10 +13,11 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 
 use super::status::Refusal;
+use crate::budget::Charge;
 
 /// Messages that wait for the transport. Anything beyond stays in the task, where it is a snapshot that costs a
-/// pointer.
-const MESSAGE_QUEUE_DEPTH: usize = 4;
+/// pointer. One is enough: the transport asks for the next while it sends the last.
+const MESSAGE_QUEUE_DEPTH: usize = 1;
 /// Time that a message may wait for the client to read. The stream holds its last snapshot all that time, and with it
 /// the memory of everything that changed since.
 pub(super) const STUCK_CLIENT: Duration = Duration::from_secs(60);
@@ -54,13 +55,15 @@ pub(super) struct ResponseStream<M> {
     message_rx: mpsc::Receiver<M>,
     end_rx: Option<oneshot::Receiver<Status>>,
     task: Option<AbortOnDropHandle<()>>,
+    /// What the stream counts for, until its client has taken all of it.
+    charge: Option<Charge>,
 }
 
 pub(super) fn channel<M>() -> (ResponseSender<M>, ResponseStream<M>) {
     let (message_tx, message_rx) = mpsc::channel(MESSAGE_QUEUE_DEPTH);
     let (end_tx, end_rx) = oneshot::channel();
     let end_tx = Arc::new(Mutex::new(Some(end_tx)));
-    let messages = ResponseStream { message_rx, end_rx: Some(end_rx), task: None };
+    let messages = ResponseStream { message_rx, end_rx: Some(end_rx), task: None, charge: None };
     (ResponseSender { message_tx, end_tx }, messages)
 }
 
@@ -94,6 +97,10 @@ impl<M> ResponseSender<M> {
 impl<M> ResponseStream<M> {
     pub(super) fn own(&mut self, task: AbortOnDropHandle<()>) {
         self.task = Some(task);
+    }
+
+    pub(super) fn charge(&mut self, charge: Charge) {
+        self.charge = Some(charge);
     }
 }
 

@@ -4,23 +4,28 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
+use tokio::time::timeout;
+use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
 
 use super::connections::HandlerPeer;
 
-/// A service whose calls count for their connection until the answer is complete, or nobody waits for it.
+/// A service whose calls count for their connection until the answer is complete, or nobody waits for it. A call whose answer does
+/// not begin in time ends.
 #[derive(Clone, Debug)]
 pub(super) struct CountCalls<S> {
     inner: S,
+    answer_time: Duration,
 }
 
 impl<S> CountCalls<S> {
-    pub(super) fn new(inner: S) -> Self {
-        Self { inner }
+    pub(super) fn new(inner: S, answer_time: Duration) -> Self {
+        Self { inner, answer_time }
     }
 }
 
@@ -43,9 +48,12 @@ where
             request.extensions_mut().insert(process);
             calls.begin()
         });
-        let answer = self.inner.call(request);
+        let answer = timeout(self.answer_time, self.inner.call(request));
         Box::pin(async move {
-            let answer = answer.await?;
+            let answer = answer.await.unwrap_or_else(|_| {
+                let status = Status::deadline_exceeded("the call was not answered in time");
+                Ok(status.into_http())
+            })?;
             Ok(answer.map(|body| {
                 let counted = body.map_frame(move |frame| {
                     let _call_is_open = &call;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc};
 
 use holdfast::{
+    aaa,
     auth::{Authenticator, CertificateTrust},
     gnsi::{Gnsi, TlsProfiles},
     listeners::Listeners,
@@ -32,6 +33,7 @@ use tonic::{
     service::Routes,
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
+use tower::Layer as _;
 
 /// A client authority, with which the tests sign clients.
 pub(crate) struct Authority {
@@ -158,8 +160,9 @@ impl Agent {
         let mut routes = Routes::builder();
         routes.add_service(GNmiServer::new(CallerEcho)).add_service(health);
         let (pending, accounts) = (std::future::pending(), gnsi.accounts());
-        let serving = server::serve(incoming, authenticator, gnsi, routes.routes(), pending);
-        let server = AbortOnDropHandle::new(tokio::spawn(async move { serving.await.unwrap() }));
+        let service = aaa::Layer::new(authenticator, gnsi).layer(routes.routes().prepare());
+        let serving = server::serve(incoming, server::MAX_STREAMS, service, pending);
+        let server = AbortOnDropHandle::new(tokio::spawn(serving));
         Self { address, users, accounts, state, _server: server }
     }
 

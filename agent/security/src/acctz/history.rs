@@ -3,18 +3,20 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::record::{AccountingEvent, Activity, AuthnOutcome, Record, SessionStage};
+use super::record::{AccountingEvent, Record};
 
-/// Size of the strangers' ring: this part of the known callers' ring, in addition to it. Anybody who can connect
-/// can fill their own ring, and must not push out the records of authenticated callers.
+/// Size of the ring of calls that change nothing: this part of the ring of changes, in addition to it. Whoever may read
+/// can fill it, as fast as a program can ask.
+const READS_SHARE: usize = 2;
+/// Size of the strangers' ring: this part of the ring of changes, in addition to it. Anybody who can connect can fill it.
 const UNAUTHENTICATED_SHARE: usize = 4;
 
-/// The latest accounting records that fit a number of octets, in two rings: one for callers that the agent knows,
-/// one for refused calls of strangers. Readers see a single history in the order of the record times.
+/// The latest accounting records that fit a number of octets, in a ring for each [`RingName`]. Readers see a single
+/// history in the order of the record times.
 #[derive(Debug)]
 pub struct History {
-    known: Ring,
-    strangers: Ring,
+    /// By `RingName`.
+    rings: [Ring; RingName::ALL.len()],
     last_ns: u64,
     /// Lower bound of the complete range: every record with a later time is still in a ring.
     complete_after_ns: u64,
@@ -22,12 +24,17 @@ pub struct History {
 
 /// Times of the last dropped record of each ring, by `RingName`; 0 where none was dropped. Each ring drops in the
 /// order of the times, so a drop is later than another one of its ring exactly when its time is.
-type Drops = [u64; 2];
+type Drops = [u64; RingName::ALL.len()];
 
-/// Ring that holds a record.
+/// Ring that holds a record. Records push out those of their own ring alone, so a caller reaches no ring but those of
+/// what the caller may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingName {
-    Known,
+    /// Calls and commands that change something, or that were permitted to.
+    Changes,
+    /// Other calls and commands of callers that the agent knows: what only reads, and what was denied.
+    Reads,
+    /// Refused calls of those who have shown no right to anything.
     Strangers,
 }
 
@@ -63,26 +70,27 @@ pub struct Cursor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveredRecord {
     pub record: Arc<Record>,
+    pub ring: RingName,
     /// Some requested records before this one were dropped.
     pub truncated: bool,
 }
 
 impl History {
-    /// Creates an empty history that is complete from `began_ns` on. `max_octets` bounds the ring of known
-    /// callers; the ring of strangers gets a quarter of it in addition.
+    /// Creates an empty history that is complete from `began_ns` on. `max_octets` bounds the ring of changes; the ring of
+    /// reads gets a half of it in addition, that of strangers a quarter.
     pub fn new(max_octets: usize, began_ns: u64) -> Self {
         Self {
-            known: Ring::new(max_octets),
-            strangers: Ring::new(max_octets / UNAUTHENTICATED_SHARE),
+            rings: [1, READS_SHARE, UNAUTHENTICATED_SHARE]
+                .map(|share| Ring::new(max_octets / share)),
             last_ns: began_ns,
             complete_after_ns: began_ns,
         }
     }
 
     /// Adds a record of an earlier run. Records of one ring must come in the order of their times.
-    pub fn restore(&mut self, record: Record) {
+    pub fn restore(&mut self, name: RingName, record: Record) {
         self.last_ns = self.last_ns.max(record.time_ns);
-        self.keep(record);
+        self.keep(name, record);
     }
 
     /// Notes that the record of this time cannot be restored, so the history is complete only after it.
@@ -93,14 +101,13 @@ impl History {
 
     /// Adds a record with the current time. When the clock was set back, records continue one nanosecond apart, so
     /// that a reader which resumes from the last time it received misses none.
-    pub fn push(&mut self, now_ns: u64, account: AccountingEvent) {
+    pub fn push(&mut self, now_ns: u64, name: RingName, account: AccountingEvent) {
         let time_ns = now_ns.max(self.last_ns + 1);
         self.last_ns = time_ns;
-        self.keep(Record { time_ns, account });
+        self.keep(name, Record { time_ns, account });
     }
 
-    fn keep(&mut self, record: Record) {
-        let name = RingName::of(&record.account);
+    fn keep(&mut self, name: RingName, record: Record) {
         let record = Arc::new(record);
         let ring = self.ring_mut(name);
         ring.octets += record.octets();
@@ -136,10 +143,7 @@ impl History {
 
     /// Counts the records that a cursor has still to read, without those that were dropped.
     pub fn behind(&self, cursor: &Cursor) -> usize {
-        [&self.known, &self.strangers]
-            .map(|ring| ring.records.len() - ring.place_after(cursor.after_ns))
-            .iter()
-            .sum()
+        self.rings.iter().map(|ring| ring.records.len() - ring.place_after(cursor.after_ns)).sum()
     }
 
     /// Returns the next record for a cursor up to a time, or `None` when the cursor has read all.
@@ -157,6 +161,7 @@ impl History {
         cursor.after_ns = record.time_ns;
         Some(DeliveredRecord {
             record: record.clone(),
+            ring: name,
             truncated: std::mem::take(&mut cursor.lost),
         })
     }
@@ -177,12 +182,12 @@ impl History {
     }
 
     fn drops(&self) -> Drops {
-        [RingName::Known, RingName::Strangers].map(|name| self.ring(name).dropped_ns)
+        RingName::ALL.map(|name| self.ring(name).dropped_ns)
     }
 
-    /// Finds the first record after a time in either ring.
+    /// Finds the first record after a time in any ring.
     fn next_place(&self, after_ns: u64) -> Option<(RingName, usize)> {
-        let places = [RingName::Known, RingName::Strangers].into_iter().filter_map(|name| {
+        let places = RingName::ALL.into_iter().filter_map(|name| {
             let ring = self.ring(name);
             let place = ring.place_after(after_ns);
             Some((ring.records.get(place)?.record.time_ns, (name, place)))
@@ -191,33 +196,16 @@ impl History {
     }
 
     fn ring(&self, name: RingName) -> &Ring {
-        match name {
-            RingName::Known => &self.known,
-            RingName::Strangers => &self.strangers,
-        }
+        &self.rings[name as usize]
     }
 
     fn ring_mut(&mut self, name: RingName) -> &mut Ring {
-        match name {
-            RingName::Known => &mut self.known,
-            RingName::Strangers => &mut self.strangers,
-        }
+        &mut self.rings[name as usize]
     }
 }
 
 impl RingName {
-    /// Classifies a call: without a successful login it is a stranger's. The end of a stream carries no login of
-    /// its own and counts as known.
-    pub fn of(account: &AccountingEvent) -> Self {
-        let session = &account.session;
-        let succeeded = |outcome| outcome == AuthnOutcome::Success;
-        let opened = session.stage == SessionStage::Logout
-            || session.authn.as_ref().is_some_and(|authn| succeeded(authn.outcome));
-        match &account.activity {
-            Activity::Rpc(_) if !opened => Self::Strangers,
-            Activity::Rpc(_) | Activity::Command(_) => Self::Known,
-        }
-    }
+    pub const ALL: [Self; 3] = [Self::Changes, Self::Reads, Self::Strangers];
 }
 
 impl Ring {
@@ -249,9 +237,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::record::{
-        Authn, AuthnKind, Authz, AuthzOutcome, Command, CommandKind, Rpc, ServiceFamily, Session,
-    };
+    use super::super::record::{Activity, Authz, AuthzOutcome, Command, CommandKind, Session};
     use super::*;
 
     fn account(command: &str) -> AccountingEvent {
@@ -263,19 +249,9 @@ mod tests {
 
     impl History {
         fn holds(&self, time_ns: u64) -> bool {
-            let mut entries = self.known.records.iter().chain(&self.strangers.records);
+            let mut entries = self.rings.iter().flat_map(|ring| &ring.records);
             entries.any(|entry| entry.record.time_ns == time_ns)
         }
-    }
-
-    /// A call that failed its login.
-    fn refused() -> AccountingEvent {
-        let authn =
-            Authn { kind: AuthnKind::Password, outcome: AuthnOutcome::Fail, cause: "".into() };
-        let authz = Authz { outcome: AuthzOutcome::Deny, detail: "".into() };
-        let rpc = Rpc { family: ServiceFamily::Gnmi, path: "x".into(), payload: None, authz };
-        let session = Session { authn: Some(authn), ..Session::default() };
-        AccountingEvent { session, activity: Activity::Rpc(rpc) }
     }
 
     /// Octets of a record of these tests.
@@ -286,7 +262,7 @@ mod tests {
     fn history(begin: u64, fits: usize, times: &[u64]) -> History {
         let mut history = History::new(fits * size(), begin);
         for time in times {
-            history.push(*time, account("x"));
+            history.push(*time, RingName::Changes, account("x"));
         }
         history
     }
@@ -332,41 +308,43 @@ mod tests {
         let mut history = history(10, 2, &[20, 30]);
         let (mut all, mut some) = (history.cursor(0), history.cursor(20));
         for time in [40, 50] {
-            history.push(time, account("x"));
+            history.push(time, RingName::Changes, account("x"));
         }
         // A request for everything there is is complete by definition.
         assert_eq!(rest(&history, &mut all), "40 50");
         assert_eq!(rest(&history, &mut some), "!40 50");
         for time in [60, 70, 80] {
-            history.push(time, account("x"));
+            history.push(time, RingName::Changes, account("x"));
         }
         assert_eq!(rest(&history, &mut all), "!70 80");
         assert_eq!(rest(&history, &mut some), "!70 80");
         let mut tail = history.tail();
         assert_eq!((rest(&history, &mut tail).as_str(), history.behind(&some)), ("", 0));
         let mut later = history.cursor(85);
-        history.push(85, account("x"));
-        history.push(90, account("x"));
+        history.push(85, RingName::Changes, account("x"));
+        history.push(90, RingName::Changes, account("x"));
         assert_eq!(rest(&history, &mut later), "90");
         assert_eq!((history.behind(&tail), rest(&history, &mut tail).as_str()), (2, "85 90"));
     }
 
-    /// Room for a known record is `fits`, for strangers a quarter of it; times with an `s` are strangers'.
+    /// Room for changes is `fits`, for reads a half and for strangers a quarter of it; times with an `r` are reads, those
+    /// with an `s` strangers'.
     fn mixed(fits: usize, pushed: &str) -> History {
         let mut history = History::new(fits * size(), 10);
         for word in pushed.split_whitespace() {
-            let (time, account) = match word.strip_suffix('s') {
-                Some(time) => (time, refused()),
-                None => (word, account("x")),
+            let (time, ring) = match word.split_at(word.len() - 1) {
+                (time, "s") => (time, RingName::Strangers),
+                (time, "r") => (time, RingName::Reads),
+                _ => (word, RingName::Changes),
             };
-            history.push(time.parse().unwrap(), account);
+            history.push(time.parse().unwrap(), ring, account("x"));
         }
         history
     }
 
     // proves 5.97
     #[test]
-    fn unauthenticated_records_displace_only_one_another() {
+    fn records_displace_only_those_of_their_ring() {
         // records that fit, pushed; asked after; told
         for (fits, pushed, after, want) in [
             (4, "20 30s 40", 0, "20 30 40"),
@@ -376,15 +354,18 @@ mod tests {
             (4, "20 30s 40s 50", 19, "!20 40 50"), // said on the first record, and not again
             (2, "20s 30 40 50", 0, "20 40 50"),
             (2, "20s 30 40 50", 15, "!20 40 50"),
+            (4, "20 30r 40r 50r 60s 70s", 0, "20 40 50 70"),
+            (4, "20 30r 40r 50r 60s 70s", 25, "!40 50 70"),
         ] {
             let history = mixed(fits, pushed);
             let delivered = rest(&history, &mut history.cursor(after));
             assert_eq!(delivered, want, "after {after} of {pushed:?}, {fits} of which fit");
         }
-        let flood = format!("20 30 {} 99999999", "40s ".repeat(42_000));
-        let history = mixed(4, &flood);
-        assert_eq!(rest(&history, &mut history.cursor(0)), "20 30 42039 99999999");
-        assert_eq!(history.behind(&history.cursor(0)), 4);
+        for (who, left) in [("s", "42039"), ("r", "42038 42039")] {
+            let flood = format!("20 30 {} 99999999", format!("40{who} ").repeat(42_000));
+            let history = mixed(4, &flood);
+            assert_eq!(rest(&history, &mut history.cursor(0)), format!("20 30 {left} 99999999"));
+        }
     }
 
     #[test]
@@ -393,35 +374,15 @@ mod tests {
         let mut all = history.cursor(0);
         assert_eq!(history.next(&mut all, u64::MAX).unwrap().record.time_ns, 20);
         for time in [60, 70] {
-            history.push(time, account("x")); // 30 goes
+            history.push(time, RingName::Changes, account("x")); // 30 goes
         }
         assert_eq!(rest(&history, &mut all), "!50 60 70");
     }
 
     #[test]
-    fn the_ring_of_a_record_follows_its_login() {
-        let with = |change: &dyn Fn(&mut Session)| {
-            let mut account = refused();
-            change(&mut account.session);
-            RingName::of(&account)
-        };
-        let outcome = |outcome| with(&move |it| it.authn.as_mut().unwrap().outcome = outcome);
-        for (ring, want) in [
-            (outcome(AuthnOutcome::Fail), RingName::Strangers),
-            (outcome(AuthnOutcome::Error), RingName::Strangers),
-            (outcome(AuthnOutcome::Success), RingName::Known),
-            (with(&|it| it.authn = None), RingName::Strangers), // given up before anything was known
-            (with(&|it| (it.authn, it.stage) = (None, SessionStage::Logout)), RingName::Known),
-            (RingName::of(&account("x")), RingName::Known),
-        ] {
-            assert_eq!(ring, want);
-        }
-    }
-
-    #[test]
     fn a_record_that_is_larger_than_the_bound_is_kept_alone() {
         let mut history = history(10, 1, &[20]);
-        history.push(30, account(&"x".repeat(100)));
+        history.push(30, RingName::Changes, account(&"x".repeat(100)));
         assert_eq!(rest(&history, &mut history.cursor(0)), "30");
     }
 
@@ -429,7 +390,7 @@ mod tests {
         /// Readers at any pace, compared with a model that keeps everything.
         #[test]
         fn a_cursor_delivers_each_record_once_or_reports_truncation(
-            steps in proptest::collection::vec((0..3_u64, 1..30_u64, any::<bool>()), 1..60),
+            steps in proptest::collection::vec((0..3_u64, 1..30_u64, 0..RingName::ALL.len()), 1..60),
             fits in 1..6_usize,
             after in 0..200_u64,
         ) {
@@ -438,9 +399,9 @@ mod tests {
             let (mut now, mut all, mut delivered) = (10, Vec::new(), Vec::new());
             let mut gap = after != 0 && after < 10;
             let mut gone_before = BTreeSet::new(); // no loss to a reader of everything that begins later
-            for (reads, later, stranger) in steps {
+            for (reads, later, ring) in steps {
                 now += later;
-                history.push(now, if stranger { refused() } else { account("x") });
+                history.push(now, RingName::ALL[ring], account("x"));
                 all.push(now);
                 for _ in 0..reads {
                     let first_of_all = after == 0 && delivered.is_empty();
@@ -457,8 +418,9 @@ mod tests {
                     gap = false;
                     delivered.push(time);
                 }
-                prop_assert!(history.known.records.len() <= fits.max(1));
-                prop_assert!(history.strangers.records.len() <= 2);
+                for (ring, share) in history.rings.iter().zip([1, READS_SHARE, UNAUTHENTICATED_SHARE]) {
+                    prop_assert!(ring.records.len() <= (fits / share).max(1));
+                }
             }
         }
     }

@@ -84,7 +84,7 @@ pub struct Session {
 }
 
 /// Part of a session that a record is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SessionStage {
     /// A stream was opened.
     Login,
@@ -95,7 +95,7 @@ pub enum SessionStage {
     Once,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct User {
     /// Name that the policies decided by; for a refused login, the name that was tried.
     pub identity: BoundedText,
@@ -129,27 +129,27 @@ pub enum AuthnOutcome {
 }
 
 /// Authorization decision, and the result of the call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Authz {
     pub outcome: AuthzOutcome,
     pub detail: BoundedText,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AuthzOutcome {
     Permit,
     Deny,
     Error,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Activity {
     Rpc(Rpc),
     Command(Command),
 }
 
 /// A call of the gRPC server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rpc {
     pub family: ServiceFamily,
     /// HTTP/2 path, as in `/gnmi.gNMI/Set`.
@@ -169,7 +169,7 @@ pub enum ServiceFamily {
 }
 
 /// The request of a call, without its secrets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Payload {
     /// Full name of the message.
     pub message: String,
@@ -181,7 +181,7 @@ pub struct Payload {
 }
 
 /// A command that a person ran on the device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Command {
     pub kind: CommandKind,
     pub command: BoundedText,

@@ -22,10 +22,12 @@ pub const ACCOUNTS_NAME: &str = "accounts.redb";
 
 /// Records by time, as JSON. Unit of the key: nanoseconds since 1970.
 type Records = TableDefinition<'static, u64, &'static [u8]>;
-/// Records of callers that the agent knows. Earlier versions also stored those of refused strangers here.
-const RECORDS: Records = TableDefinition::new("records");
-/// Records of refused strangers.
-const STRANGERS: Records = TableDefinition::new("strangers");
+/// A table for each ring. Earlier versions stored the records of all identified callers in that of changes.
+const TABLES: [(RingName, Records); RingName::ALL.len()] = [
+    (RingName::Changes, TableDefinition::new("records")),
+    (RingName::Reads, TableDefinition::new("reads")),
+    (RingName::Strangers, TableDefinition::new("strangers")),
+];
 /// Times by name. [`COMPLETE_AFTER`]: every later record is in the file.
 const TIMES: TableDefinition<'_, &str, u64> = TableDefinition::new("times");
 const COMPLETE_AFTER: &str = "complete-after";
@@ -48,8 +50,9 @@ impl Ledger {
     /// When the file cannot be created.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let file = HistoryFile::open(folder, ACCOUNTS_NAME, |write| {
-            write.open_table(RECORDS)?;
-            write.open_table(STRANGERS)?;
+            for (_, table) in TABLES {
+                write.open_table(table)?;
+            }
             write.open_table(TIMES)?;
             Ok(())
         })?;
@@ -86,11 +89,11 @@ impl Ledger {
         let mut unreadable = 0_u64;
         let read = self.file.read(|redb| {
             let transaction = redb.begin_read()?;
-            for table in [RECORDS, STRANGERS] {
+            for (ring, table) in TABLES {
                 for row in transaction.open_table(table)?.iter()? {
                     let (time_ns, record) = row?;
                     match serde_json::from_slice::<Record>(record.value()) {
-                        Ok(record) => history.restore(record),
+                        Ok(record) => history.restore(ring, record),
                         Err(_) => {
                             unreadable += 1;
                             history.lose(time_ns.value());
@@ -136,14 +139,9 @@ impl LedgerWriter {
 
     fn write(&self, batch: &Batch) -> Result<(), StoreError> {
         self.file.write(|write| {
-            let rings = [
-                (RECORDS, RingName::Known, batch.oldest_known_ns),
-                (STRANGERS, RingName::Strangers, batch.oldest_stranger_ns),
-            ];
-            for (table, ring, oldest_ns) in rings {
+            for ((ring, table), (_, oldest_ns)) in TABLES.into_iter().zip(batch.oldest_ns) {
                 let mut table = write.open_table(table)?;
-                let of_ring = |it: &&Arc<Record>| RingName::of(&it.account) == ring;
-                for record in batch.records.iter().filter(of_ring) {
+                for (_, record) in batch.records.iter().filter(|(of, _)| *of == ring) {
                     table.insert(record.time_ns, encoded(record).as_slice())?;
                 }
                 // Records that were dropped in memory are dropped here too.
@@ -171,7 +169,7 @@ mod tests {
 
     use holdfast_security::acctz::{
         AccountingEvent, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command,
-        CommandKind, Rpc, ServiceFamily, Session,
+        CommandKind, Payload, Rpc, ServiceFamily, Session, User,
     };
 
     use super::super::{MIN_HISTORY, RefusalKind};
@@ -242,13 +240,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let accounts = open(folder.path(), ROOM);
         for name in ["a", "b", "c"] {
-            accounts.record(command(name));
+            accounts.record_change(command(name));
         }
         accounts.end(PATIENCE);
         drop(accounts);
 
         let accounts = open(folder.path(), ROOM);
-        accounts.record(command("d"));
+        accounts.record_change(command("d"));
         let plain = |names: &[&str]| -> Vec<_> {
             names.iter().map(|name| ((*name).to_owned(), false)).collect()
         };
@@ -263,7 +261,7 @@ mod tests {
         let two = 2 * Record { time_ns: 0, account: command("a") }.octets();
         let accounts = open(folder.path(), two);
         assert_eq!(records_after(&accounts, 0, 2).await, plain(&["c", "d"]));
-        accounts.record(command("e"));
+        accounts.record_change(command("e"));
         accounts.end(PATIENCE);
         drop(accounts);
         let accounts = open(folder.path(), ROOM);
@@ -271,40 +269,86 @@ mod tests {
         assert_eq!(records_after(&accounts, 1000, 1).await, [("d".to_owned(), true)]);
     }
 
+    /// A call of a reader, of which some have the same request.
+    fn read(accounts: &AccountingLog, request: u32) {
+        let authz = Authz { outcome: AuthzOutcome::Permit, detail: "".into() };
+        let payload = Payload {
+            message: "gnmi.GetRequest".into(),
+            octets: request.to_be_bytes().to_vec(),
+            cut: false,
+        };
+        let rpc = Rpc {
+            family: ServiceFamily::Gnmi,
+            path: "/gnmi.gNMI/Get".into(),
+            payload: Some(payload),
+            authz,
+        };
+        let user = User { identity: "rob".into(), ..User::default() };
+        let session = Session { user, ..Session::default() };
+        accounts.record_read(AccountingEvent { session, activity: Activity::Rpc(rpc) });
+    }
+
+    /// The texts of all records up to a command `end`, and their octets.
+    async fn texts_to_the_end(accounts: &AccountingLog) -> (Vec<String>, usize) {
+        accounts.record_change(command("end"));
+        let mut reader = accounts.read(0);
+        let (mut texts, mut octets) = (Vec::new(), 0);
+        while texts.last().is_none_or(|text| text != "end") {
+            let record = reader.next().await.record;
+            octets += record.octets();
+            texts.push(match &record.account.activity {
+                Activity::Command(command) => command.command.as_str().to_owned(),
+                Activity::Rpc(rpc) => rpc.authz.detail.as_str().to_owned(),
+            });
+        }
+        (texts, octets)
+    }
+
     // proves 5.98
     #[tokio::test]
-    async fn strangers_push_out_nothing_that_users_did() {
-        // Number of calls and sources, and the last record after the command of an admin.
-        for (calls, sources, last) in [
-            (42_000, 1, "41995 calls like this one within 60 s; Unauthenticated"),
-            (4200, 4200, "Unauthenticated"),
+    async fn neither_strangers_nor_readers_push_out_what_changed_something() {
+        type Attack = fn(&AccountingLog, u32);
+        // Attack, number of calls and of their kinds, and the last record after the command of an admin.
+        for (attack, calls, kinds, last) in [
+            (refuse as Attack, 42_000, 1, "41995 calls like this one within 60 s; Unauthenticated"),
+            (refuse, 4200, 4200, "Unauthenticated"),
+            (read, 100_000, 1, "99995 calls like this one within 60 s"),
+            (read, 4200, 4200, ""),
         ] {
             let folder = tempfile::tempdir().unwrap();
             let accounts = open(folder.path(), MIN_HISTORY);
-            accounts.record(command("set"));
+            accounts.record_change(command("set"));
             for call in 0..calls {
-                refuse(&accounts, call % sources);
+                attack(&accounts, call % kinds);
             }
             assert_eq!(records_after(&accounts, 0, 1).await, [("set".to_owned(), false)]);
             accounts.end(PATIENCE);
             drop(accounts);
 
             let accounts = open(folder.path(), MIN_HISTORY);
-            accounts.record(command("end"));
-            let mut reader = accounts.read(0);
-            let (mut texts, mut octets) = (Vec::new(), 0);
-            while texts.last().is_none_or(|text| text != "end") {
-                let record = reader.next().await.record;
-                octets += record.octets();
-                texts.push(match &record.account.activity {
-                    Activity::Command(command) => command.command.as_str().to_owned(),
-                    Activity::Rpc(rpc) => rpc.authz.detail.as_str().to_owned(),
-                });
-            }
+            let (texts, octets) = texts_to_the_end(&accounts).await;
             assert_eq!((texts[0].as_str(), texts[texts.len() - 2].as_str()), ("set", last));
-            assert!(octets < MIN_HISTORY / 2, "{octets}");
+            assert!(octets < MIN_HISTORY, "{octets}");
             accounts.end(PATIENCE);
         }
+    }
+
+    // proves 5.95
+    #[tokio::test]
+    async fn equal_calls_of_a_reader_are_counted_and_changes_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let accounts = open(folder.path(), ROOM);
+        for call in 0..14 {
+            read(&accounts, call % 2);
+            accounts.record_change(command("set"));
+        }
+        accounts.end(PATIENCE);
+        drop(accounts);
+
+        let (texts, _) = texts_to_the_end(&open(folder.path(), ROOM)).await;
+        let count = |text: &str| texts.iter().filter(|it| *it == text).count();
+        assert_eq!((count("set"), count("")), (14, 10), "five of each request by themselves");
+        assert_eq!(count("2 calls like this one within 60 s"), 2);
     }
 
     #[tokio::test]
@@ -313,7 +357,7 @@ mod tests {
         drop(Ledger::open(folder.path()).unwrap()); // the folder is ours from here on
         std::fs::write(folder.path().join(ACCOUNTS_NAME), "no database at all").unwrap();
         let accounts = open(folder.path(), ROOM);
-        accounts.record(command("a"));
+        accounts.record_change(command("a"));
         assert_eq!(records_after(&accounts, 0, 1).await, [("a".to_owned(), false)]);
         assert!(folder.path().join("accounts.broken").exists());
     }

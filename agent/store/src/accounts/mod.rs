@@ -5,6 +5,7 @@
 
 mod ledger;
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,15 +14,15 @@ use std::time::Duration;
 use holdfast_base::now_ns;
 use holdfast_security::acctz::{
     AccountingEvent, Activity, CommandKind, Cursor, DeliveredRecord, History, Record,
-    RefusedCallLimiter, RingName, ServiceFamily,
+    RepeatedCallLimiter, RingName, ServiceFamily, SessionStage, User,
 };
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
 pub use self::ledger::{ACCOUNTS_NAME, Ledger};
 
-/// Default size of the history in octets of memory, and approximately of disk: some four thousand calls with a
-/// payload of a few hundred octets.
+/// Default size of the history in octets of memory, and approximately of disk: some four thousand changes with a
+/// payload of a few hundred octets. Calls that read and refused ones have room besides, see [`History::new`].
 pub const DEFAULT_HISTORY: usize = 4 << 20;
 /// Smallest size, which holds a handful of the largest records.
 pub const MIN_HISTORY: usize = 64 << 10;
@@ -46,8 +47,12 @@ struct Shared {
 #[derive(Debug)]
 struct LogState {
     history: History,
+    /// Counts of equal calls that change nothing.
+    reads: RepeatedCallLimiter<ReadKind>,
     /// Counts of refused calls of strangers.
-    repeats: RefusedCallLimiter<RefusalKind>,
+    refused: RepeatedCallLimiter<RefusalKind>,
+    /// Keyed at random, so that no caller can make different calls look alike.
+    hashes: RandomState,
     /// Time up to which records may be read: that of the last one on disk, as long as the disk works, because a
     /// record that a reader has received must survive a crash.
     readable_ns: u64,
@@ -60,8 +65,20 @@ struct LogState {
 pub struct RefusalKind {
     pub source: Option<IpAddr>,
     pub reason: &'static str,
-    /// Name that was tried, if a password was wrong or abandoned: the authentication layer limits their number.
+    /// Name that was tried, if a password was wrong or abandoned: the authentication layer limits their number. Of a process
+    /// of the box, the name of its user.
     pub name: Option<SmolStr>,
+}
+
+/// Kind of calls that change nothing, which are counted together when they are many: one caller and source, the same
+/// request and result.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct ReadKind {
+    user: User,
+    source: Option<IpAddr>,
+    stage: SessionStage,
+    /// Hash of the activity, which may hold a request of some thousand octets.
+    activity: u64,
 }
 
 /// Counters of this run.
@@ -106,7 +123,9 @@ impl AccountingLog {
             state: Mutex::new(LogState {
                 readable_ns: history.last_ns(),
                 history,
-                repeats: RefusedCallLimiter::new(),
+                reads: RepeatedCallLimiter::new(),
+                refused: RepeatedCallLimiter::new(),
+                hashes: RandomState::new(),
                 on_disk: false,
                 ended: false,
             }),
@@ -116,19 +135,38 @@ impl AccountingLog {
         }))
     }
 
-    /// Adds a record with the present time.
-    pub fn record(&self, account: AccountingEvent) {
+    /// Records a call or a command that changes something, or was permitted to. Each has a record of its own.
+    pub fn record_change(&self, account: AccountingEvent) {
         let mut state = self.lock();
-        let due = state.repeats.due(now_ns());
-        self.keep(state, due.into_iter().chain([account]));
+        let mut records = state.due(now_ns());
+        records.push((RingName::Changes, account));
+        self.keep(state, records);
     }
 
-    /// Records a call without an identified caller. Many similar ones become a few records and a count.
+    /// Records a call or a command of an identified caller that changes nothing. Many equal ones become a few records and a
+    /// count.
+    pub fn record_read(&self, account: AccountingEvent) {
+        self.count(|state, now_ns| {
+            let kind = ReadKind::of(&account, &state.hashes);
+            let records = state.reads.add(now_ns, kind, account);
+            records.into_iter().map(|it| (RingName::Reads, it)).collect()
+        });
+    }
+
+    /// Records a refused call of one who has shown no right to anything. Many similar ones become a few records and a count.
     pub fn record_refused(&self, kind: RefusalKind, account: AccountingEvent) {
+        self.count(|state, now_ns| {
+            let records = state.refused.add(now_ns, kind, account);
+            records.into_iter().map(|it| (RingName::Strangers, it)).collect()
+        });
+    }
+
+    /// Adds a call to one of the counters, and keeps the records that are to be written now.
+    fn count(&self, add: impl FnOnce(&mut LogState, u64) -> Vec<(RingName, AccountingEvent)>) {
         let mut state = self.lock();
-        let was_counting = state.repeats.is_counting();
-        let records = state.repeats.add(now_ns(), kind, account);
-        let begins_to_count = state.repeats.is_counting() && !was_counting;
+        let was_counting = state.is_counting();
+        let records = add(&mut state, now_ns());
+        let begins_to_count = state.is_counting() && !was_counting;
         self.keep(state, records);
         if begins_to_count {
             self.0.changed.notify_all();
@@ -138,15 +176,15 @@ impl AccountingLog {
     fn keep(
         &self,
         mut state: MutexGuard<'_, LogState>,
-        records: impl IntoIterator<Item = AccountingEvent>,
+        records: impl IntoIterator<Item = (RingName, AccountingEvent)>,
     ) {
         let before_ns = state.history.last_ns();
-        for account in records {
+        for (ring, account) in records {
             let source = SourceKind::of(&account.activity);
             if let Some(place) = SOURCES.iter().position(|it| *it == source) {
                 self.0.counters.sources[place].fetch_add(1, Ordering::Relaxed);
             }
-            state.history.push(now_ns(), account);
+            state.history.push(now_ns(), ring, account);
         }
         if state.history.last_ns() == before_ns {
             return;
@@ -158,8 +196,8 @@ impl AccountingLog {
         self.0.changed.notify_all();
     }
 
-    /// Reads all records strictly after a time (nanoseconds since 1970; 0 for all), and then new ones. Refused
-    /// calls that are being counted follow at the end of their window.
+    /// Reads all records strictly after a time (nanoseconds since 1970; 0 for all), and then new ones. Calls that are
+    /// being counted follow at the end of their window.
     pub fn read(&self, after_ns: u64) -> Reader {
         self.0.counters.requests.fetch_add(1, Ordering::Relaxed);
         let readable_rx = self.0.readable_tx.subscribe();
@@ -191,7 +229,7 @@ impl AccountingLog {
     /// Waits until all records are on disk, or the time is over. Later records are dropped.
     pub fn end(&self, within: Duration) {
         let mut state = self.lock();
-        let counted = state.repeats.all();
+        let counted = state.counted();
         self.keep(state, counted);
         let mut state = self.lock();
         state.ended = true;
@@ -226,30 +264,29 @@ impl AccountingLog {
     pub fn wait(&self, cursor: &mut Cursor, max: usize) -> Option<Batch> {
         let state = loop {
             let state = self.lock();
-            let counting = state.repeats.is_counting();
-            let due = state.repeats.due_in_ns(now_ns()).map_or(IDLE, Duration::from_nanos);
+            let counting = state.is_counting();
+            let due = state.due_in_ns(now_ns()).map_or(IDLE, Duration::from_nanos);
             let waiting = |state: &mut LogState| {
                 let idle = !state.ended && state.history.behind(cursor) == 0;
-                idle && state.repeats.is_counting() == counting
+                idle && state.is_counting() == counting
             };
             let waited = self.0.changed.wait_timeout_while(state, due, waiting);
             let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
             if state.ended || state.history.behind(cursor) > 0 {
                 break state;
             }
-            let counted = state.repeats.due(now_ns());
+            let counted = state.due(now_ns());
             self.keep(state, counted);
         };
         let history = &state.history;
         let next = || history.next(cursor, u64::MAX);
         let records: Vec<_> =
-            std::iter::from_fn(next).take(max).map(|delivered| delivered.record).collect();
-        let up_to_ns = records.last()?.time_ns;
+            std::iter::from_fn(next).take(max).map(|it| (it.ring, it.record)).collect();
+        let up_to_ns = records.last()?.1.time_ns;
         Some(Batch {
             records,
             complete_after_ns: history.complete_after_ns(),
-            oldest_known_ns: history.oldest_ns(RingName::Known),
-            oldest_stranger_ns: history.oldest_ns(RingName::Strangers),
+            oldest_ns: RingName::ALL.map(|ring| (ring, history.oldest_ns(ring))),
             up_to_ns,
         })
     }
@@ -280,12 +317,11 @@ impl AccountingLog {
 /// Records for the disk.
 #[derive(Debug)]
 pub struct Batch {
-    pub records: Vec<Arc<Record>>,
+    pub records: Vec<(RingName, Arc<Record>)>,
     /// Lower bound of the complete range: every record after this time is in the history.
     pub complete_after_ns: u64,
-    /// Times of the oldest records in the history, of known callers and of refused strangers.
-    pub oldest_known_ns: Option<u64>,
-    pub oldest_stranger_ns: Option<u64>,
+    /// Times of the oldest records in the history, by ring.
+    pub oldest_ns: [(RingName, Option<u64>); RingName::ALL.len()],
     /// Time of the last record of the batch.
     up_to_ns: u64,
 }
@@ -319,7 +355,46 @@ impl Reader {
     }
 }
 
+impl ReadKind {
+    fn of(account: &AccountingEvent, hashes: &RandomState) -> Self {
+        let AccountingEvent { session, activity } = account;
+        Self {
+            user: session.user.clone(),
+            source: session.transport.map(|(_, peer)| peer.ip()),
+            stage: session.stage,
+            activity: hashes.hash_one(activity),
+        }
+    }
+}
+
 impl LogState {
+    /// Records of the counted calls whose time is over.
+    fn due(&mut self, now_ns: u64) -> Vec<(RingName, AccountingEvent)> {
+        Self::in_rings(self.reads.due(now_ns), self.refused.due(now_ns))
+    }
+
+    /// Records of all counted calls.
+    fn counted(&mut self) -> Vec<(RingName, AccountingEvent)> {
+        Self::in_rings(self.reads.all(), self.refused.all())
+    }
+
+    fn in_rings(
+        reads: Vec<AccountingEvent>,
+        refused: Vec<AccountingEvent>,
+    ) -> Vec<(RingName, AccountingEvent)> {
+        let reads = reads.into_iter().map(|it| (RingName::Reads, it));
+        reads.chain(refused.into_iter().map(|it| (RingName::Strangers, it))).collect()
+    }
+
+    fn is_counting(&self) -> bool {
+        self.reads.is_counting() || self.refused.is_counting()
+    }
+
+    fn due_in_ns(&self, now_ns: u64) -> Option<u64> {
+        let due = [self.reads.due_in_ns(now_ns), self.refused.due_in_ns(now_ns)];
+        due.into_iter().flatten().min()
+    }
+
     fn next(&self, cursor: &mut Cursor) -> Option<DeliveredRecord> {
         self.history.next(cursor, self.readable_ns)
     }

@@ -35,6 +35,7 @@ use self::stream::Subscriber;
 use super::reads::ReadPool;
 use super::response_stream::{StreamError, channel};
 use super::status::Refusal;
+use crate::budget::CallerBudget;
 use crate::gnsi::pathz::PolicyWatch;
 use crate::tls::{Dscp, Peer};
 
@@ -53,19 +54,24 @@ pub(super) struct SubscriberContext {
     pub(super) policies: PolicyWatch,
     pub(super) reads: ReadPool,
     pub(super) ignored: Arc<IgnoredSubscriptions>,
+    pub(super) budget: CallerBudget,
 }
 
 /// Starts the task of one Subscribe RPC. The task ends with the returned stream.
+///
+/// # Errors
+/// When too many subscriptions are open.
 pub(super) fn open<D, R>(
     sampler: Arc<Sampler<D>>,
     reader: SubscriberContext,
     extensions: &Extensions,
     requests: R,
-) -> Updates
+) -> Result<Updates, Refusal>
 where
     D: Datastore,
     R: Stream<Item = Result<SubscribeRequest, Status>> + Send + Unpin + 'static,
 {
+    let charge = reader.budget.open_subscription()?;
     let dscp = extensions.get::<Peer>().map(|peer| peer.dscp.clone());
     let (outlet, mut updates) = channel();
     let task = tokio::spawn(async move {
@@ -73,7 +79,8 @@ where
         outlet.close(end);
     });
     updates.own(AbortOnDropHandle::new(task));
-    updates
+    updates.charge(charge);
+    Ok(updates)
 }
 
 /// Serves one RPC to its end, which is `Ok` for ONCE, and for POLL when the client has no more to ask.
@@ -105,7 +112,8 @@ where
     }
     let (poll_tx, poll_rx) = mpsc::channel(POLL_QUEUE_DEPTH);
     let mode = plan.mode;
-    let subscriber = Subscriber::new(sampler, plan, outlet, reader.reads.clone());
+    let (reads, budget) = (reader.reads.clone(), reader.budget.clone());
+    let subscriber = Subscriber::new(sampler, plan, outlet, (reads, budget));
     tokio::select! {
         end = subscriber.run(poll_rx) => end,
         end = watch_requests(requests, mode, poll_tx) => Err(end),

@@ -16,11 +16,12 @@ use super::super::encoding::Encoding;
 use super::super::path::to_wire;
 use super::super::reads::WalkQuota;
 use super::super::response_stream::{self, StreamError};
+use crate::server::SEND_BUFFER;
 
-/// Leaves and octets after which a notification is sent although more belongs to its instant:
-/// clients limit messages, 4 MiB is a common default.
+/// Leaves and octets after which a notification is sent although more belongs to its instant: one that waits for a client
+/// that does not read costs ten times its octets, and HTTP/2 holds no more than [`SEND_BUFFER`] either.
 const MAX_LEAVES: usize = 512;
-const MAX_OCTETS: usize = 1024 * 1024;
+const MAX_OCTETS: usize = SEND_BUFFER / 4;
 /// The sending half of one Subscribe RPC.
 pub(super) type UpdateSender = response_stream::ResponseSender<SubscribeResponse>;
 /// The messages of one Subscribe RPC, then its status.
@@ -126,9 +127,9 @@ impl<'a> NotificationWriter<'a> {
         }
     }
 
-    /// Adds the items of one portion; true at the end of the walk.
+    /// Adds the items of one portion, up to the first notification that is complete; true at the end of the walk.
     fn write_portion(&mut self, walk: &mut Walk, tell: SendFilter, until: usize) -> bool {
-        loop {
+        while self.complete.is_empty() {
             let (time_ns, item) = match walk.next_within(until) {
                 WalkProgress::Update(item) => self.to_wire(item),
                 WalkProgress::Paused => return false,
@@ -142,6 +143,7 @@ impl<'a> NotificationWriter<'a> {
                 self.add(time_ns, item);
             }
         }
+        false
     }
 
     /// Sends all notifications, also the incomplete one.

@@ -20,6 +20,7 @@ use super::super::status::Refusal;
 use super::notifications::{NotificationWriter, SendFilter, TimestampMode, UpdateSender};
 use super::plan::{StreamMode, SubscriptionPart, SubscriptionPlan};
 use super::sampler::{Sample, Sampler};
+use crate::budget::CallerBudget;
 
 /// The task of one Subscribe RPC.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub(super) struct Subscriber<'a, D> {
     plan: SubscriptionPlan,
     outlet: UpdateSender,
     reads: ReadPool,
+    budget: CallerBudget,
 }
 
 /// Samples that the parts of one answer share, by origin.
@@ -53,9 +55,9 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         sampler: &'a Sampler<D>,
         plan: SubscriptionPlan,
         outlet: UpdateSender,
-        reads: ReadPool,
+        (reads, budget): (ReadPool, CallerBudget),
     ) -> Self {
-        Self { sampler, plan, outlet, reads }
+        Self { sampler, plan, outlet, reads, budget }
     }
 
     pub(super) async fn run(mut self, mut poll_rx: mpsc::Receiver<()>) -> Result<(), StreamError> {
@@ -77,6 +79,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     /// Sends all present values, then sync; sync alone for a client that wants updates only.
     async fn send_once(&mut self, portions: &mut WalkQuota) -> Result<(), StreamError> {
         if !self.plan.updates_only {
+            let _turn = self.budget.synchronisation().await;
             let revision = self.sampler.core().current_revision().await;
             self.plan.follow(&self.reads, &revision.models).await?;
             let mut samples = SampleCache::default();
@@ -96,11 +99,12 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         // Subscribed before the first revision is taken, so that no commit is missed between the two.
         let mut commits = self.plan.configuration.then(|| self.sampler.core().boundaries());
         let mut revision_rx = self.sampler.core().watch();
+        let turn = self.budget.synchronisation().await;
         self.sampler.core().current_revision().await;
         let revision = revision_rx.borrow_and_update().clone();
         self.plan.follow(&self.reads, &revision.models).await?;
         let mut lives = self.begin(&revision, portions).await?;
-        drop(revision);
+        drop((revision, turn));
         self.outlet.sync().await?;
         loop {
             portions.rested();

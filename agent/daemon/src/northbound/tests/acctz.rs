@@ -125,8 +125,8 @@ fn name(record: &RecordResponse) -> &str {
 #[tokio::test]
 async fn an_accounting_record_is_complete() {
     let accounts = accounts(ROOM);
-    accounts.record(call(0));
-    accounts.record(command());
+    accounts.record_change(call(0));
+    accounts.record_change(command());
     let mut stream = subscribe(&mut collector(&accounts).await, None).await;
 
     let record = next(&mut stream).await;
@@ -165,7 +165,7 @@ async fn an_accounting_record_is_complete() {
 async fn records_after_a_time_come_and_then_those_that_happen() {
     let accounts = accounts(ROOM);
     for number in 0..3 {
-        accounts.record(call(number));
+        accounts.record_change(call(number));
     }
     let mut client = collector(&accounts).await;
     let mut all = subscribe(&mut client, None).await;
@@ -179,7 +179,7 @@ async fn records_after_a_time_come_and_then_those_that_happen() {
     let mut later = subscribe(&mut client, Some(times[1])).await;
     let record = next(&mut later).await;
     assert_eq!((name(&record), record.history_istruncated), ("/gnmi.gNMI/Set2", false));
-    accounts.record(call(3));
+    accounts.record_change(call(3));
     for stream in [&mut all, &mut later] {
         assert_eq!(name(&next(stream).await), "/gnmi.gNMI/Set3");
     }
@@ -227,7 +227,7 @@ async fn a_collector_that_does_not_read_is_disconnected_and_delays_no_call() {
     let mut other = subscribe(&mut collector(&accounts).await, None).await;
     // More records than the pipe and the flow control windows hold.
     for number in 0..2000 {
-        accounts.record(call(number));
+        accounts.record_change(call(number));
     }
     for number in 0..2000 {
         assert_eq!(name(&next(&mut other).await), format!("/gnmi.gNMI/Set{number}"));
@@ -242,7 +242,7 @@ async fn a_collector_that_does_not_read_is_disconnected_and_delays_no_call() {
         }
     };
     assert_eq!(end.code(), Code::ResourceExhausted);
-    accounts.record(call(2000));
+    accounts.record_change(call(2000));
     assert_eq!(name(&next(&mut other).await), "/gnmi.gNMI/Set2000");
 }
 
@@ -252,11 +252,11 @@ async fn a_slow_collector_receives_the_number_of_lost_records() {
     let accounts = accounts(MIN_HISTORY);
     let mut client = collector(&accounts).await;
     let mut stream = subscribe(&mut client, None).await;
-    accounts.record(call(0));
+    accounts.record_change(call(0));
     assert_eq!(name(&next(&mut stream).await), "/gnmi.gNMI/Set0");
     let written = 2000;
     for number in 1..=written {
-        accounts.record(call(number));
+        accounts.record_change(call(number));
     }
     let (mut got, mut lost) = (0, 0);
     loop {
@@ -291,9 +291,9 @@ async fn records_and_collectors_are_counted_for_readers() {
     for leaf in counters {
         assert_eq!(read(&mut gnmi, format!("{served}/{leaf}")).await, "\"0\"", "{leaf}");
     }
-    accounts.record(call(1));
-    accounts.record(call(2));
-    accounts.record(command());
+    accounts.record_change(call(1));
+    accounts.record_change(call(2));
+    accounts.record_change(command());
     let mut client = Collector::new(channel(&agent, Some(Role::Admin)).await);
     // The first nanosecond of 1970 was long before the history began.
     let mut stream = subscribe(&mut client, Some(Timestamp { seconds: 0, nanos: 1 })).await;
@@ -301,7 +301,7 @@ async fn records_and_collectors_are_counted_for_readers() {
         next(&mut stream).await;
     }
     // A record is sent before it is counted, so after one more the third is counted.
-    accounts.record(call(3));
+    accounts.record_change(call(3));
     next(&mut stream).await;
     let responses = read(&mut gnmi, format!("{served}/record-responses")).await;
     assert!(["\"3\"", "\"4\""].contains(&responses.as_str()), "{responses}");

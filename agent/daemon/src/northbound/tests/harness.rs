@@ -17,13 +17,14 @@ use holdfast_proto::gnmi_ext::{self, ConfigSubscription};
 use http::Request;
 use hyper_util::rt::TokioIo;
 use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::service::Routes;
-use tonic::transport::{Channel, Endpoint, Server};
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 use tower::layer::layer_fn;
-use tower::{Service, service_fn};
+use tower::{Layer as _, Service, service_fn};
 
 use super::fake_datastore::FakeDatastore;
 use crate::aaa::{self, CallPermission};
@@ -31,6 +32,7 @@ use crate::agent_tests::Agent;
 use crate::device::Device;
 use crate::gnsi::Gnsi;
 use crate::northbound::{IgnoredSubscriptions, MAX_MESSAGE_SIZE, routes};
+use crate::server::{self, MAX_STREAMS};
 
 /// Octets that the pipe holds.
 const PIPE: usize = 64 * 1024;
@@ -133,12 +135,9 @@ pub(super) async fn channel_of(core: &impl TestBackend, caller: Option<Caller>) 
         })
     });
     let (near, far) = tokio::io::duplex(PIPE);
-    tokio::spawn(
-        Server::builder()
-            .layer(authorize)
-            .add_routes(routes)
-            .serve_with_incoming(tokio_stream::once(Ok::<_, std::io::Error>(far))),
-    );
+    let incoming = tokio_stream::once(Ok(far)).chain(tokio_stream::pending());
+    let service = authorize.layer(routes.prepare());
+    tokio::spawn(server::serve(incoming, MAX_STREAMS, service, std::future::pending()));
     let mut near = Some(TokioIo::new(near));
     Endpoint::from_static("http://pipe")
         .connect_with_connector(tower::service_fn(move |_| {

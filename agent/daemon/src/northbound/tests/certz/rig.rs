@@ -26,7 +26,9 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status, Streaming};
+use tower::Layer as _;
 
+use crate::aaa;
 use crate::agent_tests::Agent;
 use crate::auth::{Authenticator, CertificateTrust};
 use crate::listeners::Listeners;
@@ -143,8 +145,9 @@ impl ListeningAgent {
         let device = TestBackend::device(&agent);
         let routes = routes(agent.handle.clone(), device, &gnsi, agent.ignored.clone(), None);
         let routes = routes.await.unwrap();
-        let serving = server::serve(incoming, authenticator, gnsi, routes, std::future::pending());
-        let server = AbortOnDropHandle::new(tokio::spawn(async move { serving.await.unwrap() }));
+        let service = aaa::Layer::new(authenticator, gnsi).layer(routes.prepare());
+        let serving = server::serve(incoming, server::MAX_STREAMS, service, std::future::pending());
+        let server = AbortOnDropHandle::new(tokio::spawn(serving));
         let own = std::fs::read_to_string(tls::ca_file(folder.path())).unwrap();
         Self { agent, address, own, _server: server }
     }

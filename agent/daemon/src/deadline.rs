@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use http::HeaderMap;
 use tokio::time::Instant;
-use tonic::metadata::MetadataMap;
 
 /// Most digits of `grpc-timeout`.
 const MAX_DIGITS: usize = 8;
 
 /// The time until which a client waits that has sent `grpc-timeout` (gRPC over HTTP/2, "Requests"). A form that is not
 /// understood sets none.
-pub(super) fn deadline_of(metadata: &MetadataMap, now: Instant) -> Option<Instant> {
-    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+pub(crate) fn deadline_of(headers: &HeaderMap, now: Instant) -> Option<Instant> {
+    let text = headers.get("grpc-timeout")?.to_str().ok()?;
     now.checked_add(timeout(text)?)
 }
 

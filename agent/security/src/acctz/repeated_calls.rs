@@ -1,5 +1,4 @@
-//! Rate limit for records of refused calls: the first calls of a kind are recorded one by one, the others are
-//! counted.
+//! Rate limit for records of calls: the first calls of a kind are recorded one by one, the others are counted.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,9 +12,9 @@ const SINGLE: u64 = 5;
 /// Kinds that are counted at one time. Beyond it, the window that began first is closed early.
 const MAX_KINDS: usize = 1024;
 
-/// Counter of refused calls by kind. The key holds whatever distinguishes two kinds, such as source and reason.
+/// Counter of calls by kind. The key holds whatever distinguishes two kinds, such as source and reason of a refusal.
 #[derive(Debug)]
-pub struct RefusedCallLimiter<K> {
+pub struct RepeatedCallLimiter<K> {
     windows: HashMap<K, Window>,
 }
 
@@ -27,12 +26,12 @@ struct Window {
     last: Option<AccountingEvent>,
 }
 
-impl<K: Clone + Eq + Hash> RefusedCallLimiter<K> {
+impl<K: Clone + Eq + Hash> RepeatedCallLimiter<K> {
     pub fn new() -> Self {
         Self { windows: HashMap::new() }
     }
 
-    /// Counts a refused call. Returns the records to write now: those that are due, then the call's own unless it
+    /// Counts a call. Returns the records to write now: those that are due, then the call's own unless it
     /// is only counted.
     pub fn add(&mut self, now_ns: u64, key: K, account: AccountingEvent) -> Vec<AccountingEvent> {
         let mut records = self.due(now_ns);
@@ -86,7 +85,7 @@ impl<K: Clone + Eq + Hash> RefusedCallLimiter<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> Default for RefusedCallLimiter<K> {
+impl<K: Clone + Eq + Hash> Default for RepeatedCallLimiter<K> {
     fn default() -> Self {
         Self::new()
     }
@@ -99,11 +98,15 @@ impl Window {
         let counted = self.calls - SINGLE;
         let seconds = WINDOW_NS / 1_000_000_000;
         account.session.channel = Default::default(); // the calls came over several connections
-        if let Activity::Rpc(rpc) = &mut account.activity {
-            let detail = rpc.authz.detail.as_str();
-            let repeated = format!("{counted} calls like this one within {seconds} s; {detail}");
-            rpc.authz.detail = repeated.into();
+        let authz = match &mut account.activity {
+            Activity::Rpc(rpc) => &mut rpc.authz,
+            Activity::Command(command) => &mut command.authz,
+        };
+        let mut repeated = format!("{counted} calls like this one within {seconds} s");
+        if !authz.detail.as_str().is_empty() {
+            repeated = format!("{repeated}; {}", authz.detail.as_str());
         }
+        authz.detail = repeated.into();
         Some(account)
     }
 }
@@ -134,8 +137,8 @@ mod tests {
     }
 
     #[test]
-    fn repeated_refusals_become_one_record() {
-        let mut repeats = RefusedCallLimiter::new();
+    fn repeated_calls_become_one_record() {
+        let mut repeats = RepeatedCallLimiter::new();
         for _ in 0..SINGLE {
             assert_eq!(texts(&repeats.add(SECOND, "a", call("/a"))), ["/a: no"]);
         }
@@ -154,8 +157,8 @@ mod tests {
     }
 
     #[test]
-    fn counted_refusals_are_recorded_when_a_window_closes() {
-        let mut repeats = RefusedCallLimiter::new();
+    fn counted_calls_are_recorded_when_a_window_closes() {
+        let mut repeats = RepeatedCallLimiter::new();
         for _ in 0..=SINGLE {
             repeats.add(SECOND, 0, call("/first"));
         }
