@@ -118,6 +118,7 @@ async fn hosts_that_cannot_be_are_refused_before_the_kernel() {
     for (family, ip, mac, reason) in [
         (&ipv4, "224.0.0.9", MAC, "multicast"),
         (&ipv4, "255.255.255.255", MAC, "broadcast"),
+        (&ipv4, "192.0.2.255", MAC, "broadcast address of 192.0.2.1/24"),
         (&ipv4, "0.0.0.0", MAC, "unspecified"),
         (&ipv4, "127.0.0.9", MAC, "loopback"),
         (&ipv6, "ff02::1", MAC, "multicast"),
@@ -139,6 +140,11 @@ async fn hosts_that_cannot_be_are_refused_before_the_kernel() {
     let path = format!("{ipv4}/addresses/address[ip=192.0.2.7]");
     let words = refused(&client, &path, address("192.0.2.7", 24), Code::InvalidArgument).await;
     assert!(words.contains("neighbor 192.0.2.7 of eth0"), "{words}");
+    // So is one whose prefix has the neighbour as its broadcast address.
+    client.update(&neighbor(&ipv4, "192.0.2.63"), entry("192.0.2.63", MAC)).await.unwrap();
+    let path = format!("{ipv4}/addresses/address[ip=192.0.2.33]");
+    let words = refused(&client, &path, address("192.0.2.33", 27), Code::InvalidArgument).await;
+    assert!(words.contains("broadcast address of 192.0.2.33/27"), "{words}");
 }
 
 /// The kernel takes 255 octets, without a final zero.

@@ -323,6 +323,12 @@ impl Examiner {
             || layer_rows_diff(configuration.models(), old.layers(), configuration.layers()),
         );
         let changes = changes.ok_or(CommitError::Abandoned)?;
+        let changes = changes.and_then(|changes| {
+            if !intent.is_admitted() {
+                self.check_links(&changes, &configuration)?;
+            }
+            Ok(changes)
+        });
         let changes = changes.map_err(|error| self.object_error(&error, intent.origin()))?;
         let rows =
             rows.into_iter().map(holdfast_store::Change::from).chain(intent.rows()).collect();
@@ -362,6 +368,21 @@ impl Examiner {
             packages,
             touched,
         })
+    }
+
+    /// Refuses what contradicts other objects on its link.
+    fn check_links(
+        &self,
+        changes: &[EntryChange],
+        configuration: &Configuration,
+    ) -> Result<(), ObjectError> {
+        for change in changes.iter().filter(|change| change.entry.is_some()) {
+            let link = self.registry.link_around(&change.path);
+            if let Some(link) = link.and_then(|link| configuration.effective().branch(&link)) {
+                self.registry.admit_on_link(&change.path, link)?;
+            }
+        }
+        Ok(())
     }
 
     /// Entries that differ; `None` if the request was cancelled meanwhile.

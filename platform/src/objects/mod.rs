@@ -14,6 +14,7 @@ use holdfast_config::{
     Branch, InstancePath, Keys, LeafMeta, NodeId, Provenance, Schema, Step, Value,
 };
 use holdfast_scheduler::{Key, ObjectValue, Owner, SharedValue};
+use ipnet::Ipv4Net;
 use smallvec::SmallVec;
 use smol_str::{SmolStr, ToSmolStr as _};
 
@@ -148,6 +149,63 @@ impl Registry {
     pub fn object_around(&self, path: &InstancePath) -> Option<InstancePath> {
         let Object::Address(..) = Object::of(&self.nodes, path)? else { return None };
         Some(InstancePath(path.0[..LINK_STEPS].to_vec()))
+    }
+
+    /// Refuses a neighbour with the broadcast address of a prefix on its link: the kernel takes it, and never uses it. `path` is the
+    /// entry of an address or a neighbour that is new or differs, `link` the content of the link around it.
+    ///
+    /// # Errors
+    /// Names the neighbour and the address.
+    pub fn admit_on_link(
+        &self,
+        path: &InstancePath,
+        link: &Branch<Provenance>,
+    ) -> Result<(), ObjectError> {
+        let nodes = &self.nodes.v4;
+        let Some(ipv4) = link.container(nodes.container) else { return Ok(()) };
+        let lists = ipv4.list(nodes.address).zip(ipv4.list(nodes.neighbor));
+        let Some((addresses, neighbors)) = lists else { return Ok(()) };
+        let own = path.last().and_then(|step| step.keys.as_ref());
+        let prefix_of = |keys: &Keys| -> Option<Ipv4Net> {
+            let length = addresses.get(keys)?.value(nodes.prefix_len).and_then(number)?;
+            Ipv4Net::new(only_text(keys)?.parse().ok()?, length).ok()
+        };
+        let broadcast_of = |prefix: Ipv4Net| {
+            let broadcast = Keys::single(ip_text(prefix.broadcast().into()));
+            (prefix.prefix_len() <= LONGEST_WITH_BROADCAST).then_some((broadcast, prefix))
+        };
+        let contradiction = match Object::of(&self.nodes, path) {
+            Some(Object::Address(_, Family::V4)) => own
+                .and_then(prefix_of)
+                .and_then(broadcast_of)
+                .filter(|(broadcast, _)| neighbors.get(broadcast).is_some()),
+            Some(Object::Neighbor(_, Family::V4)) => {
+                let mut prefixes = addresses.iter().filter_map(|(keys, _)| prefix_of(keys));
+                prefixes.find_map(|prefix| {
+                    broadcast_of(prefix).filter(|(broadcast, _)| Some(broadcast) == own)
+                })
+            }
+            _ => None,
+        };
+        let Some((broadcast, prefix)) = contradiction else { return Ok(()) };
+        let link = &path.0[..LINK_STEPS];
+        let reason = format!(
+            "a neighbor cannot have this address: it is the broadcast address of {prefix}, which is configured on the same link"
+        );
+        let neighbor = InstancePath(link.to_vec())
+            .join(Step::node(nodes.container))
+            .join(Step::entry(nodes.neighbor, broadcast));
+        Err(ObjectError { path: neighbor, reason, incomplete: false })
+    }
+
+    /// Link around an address or a neighbour.
+    pub fn link_around(&self, path: &InstancePath) -> Option<InstancePath> {
+        match Object::of(&self.nodes, path)? {
+            Object::Address(..) | Object::Neighbor(..) => {
+                Some(InstancePath(path.0[..LINK_STEPS].to_vec()))
+            }
+            _ => None,
+        }
     }
 
     /// Owners of the values of these objects, in the order of the paths: the protocol of a static route, for another
@@ -291,6 +349,9 @@ impl Registry {
         Ok(Neighbor { link: link.clone(), ip, mac: Some(mac), facts: None })
     }
 }
+
+/// Longest IPv4 prefix that has a broadcast address (RFC 3021).
+const LONGEST_WITH_BROADCAST: u8 = 30;
 
 /// Steps of the path of a link: `interfaces/interface[name]`.
 const LINK_STEPS: usize = 2;

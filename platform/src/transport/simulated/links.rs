@@ -340,7 +340,10 @@ impl KernelModel {
     pub(super) fn show(&self, link: &SimLink) -> LinkMessage {
         let mut message = LinkMessage::default();
         message.header.index = link.index;
-        let up = if link.up { LinkFlags::Up } else { LinkFlags::empty() };
+        let mut up = if link.up { LinkFlags::Up } else { LinkFlags::empty() };
+        if matches!(self.oper(link), State::Up | State::Unknown) {
+            up |= LinkFlags::LowerUp;
+        }
         let loopback = match link.kind {
             SimLinkKind::Loopback => LinkFlags::Loopback,
             _ => LinkFlags::empty(),
