@@ -13,7 +13,7 @@ use std::{
 
 use nix::{
     sys::signal::{Signal, kill},
-    unistd::Pid,
+    unistd::{Pid, geteuid},
 };
 use tempfile::TempDir;
 
@@ -24,6 +24,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn service(folder: &TempDir, words: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
     command.arg("service").args(words.split(' ')).current_dir(folder.path()).output().unwrap()
+}
+
+/// A command that executes another one in a network namespace of its own: one agent manages a namespace, and tests run side by side.
+fn in_own_namespace() -> Command {
+    let mut command = Command::new("unshare");
+    command.arg("--net");
+    if !geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    command
 }
 
 struct Device {
@@ -70,7 +80,8 @@ impl Device {
             .append(true)
             .open(self.folder.path().join("log"))
             .unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+        let child = in_own_namespace()
+            .arg(env!("CARGO_BIN_EXE_holdfast"))
             .args(["run", "--listen", "127.0.0.1:0", "--log-format", "json", "--state-dir"])
             .arg(self.state())
             .arg("--root")
