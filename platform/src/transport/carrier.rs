@@ -14,10 +14,10 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::net::if_::if_nametoindex;
 use nix::sys::eventfd::EventFd;
@@ -31,6 +31,9 @@ use crate::netns::Netns;
 const PERIOD: Duration = Duration::from_millis(20);
 /// Pause for each link, where that is more: a look takes 2 to 3 µs a link, so that all of them cost 2 % of a processor.
 const PERIOD_PER_LINK: Duration = Duration::from_micros(150);
+/// Time from a link that came or went to the next list of them: links often come by the hundred, and a list reads three files of
+/// each.
+const SETTLE: Duration = Duration::from_millis(100);
 /// Octets of a count in decimal digits, with the newline.
 const COUNT_OCTETS: usize = 16;
 /// Where sysfs is mounted.
@@ -80,25 +83,7 @@ impl CarrierSampler {
                 debug!(%error, "no carriers are looked at");
                 return;
             }
-            let mut links = CountedLinks::default();
-            links.find();
-            loop {
-                let woken = match links.period() {
-                    // Nothing to look at until there are other links.
-                    None => changes.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                    Some(period) => changes.recv_timeout(period),
-                };
-                match woken {
-                    Ok(()) => links.find(),
-                    Err(RecvTimeoutError::Disconnected) => return,
-                    Err(RecvTimeoutError::Timeout) => {
-                        let moved = links.moved();
-                        if !moved.is_empty() {
-                            urgent.add(moved);
-                        }
-                    }
-                }
-            }
+            look_at_links(&changes, &urgent);
         })?;
         Ok(Self { links_changed: Some(links_changed), thread: Some(thread) })
     }
@@ -115,6 +100,38 @@ impl Drop for CarrierSampler {
         self.links_changed = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+/// Looks at the links of this thread's namespace until nobody asks for it any more.
+fn look_at_links(changes: &Receiver<()>, urgent: &UrgentReads) {
+    let mut links = CountedLinks::default();
+    links.find();
+    let mut next_look = Instant::now();
+    let mut find_at: Option<Instant> = None;
+    loop {
+        let woken = match links.period().or(find_at.map(|_| PERIOD)) {
+            // Nothing to look at until there are other links.
+            None => changes.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(_) => changes.recv_timeout(next_look.saturating_duration_since(Instant::now())),
+        };
+        match woken {
+            Err(RecvTimeoutError::Disconnected) => return,
+            Ok(()) => {
+                find_at.get_or_insert_with(|| Instant::now() + SETTLE);
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let now = Instant::now();
+                if find_at.take_if(|at| *at <= now).is_some() {
+                    links.find();
+                }
+                let moved = links.moved();
+                if !moved.is_empty() {
+                    urgent.add(moved);
+                }
+                next_look = now + links.period().unwrap_or(PERIOD);
+            }
         }
     }
 }
