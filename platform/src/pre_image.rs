@@ -290,15 +290,7 @@ fn value(row: PreImageRow) -> Result<(Key, SharedValue), PreImageError> {
             });
             let foreign = Some(Box::new(ForeignRoute { protocol, message }));
             let table = MAIN_TABLE;
-            let route = KernelRoute {
-                table,
-                prefix,
-                metric,
-                target,
-                source: None,
-                foreign,
-                unusable: None,
-            };
+            let route = KernelRoute { foreign, ..KernelRoute::new(table, prefix, metric, target) };
             (route::key(table, prefix, metric), Arc::new(route))
         }
         PreImageRow::Hostname { name } => {
@@ -367,15 +359,7 @@ mod tests {
             let foreign = Some(Box::new(ForeignRoute { protocol: 3, message: vec![2, 0, 255] }));
             let prefix = "0.0.0.0/0".parse().unwrap();
             let (table, metric) = (MAIN_TABLE, 20);
-            check(KernelRoute {
-                table,
-                prefix,
-                metric,
-                target,
-                source: None,
-                foreign,
-                unusable: None,
-            });
+            check(KernelRoute { foreign, ..KernelRoute::new(table, prefix, metric, target) });
         }
         check(Hostname { name: "box".into() });
         check(Password { account: "alice".into(), digest: Digest::of(b"hash") });

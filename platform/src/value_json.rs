@@ -176,18 +176,7 @@ mod tests {
         let hop = Hop { gateway: Some(ip), link: None };
         let (table, prefix) = (254, "10.0.0.0/8".parse().unwrap());
         let target = RouteTarget::Hops(vec![hop]);
-        check(
-            kinds::ROUTE,
-            KernelRoute {
-                table,
-                prefix,
-                metric: 0,
-                target,
-                source: None,
-                foreign: None,
-                unusable: None,
-            },
-        );
+        check(kinds::ROUTE, KernelRoute::new(table, prefix, 0, target));
     }
 
     #[test]

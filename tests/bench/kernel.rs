@@ -142,15 +142,7 @@ fn kernel_route(number: u32) -> Change {
     let prefix = IpAddr::from(yardstick::destination(number)).into();
     let hop = Hop { gateway: Some(Ipv4Addr::new(192, 0, 2, 2).into()), link: None };
     let target = RouteTarget::Hops(vec![hop]);
-    let route = KernelRoute {
-        table: MAIN_TABLE,
-        prefix,
-        metric: 20,
-        target,
-        source: None,
-        foreign: None,
-        unusable: None,
-    };
+    let route = KernelRoute::new(MAIN_TABLE, prefix, 20, target);
     (route::key(MAIN_TABLE, prefix, 20), Some(Arc::new(route)))
 }
 

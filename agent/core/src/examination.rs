@@ -281,8 +281,8 @@ impl Examiner {
         let came_or_went = changed.iter().filter(|it| it.old.is_some() != it.new.is_some());
         let mut around: BTreeSet<InstancePath> =
             came_or_went.filter_map(|it| self.registry.object_around(&it.path)).collect();
-        if !around.is_empty() {
-            around.retain(|path| changed.iter().all(|it| it.path != *path));
+        for change in &changed {
+            around.remove(&change.path);
         }
         for path in around {
             let [before, after] = [old, new].map(|it| it.effective().branch(&path).cloned());
@@ -323,12 +323,6 @@ impl Examiner {
             || layer_rows_diff(configuration.models(), old.layers(), configuration.layers()),
         );
         let changes = changes.ok_or(CommitError::Abandoned)?;
-        let changes = changes.and_then(|changes| {
-            if !intent.is_admitted() {
-                self.check_links(&changes, &configuration)?;
-            }
-            Ok(changes)
-        });
         let changes = changes.map_err(|error| self.object_error(&error, intent.origin()))?;
         let rows =
             rows.into_iter().map(holdfast_store::Change::from).chain(intent.rows()).collect();
@@ -370,21 +364,6 @@ impl Examiner {
         })
     }
 
-    /// Refuses what contradicts other objects on its link.
-    fn check_links(
-        &self,
-        changes: &[EntryChange],
-        configuration: &Configuration,
-    ) -> Result<(), ObjectError> {
-        for change in changes.iter().filter(|change| change.entry.is_some()) {
-            let link = self.registry.link_around(&change.path);
-            if let Some(link) = link.and_then(|link| configuration.effective().branch(&link)) {
-                self.registry.admit_on_link(&change.path, link)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Entries that differ; `None` if the request was cancelled meanwhile.
     fn entry_changes_until(
         &self,
@@ -395,7 +374,7 @@ impl Examiner {
     ) -> Option<Result<Vec<EntryChange>, ObjectError>> {
         let changed = self.with_owners(self.changed_objects(old, new));
         let changed = parallel::map(changed, |(change, owner)| {
-            (!cancel.is_cancelled()).then(|| self.entry_change(change, owner, admitted))
+            (!cancel.is_cancelled()).then(|| self.entry_change(change, owner, new, admitted))
         });
         changed.into_iter().collect()
     }
@@ -416,6 +395,7 @@ impl Examiner {
         &self,
         change: ObjectChange,
         owner: Option<Owner>,
+        configuration: &Configuration,
         admitted: bool,
     ) -> Result<EntryChange, ObjectError> {
         let ObjectChange { path, old, new, .. } = change;
@@ -431,6 +411,13 @@ impl Examiner {
             Some((Err(error), _)) if error.incomplete || admitted => (ObjectValues::new(), None),
             Some((Err(error), _)) => return Err(error),
         };
+        if !admitted
+            && entry.is_some()
+            && let Some(link) = self.registry.link_around(&path)
+            && let Some(link) = configuration.effective().branch(&link)
+        {
+            self.registry.admit_on_link(&path, link)?;
+        }
         Ok(EntryChange { path, owner, existed: old.is_some(), before, values, entry })
     }
 

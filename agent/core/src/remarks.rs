@@ -21,19 +21,29 @@ impl CoreView<'_> {
     /// Routes of ours that the kernel does not use, because another program's route has a lower metric, and those with next
     /// hops that it does not use, because their links have no carrier. It takes time in proportion to the routes.
     pub fn remarks(&self) -> Vec<Remark> {
-        let mut keys = self.engine.keys(|key| key.kind() == kinds::ROUTE);
+        let may_have_some = |key: &Key| {
+            key.kind() == kinds::ROUTE
+                && (self.foreign_routes.has_destination_of(key)
+                    || self.unusable_hops(key).is_some())
+        };
+        let mut keys = self.engine.keys(may_have_some);
         keys.sort_unstable();
         keys.into_iter().flat_map(|key| self.remarks_of(&key)).collect()
     }
 
     fn remarks_of(&self, key: &Key) -> Vec<Remark> {
-        let [intended, _, observed] = self.engine.planes(key);
+        let [intended, ..] = self.engine.planes(key);
         let shadow = intended.and_then(as_route).and_then(|ours| self.shadow_of(key, ours));
-        let carrier = observed.and_then(as_route).and_then(|observed| {
-            observed.unusable.as_deref().filter(|_| observed.foreign.is_none()).map(lost_carrier)
-        });
+        let carrier = self.unusable_hops(key).map(lost_carrier);
         let remark = |reason| Remark { label: self.engine.label(key), key: key.clone(), reason };
         shadow.into_iter().chain(carrier).map(remark).collect()
+    }
+
+    /// Next hops of a route of ours that the kernel does not use.
+    fn unusable_hops(&self, key: &Key) -> Option<&[Hop]> {
+        let [.., observed] = self.engine.planes(key);
+        let observed = observed.and_then(as_route).filter(|route| route.foreign.is_none())?;
+        observed.unusable.as_deref()
     }
 
     /// Reason for which the kernel uses another program's route.

@@ -206,15 +206,7 @@ fn route(prefix: &str, metric: Option<u32>, hops: &[(Option<&str>, Option<&str>)
         hops => RouteTarget::Hops(hops.iter().map(hop).collect()),
     };
     let metric = KernelRoute::kernel_metric(prefix, metric);
-    KernelRoute {
-        table: MAIN_TABLE,
-        prefix,
-        metric,
-        target,
-        source: None,
-        foreign: None,
-        unusable: None,
-    }
+    KernelRoute::new(MAIN_TABLE, prefix, metric, target)
 }
 
 #[test]

@@ -76,14 +76,13 @@ pub fn registry() -> Registry {
         registry.register(link::LinkMtuDescriptor),
         registry.register(ethernet::EthernetDescriptor),
         registry.register(ethernet::EthernetConfigDescriptor),
-        registry.register(LinkSettingDescriptor(LinkSysctl::Forwarding)),
-        registry.register(LinkSettingDescriptor(LinkSysctl::IgnoreRoutesWithLinkdown)),
         registry.register(address::AddressDescriptor),
         registry.register(address::ConnectedPrefixDescriptor),
         registry.register(neighbor::NeighborDescriptor),
         registry.register(route::RouteDescriptor),
     ];
-    for result in registered {
+    let settings = LinkSysctl::ALL.map(|sysctl| registry.register(LinkSettingDescriptor(sysctl)));
+    for result in registered.into_iter().chain(settings) {
         result.expect("numbers and names of kinds are distinct");
     }
     registry
@@ -98,10 +97,6 @@ pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, 
         kinds::LINK => with(&link::LinkDescriptor, operation, links),
         kinds::LINK_MASTER => with(&link::LinkMasterDescriptor, operation, links),
         kinds::LINK_MTU => with(&link::LinkMtuDescriptor, operation, links),
-        kinds::FORWARDING => with(&LinkSettingDescriptor(LinkSysctl::Forwarding), operation, links),
-        kinds::IGNORE_LINKDOWN => {
-            with(&LinkSettingDescriptor(LinkSysctl::IgnoreRoutesWithLinkdown), operation, links)
-        }
         kinds::ADDRESS => with(&address::AddressDescriptor, operation, links),
         kinds::NEIGHBOR => with(&neighbor::NeighborDescriptor, operation, links),
         kinds::ROUTE => with(&route::RouteDescriptor, operation, links),
@@ -112,7 +107,10 @@ pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, 
         kinds::PASSWORD => with(&credential::PasswordDescriptor, operation, links),
         // The kernel creates and removes these by itself.
         kinds::CONNECTED => Ok(Requests::new()),
-        _ => Err(no_codec(operation)),
+        kind => match link_setting::of_kind(kind) {
+            Some(sysctl) => with(&LinkSettingDescriptor(sysctl), operation, links),
+            None => Err(no_codec(operation)),
+        },
     }
 }
 

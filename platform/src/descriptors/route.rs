@@ -596,7 +596,7 @@ fn route(message: &RouteMessage, links: &LinkIndex) -> Option<KernelRoute> {
         }
     };
     let unusable = (!unusable.is_empty()).then(|| unusable.into_boxed_slice());
-    Some(KernelRoute { table, prefix, metric, target, source: None, foreign: None, unusable })
+    Some(KernelRoute { unusable, ..KernelRoute::new(table, prefix, metric, target) })
 }
 
 /// What the kernel does with one of several next hops.

@@ -268,13 +268,5 @@ pub(super) fn route(prefix: &str, gateway: &str) -> KernelRoute {
     let prefix: ipnet::IpNet = prefix.parse().unwrap();
     let metric = KernelRoute::kernel_metric(prefix, None);
     let target = RouteTarget::Hops(vec![hop]);
-    KernelRoute {
-        table: MAIN_TABLE,
-        prefix,
-        metric,
-        target,
-        source: None,
-        foreign: None,
-        unusable: None,
-    }
+    KernelRoute::new(MAIN_TABLE, prefix, metric, target)
 }

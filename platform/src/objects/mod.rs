@@ -147,8 +147,8 @@ impl Registry {
     /// The object around one whose values depend on whether that one is there: a link has settings by default where it has
     /// addresses.
     pub fn object_around(&self, path: &InstancePath) -> Option<InstancePath> {
-        let Object::Address(..) = Object::of(&self.nodes, path)? else { return None };
-        Some(InstancePath(path.0[..LINK_STEPS].to_vec()))
+        let is_address = matches!(Object::of(&self.nodes, path), Some(Object::Address(..)));
+        is_address.then(|| link_above(path))
     }
 
     /// Refuses a neighbour with the broadcast address of a prefix on its link: the kernel takes it, and never uses it. `path` is the
@@ -188,11 +188,10 @@ impl Registry {
             _ => None,
         };
         let Some((broadcast, prefix)) = contradiction else { return Ok(()) };
-        let link = &path.0[..LINK_STEPS];
         let reason = format!(
             "a neighbor cannot have this address: it is the broadcast address of {prefix}, which is configured on the same link"
         );
-        let neighbor = InstancePath(link.to_vec())
+        let neighbor = link_above(path)
             .join(Step::node(nodes.container))
             .join(Step::entry(nodes.neighbor, broadcast));
         Err(ObjectError { path: neighbor, reason, incomplete: false })
@@ -200,12 +199,8 @@ impl Registry {
 
     /// Link around an address or a neighbour.
     pub fn link_around(&self, path: &InstancePath) -> Option<InstancePath> {
-        match Object::of(&self.nodes, path)? {
-            Object::Address(..) | Object::Neighbor(..) => {
-                Some(InstancePath(path.0[..LINK_STEPS].to_vec()))
-            }
-            _ => None,
-        }
+        let object = Object::of(&self.nodes, path)?;
+        matches!(object, Object::Address(..) | Object::Neighbor(..)).then(|| link_above(path))
     }
 
     /// Owners of the values of these objects, in the order of the paths: the protocol of a static route, for another
@@ -355,6 +350,11 @@ const LONGEST_WITH_BROADCAST: u8 = 30;
 
 /// Steps of the path of a link: `interfaces/interface[name]`.
 const LINK_STEPS: usize = 2;
+
+/// Path of the link that an object below it is on.
+fn link_above(path: &InstancePath) -> InstancePath {
+    InstancePath(path.0[..LINK_STEPS].to_vec())
+}
 
 /// Type of an IPv4 address that is not the first of its prefix.
 const SECONDARY: &str = "SECONDARY";

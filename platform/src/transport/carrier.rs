@@ -8,11 +8,10 @@
 //! Links that stand on another one, such as both ends of a veth pair, are announced at once and need none of this.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +33,8 @@ const PERIOD_PER_LINK: Duration = Duration::from_micros(150);
 /// Time from a link that came or went to the next list of them: links often come by the hundred, and a list reads three files of
 /// each.
 const SETTLE: Duration = Duration::from_millis(100);
+/// The file of a link's count, in its folder.
+const COUNT: &str = "carrier_changes";
 /// Octets of a count in decimal digits, with the newline.
 const COUNT_OCTETS: usize = 16;
 /// Where sysfs is mounted.
@@ -191,15 +192,10 @@ impl CountedLinks {
             let place = folder.join(link.as_str());
             let known = self.counts.remove(&link);
             // The count of a link that was made anew is that of another file.
-            let known = known.filter(|count| is_same_file(&count.file, &place));
-            let count = known.map_or_else(
-                || {
-                    is_plain(&place)
-                        .then(|| Count::open(&place.join("carrier_changes")).ok())
-                        .flatten()
-                },
-                Some,
-            );
+            let count = match known.filter(|count| is_same_file(&count.file, &place)) {
+                None if is_plain(&place) => Count::open(&place.join(COUNT)).ok(),
+                known => known,
+            };
             found.extend(count.map(|count| (link, count)));
         }
         self.counts = found;
@@ -281,7 +277,6 @@ fn number(file: &Path) -> Option<u32> {
 
 /// True where the open file is the count below this link.
 fn is_same_file(file: &File, link: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let now = fs::metadata(link.join(OsStr::new("carrier_changes")));
+    let now = fs::metadata(link.join(COUNT));
     matches!((file.metadata(), now), (Ok(open), Ok(now)) if open.ino() == now.ino())
 }

@@ -96,6 +96,11 @@ pub struct RouteSource {
 const USUAL_HOPS: usize = 4;
 
 impl KernelRoute {
+    /// A route of ours that comes from no configured entry.
+    pub fn new(table: u32, prefix: IpNet, metric: u32, target: RouteTarget) -> Self {
+        Self { table, prefix, metric, target, source: None, foreign: None, unusable: None }
+    }
+
     /// Routes of table main that carry out a configured static route, ascending by metric: next hops of one metric share
     /// a kernel route. Next hops that drop packets have a metric of their own.
     pub fn of_entry(
@@ -114,15 +119,7 @@ impl KernelRoute {
             let (instance, protocol) = (instance.clone(), protocol.clone());
             let source = Some(RouteSource { instance, protocol, next_hops });
             let metric = metric(same[0]);
-            Self {
-                table: MAIN_TABLE,
-                prefix,
-                metric,
-                target,
-                source,
-                foreign: None,
-                unusable: None,
-            }
+            Self { source, ..Self::new(MAIN_TABLE, prefix, metric, target) }
         };
         hops.chunk_by(|one, other| metric(one) == metric(other)).map(route).collect()
     }
