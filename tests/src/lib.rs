@@ -18,6 +18,7 @@ pub mod gnmi;
 pub mod handler;
 mod kernel_defaults;
 pub mod monitor;
+pub mod mounts;
 pub mod netns;
 pub mod pages;
 pub mod raw_http2;
