@@ -231,7 +231,7 @@ pub static SYNCHRONISATIONS: Limit = Limit {
     name: "synchronisations",
     figure: 64,
     unit: "Subscribe RPCs that send all values at the same time",
-    reason: "others wait; the walks of all of them have one processor, so more at a time are no faster",
+    reason: "further ones wait for their turn. All of them are computed on one processor, so more at a time would not end sooner",
 };
 
 /// Every limit on what callers make the agent hold. A caller is a user and a source address.

@@ -1,4 +1,4 @@
-//! What callers make the agent hold: answers that they have not taken, and open subscriptions.
+//! Limits on the memory that callers make the agent hold: answers that they have not taken, and open subscriptions.
 //!
 //! A caller is a user and a source address. Each has a share, and all together have one; the figures are in
 //! [`holdfast_config::limits`]. A [`Charge`] counts until it is dropped, so it lives in what holds the memory.
@@ -224,7 +224,7 @@ mod tests {
     /// Limit that refuses the first charge after these.
     #[track_caller]
     fn limit_of<T>(refused: Result<T, LimitExceeded>) -> &'static Limit {
-        refused.map(drop).expect_err("there is no room").limit
+        refused.map(drop).expect_err("the charge is over a limit").limit
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! All modules are compiled together, as libyang needs it for augments, types and identities, and the result is
 //! renumbered: a node of the same path and kind keeps its number, and so does a module. The others follow, parents before
 //! children, and last among the children of their parent. A node that no module has any more is *unlinked*: it keeps its
-//! number and its name, for the readers of earlier trees, and is no child of its parent. When a node of that path and kind comes
-//! back it has this number again, so modules that come and go take no more memory than the first time. Paths and selections of
+//! number and its name, for the readers of earlier trees, but its parent no longer lists it. When a node of that path and kind comes
+//! back, it gets this number again. So modules that come and go take no more memory than the first time. Paths and selections of
 //! the schema before mean the same in the new one, therefore.
 
 use std::collections::HashMap;
@@ -307,8 +307,8 @@ mod tests {
                     NodeKind::List { .. } => format!("list {keys:?}"),
                     other => format!("{other:?}"),
                 };
-                let (module, config) = (&schema.module(node.module).name, node.config);
-                let path = format!("{path}/{module}:{} {kind} {config}", node.name);
+                let module = &schema.module(node.module).name;
+                let path = format!("{path}/{module}:{} {kind} {}", node.name, node.config);
                 open.push((*child, path.clone()));
                 found.insert(path, *child);
             }

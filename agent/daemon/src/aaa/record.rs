@@ -59,7 +59,8 @@ impl CallRecord {
             .map_or_else(BoundedText::default, |peer| peer.next_call().to_string().into());
         let method = methods.method(path).cloned();
         let state = Mutex::default();
-        let (path, changes) = (path.to_owned(), rules.changes_something());
+        let changes = rules.changes_something();
+        let path = path.to_owned();
         Self { accounts, methods, peer, channel, path, method, changes, state }
     }
 

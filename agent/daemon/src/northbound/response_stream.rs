@@ -55,7 +55,7 @@ pub(super) struct ResponseStream<M> {
     message_rx: mpsc::Receiver<M>,
     end_rx: Option<oneshot::Receiver<Status>>,
     task: Option<AbortOnDropHandle<()>>,
-    /// What the stream counts for, until its client has taken all of it.
+    /// The share of the budget that the stream uses, until its client has taken all of it.
     charge: Option<Charge>,
 }
 

@@ -190,7 +190,8 @@ impl HttpBody for PiecewiseBody {
     fn size_hint(&self) -> SizeHint {
         let answer = self.progress.answer();
         let Some(Answer { body, rest }) = &*answer else { return SizeHint::default() };
-        let (mut hint, rest) = (body.size_hint(), rest.len() as u64);
+        let rest = rest.len() as u64;
+        let mut hint = body.size_hint();
         if let Some(upper) = hint.upper() {
             hint.set_upper(upper + rest);
         }

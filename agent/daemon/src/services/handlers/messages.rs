@@ -310,7 +310,7 @@ fn name_octets(state: &ClaimKey) -> usize {
     state.tag.to_string().len() + component_type.len() + component.len() + state.state.len()
 }
 
-/// What a handler gives as a reason, cut to a length that errors and the state of the box can have.
+/// The reason that a handler gives, cut to the longest text that errors and the state of the box can hold.
 pub(super) fn reason_of_handler(text: &str) -> String {
     error_text(text)
 }

@@ -50,7 +50,7 @@ struct PublishedLeaf {
     owner: SessionId,
     /// Name of the caller of that session.
     user: SmolStr,
-    /// Those of its path and of its value in JSON.
+    /// Octets of its path and of its value in JSON.
     octets: usize,
 }
 

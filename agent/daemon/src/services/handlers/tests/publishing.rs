@@ -82,7 +82,7 @@ async fn published_leaves_outlast_their_handler_for_a_minute() {
     agent.stop().await;
 }
 
-/// Octets of a leaf of which a user has room for three, and all users together for thirty.
+/// Octets of a large leaf. One user may publish three of them, all users together thirty.
 const LARGE: usize = 1 << 20;
 
 #[tokio::test]
