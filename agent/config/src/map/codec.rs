@@ -50,6 +50,21 @@ static CODECS: &[Codec] = &[
         up: services_to_openconfig,
     },
     Codec { name: "logical", down: |_| Err("it is state".to_owned()), up: logical_to_openconfig },
+    Codec {
+        name: "alarm-resource",
+        down: |_| Err("it is state".to_owned()),
+        up: alarm_resource_to_openconfig,
+    },
+    Codec {
+        name: "alarm-severity",
+        down: |_| Err("it is state".to_owned()),
+        up: alarm_severity_to_openconfig,
+    },
+    Codec {
+        name: "alarm-type",
+        down: |_| Err("it is state".to_owned()),
+        up: alarm_type_to_openconfig,
+    },
 ];
 
 impl Codec {
@@ -227,6 +242,40 @@ fn services_to_openconfig(value: &Value) -> Option<Value> {
     };
     let identities: Vec<Value> = words.iter().filter_map(identity).collect();
     (!identities.is_empty()).then(|| Value::List(identities.into()))
+}
+
+/// The bare item that has the fault: `eth1` of `interface:eth1`.
+fn alarm_resource_to_openconfig(value: &Value) -> Option<Value> {
+    let Value::Str(resource) = value else { return None };
+    let item = resource.split_once(':').map_or(resource.as_str(), |(_, item)| item);
+    Some(Value::Str(item.into()))
+}
+
+/// Identities of `OPENCONFIG_ALARM_SEVERITY`, each with its native word.
+const ALARM_SEVERITIES: [(&str, &str); 4] = [
+    ("openconfig-alarm-types:WARNING", "WARNING"),
+    ("openconfig-alarm-types:MINOR", "MINOR"),
+    ("openconfig-alarm-types:MAJOR", "MAJOR"),
+    ("openconfig-alarm-types:CRITICAL", "CRITICAL"),
+];
+
+fn alarm_severity_to_openconfig(value: &Value) -> Option<Value> {
+    let Value::Enum(word) = value else { return None };
+    let known = ALARM_SEVERITIES.iter().find(|(_, known)| *word == *known);
+    known.map(|(identity, _)| Value::Identity(Name::constant(identity)))
+}
+
+/// Types of alarms that OpenConfig has an identity for, each with it. The leaf is a union with a string first, so identities
+/// are text (RFC 7950 9.12).
+const ALARM_TYPES: [(&str, &str); 2] =
+    [("link-down", "openconfig-alarm-types:LOS"), ("link-flapping", "openconfig-alarm-types:LOS")];
+
+/// The identity of a type, or the native name of one that OpenConfig has no identity for.
+fn alarm_type_to_openconfig(value: &Value) -> Option<Value> {
+    let Value::Str(name) = value else { return None };
+    let identity = ALARM_TYPES.iter().find(|(known, _)| name == known);
+    let text = identity.map_or_else(|| name.clone(), |(_, identity)| SmolStr::new_static(identity));
+    Some(Value::Str(text))
 }
 
 /// Identities of `LOCAL_DEFINED_NEXT_HOP`, each with its native word.

@@ -41,6 +41,7 @@ const OPENCONFIG_MODULES: compile::Sources = &[
     ("openconfig-if-ethernet", include_str!("../../yang/openconfig-if-ethernet.yang")),
     ("openconfig-if-ip", include_str!("../../yang/openconfig-if-ip.yang")),
     ("openconfig-aaa-types", include_str!("../../yang/openconfig-aaa-types.yang")),
+    ("openconfig-alarm-types", include_str!("../../yang/openconfig-alarm-types.yang")),
     ("openconfig-system", include_str!("../../yang/openconfig-system.yang")),
     ("openconfig-system-bootz", include_str!("../../yang/openconfig-system-bootz.yang")),
     ("openconfig-system-grpc", include_str!("../../yang/openconfig-system-grpc.yang")),
