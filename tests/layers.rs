@@ -20,6 +20,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "holdfast-bootz",
             "holdfast-config",
             "holdfast-core",
+            "holdfast-faults",
             "holdfast-introspect",
             "holdfast-platform",
             "holdfast-proto",
@@ -45,6 +46,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "holdfast-telemetry",
         ],
     ),
+    ("holdfast-faults", &["holdfast-scheduler"]),
     (
         "holdfast-introspect",
         &[
@@ -105,6 +107,11 @@ const FORBIDDEN: &[(&str, &[&str], &[&str])] = &[
     // Functions of their arguments: no file, socket, clock or thread.
     (
         "agent/config/src",
+        &["std::fs", "std::net::Tcp", "SystemTime", "Instant::now", "std::thread"],
+        &[],
+    ),
+    (
+        "agent/faults/src",
         &["std::fs", "std::net::Tcp", "SystemTime", "Instant::now", "std::thread"],
         &[],
     ),

@@ -1,0 +1,93 @@
+//! What can be true of a resource, and its name.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use smol_str::SmolStr;
+
+use crate::resource::{Resource, ResourceError};
+use crate::types::AlarmType;
+
+/// Something that is true or false of a resource now. Its text is the id of its alarm: `link-down@interface:eth1`, or
+/// `address-duplicate.2001:db8::1@interface:eth1` where one resource may have several of a type.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    pub kind: &'static AlarmType,
+    /// Empty where a resource can have one of the type alone.
+    pub qualifier: SmolStr,
+    pub resource: Resource,
+}
+
+/// Reason for which a text names no condition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConditionError {
+    #[error("`{0}` names no alarm: TYPE@RESOURCE or TYPE.QUALIFIER@RESOURCE")]
+    Form(SmolStr),
+    #[error("there is no type `{0}` of alarms")]
+    Type(SmolStr),
+    #[error(transparent)]
+    Resource(#[from] ResourceError),
+}
+
+impl Condition {
+    /// The condition of a type that the table has.
+    ///
+    /// # Panics
+    /// When the table lacks it, which the first test finds.
+    pub fn new(kind: &str, resource: Resource) -> Self {
+        let kind = AlarmType::by_name(kind).expect("the table has the types that are reported");
+        Self { kind, qualifier: SmolStr::default(), resource }
+    }
+
+    pub fn qualified(self, qualifier: &str) -> Self {
+        Self { qualifier: qualifier.into(), ..self }
+    }
+
+    fn key(&self) -> (&str, &str, &Resource) {
+        (self.kind.name, &self.qualifier, &self.resource)
+    }
+}
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Condition {}
+
+impl PartialOrd for Condition {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Condition {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.name)?;
+        if !self.qualifier.is_empty() {
+            write!(f, ".{}", self.qualifier)?;
+        }
+        write!(f, "@{}", self.resource)
+    }
+}
+
+impl FromStr for Condition {
+    type Err = ConditionError;
+
+    fn from_str(text: &str) -> Result<Self, ConditionError> {
+        let (name, resource) =
+            text.split_once('@').ok_or_else(|| ConditionError::Form(text.into()))?;
+        let (kind, qualifier) = name.split_once('.').unwrap_or((name, ""));
+        let kind = AlarmType::by_name(kind).ok_or_else(|| ConditionError::Type(kind.into()))?;
+        Ok(Self { kind, qualifier: qualifier.into(), resource: resource.parse()? })
+    }
+}

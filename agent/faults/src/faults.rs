@@ -1,0 +1,595 @@
+//! From what sources report to alarms.
+//!
+//! Of each condition that holds, or held lately, there is a [`Tracked`] with the state of its diagnosis:
+//!
+//! ```text
+//!             begins                raise-after            ends              clear-after
+//!   ended --------------> rising ---------------> open -----------> falling -------------> ended
+//!     ^                     |                      ^                   |
+//!     +-------- ends -------+                      +----- begins ------+
+//! ```
+//!
+//! While a condition flaps, its alarm stays in `falling` until it has been quiet for ten seconds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_scheduler::Now;
+use serde::{Deserialize, Serialize};
+use smol_str::{SmolStr, format_smolstr};
+
+use crate::alarm::{Alarm, Change, OperatorState, Transition};
+use crate::condition::Condition;
+use crate::flapping::{Begins, FLAPPING_LOSSES, FLAPPING_WINDOW};
+use crate::log::Log;
+use crate::policy::{Rule, Settings};
+use crate::resource::Resource;
+use crate::stored::{Row, StoredAlarm};
+use crate::types::Severity;
+
+/// Conditions that are kept at a time. An alarm takes about a kilobyte, with its leaves in both models some four.
+pub const MAX_CONDITIONS: usize = 10_000;
+/// When conditions were left out, sources are asked for all they have once this many are left.
+const ROOM_AFTER_OVERFLOW: usize = MAX_CONDITIONS / 10 * 9;
+/// Pause between two times at which an alarm is shown for nothing but another occurrence.
+const OCCURRENCES_INTERVAL: Duration = Duration::from_secs(1);
+/// Transition ids that are reserved with one write, so that an transition is told without waiting for the disk.
+const RESERVED_IDS: u64 = 10_000;
+/// Name of the row with the last reserved transition id; ids of alarms have an `@`.
+const RESERVED_ROW: &str = "reserved-event-id";
+
+/// Who reports conditions. A condition holds while any source says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// What the newest revision shows.
+    Revision,
+    /// Statuses of values.
+    Engine,
+    /// The disk with the database.
+    Disk,
+    /// Sockets and the certificate that clients are shown.
+    Server,
+    /// Conclusions from other conditions.
+    Diagnosis,
+}
+
+/// What a source says of a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub condition: Condition,
+    pub holds: bool,
+    /// How often it began since the last report of this source. One that begins to hold has begun once at least.
+    pub begins: u64,
+    /// Severity in place of that of its type.
+    pub severity: Option<Severity>,
+    pub text: SmolStr,
+    /// When this was seen, in nanoseconds since 1970.
+    pub seen_ns: u64,
+    /// How long it has to hold at least before an alarm is raised, whatever policies say.
+    pub raise_after: Duration,
+}
+
+/// What [`Faults`] is told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Conditions that changed.
+    Reports(Source, Vec<Report>),
+    /// All conditions that hold by a source: others have ended. After a start, and when a source has missed something.
+    Level(Source, Vec<Report>),
+    Settings(Arc<Settings>),
+    /// Time has passed; see [`Faults::due`].
+    Due,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// Conditions whose alarm is to be shown as [`Faults::alarm`] now has it; without one, its entry is to go.
+    pub shown: BTreeSet<Condition>,
+    /// Events for listeners, in order. Those that are not [told](Transition::is_told) are for the log alone.
+    pub transitions: Vec<Arc<Transition>>,
+    /// Rows to write.
+    pub rows: Vec<Row>,
+    /// Sources of which conditions were left out, and for which there is room again: each is to report its level.
+    pub wanted_levels: BTreeSet<Source>,
+}
+
+/// Reason for which an operator's word is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OperatorError {
+    #[error("no alarm `{0}` is open")]
+    NotOpen(Condition),
+}
+
+/// All conditions and alarms.
+#[derive(Debug, Default)]
+pub struct Faults {
+    settings: Arc<Settings>,
+    conditions: BTreeMap<Condition, Tracked>,
+    /// Conditions by the moment at which they are to be looked at.
+    timers: BTreeSet<(Duration, Condition)>,
+    log: Log,
+    /// Transition ids up to this one may be given without a write.
+    reserved_id: u64,
+    /// Open alarms by severity, without shelved ones.
+    open: BTreeMap<Severity, u32>,
+    shelved: u32,
+    /// Reports that were left out, by source.
+    left_out: BTreeMap<Source, u64>,
+    effects: Effects,
+}
+
+/// What is known of one condition.
+#[derive(Debug, Default)]
+struct Tracked {
+    /// Who says that it holds.
+    holders: BTreeMap<Source, Holder>,
+    begins: Begins,
+    /// When it began to hold, by both clocks.
+    since: Now,
+    alarm: Option<Alarm>,
+    /// Since when the condition of the alarm does not hold any more.
+    falling_since: Option<Duration>,
+    is_flapping: bool,
+    /// When the alarm was shown last, and whether it has an occurrence that was not shown.
+    shown_at: Duration,
+    has_unshown: bool,
+    timer: Option<Duration>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Holder {
+    severity: Option<Severity>,
+    text: SmolStr,
+    raise_after: Duration,
+}
+
+impl Tracked {
+    fn holds(&self) -> bool {
+        !self.holders.is_empty()
+    }
+
+    fn severity(&self, rule: Rule, condition: &Condition) -> Severity {
+        let reported = self.holders.values().filter_map(|holder| holder.severity).max();
+        rule.severity.or(reported).unwrap_or(condition.kind.severity)
+    }
+
+    fn text(&self) -> Option<&SmolStr> {
+        self.holders.values().map(|holder| &holder.text).find(|text| !text.is_empty())
+    }
+
+    /// True when the condition has begun as often as the policy asks for. The first begin suffices without one.
+    fn began_often_enough(&self, rule: Rule, now: Duration) -> bool {
+        rule.count <= 1 || self.begins.within(rule.window, now) >= u64::from(rule.count)
+    }
+
+    /// The moment at which an alarm is raised, if the condition goes on.
+    fn raise_at(&self, rule: Rule) -> Duration {
+        let least = self.holders.values().map(|holder| holder.raise_after).max();
+        self.since.monotonic + rule.raise_after.max(least.unwrap_or_default())
+    }
+}
+
+impl Faults {
+    /// The alarms of an earlier run, from its rows. They are open until their sources have reported their level. Rows that
+    /// this version cannot read are named in the list.
+    pub fn restored(rows: impl IntoIterator<Item = (String, Vec<u8>)>) -> (Self, Vec<String>) {
+        let mut faults = Self::default();
+        let mut unreadable = Vec::new();
+        for (name, content) in rows {
+            if name == RESERVED_ROW {
+                let id = serde_json::from_slice(&content);
+                faults.reserved_id = id.unwrap_or_default();
+                faults.log = Log::after(faults.reserved_id);
+                continue;
+            }
+            let alarm = StoredAlarm::read(&content).ok().and_then(|stored| stored.alarm().ok());
+            match alarm {
+                Some(alarm) => faults.restore(alarm),
+                None => unreadable.push(name),
+            }
+        }
+        (faults, unreadable)
+    }
+
+    fn restore(&mut self, alarm: Alarm) {
+        let holder =
+            Holder { severity: None, text: alarm.text.clone(), raise_after: Duration::ZERO };
+        let holders = alarm.sources.iter().map(|source| (*source, holder.clone())).collect();
+        let condition = alarm.condition.clone();
+        self.count(&alarm, true);
+        self.effects.shown.insert(condition.clone());
+        let tracked = Tracked { holders, alarm: Some(alarm), ..Tracked::default() };
+        self.conditions.insert(condition.clone(), tracked);
+        // Conclusions are drawn anew.
+        if let Some(tracked) = self.conditions.get_mut(&condition) {
+            tracked.holders.remove(&Source::Diagnosis);
+        }
+    }
+
+    /// Takes an input in. The same inputs at the same times have the same effects.
+    pub fn on(&mut self, input: Input, now: Now) -> Effects {
+        match input {
+            Input::Reports(source, reports) => {
+                for report in reports {
+                    self.report(source, report, now);
+                }
+            }
+            Input::Level(source, reports) => self.take_level(source, reports, now),
+            Input::Settings(settings) => {
+                self.settings = settings;
+                self.judge_all(now);
+            }
+            Input::Due => self.look_at_due(now),
+        }
+        self.make_room(now);
+        self.take_effects()
+    }
+
+    /// Sets what an operator says of an open alarm.
+    ///
+    /// # Errors
+    /// When no such alarm is open.
+    pub fn operate(
+        &mut self,
+        condition: &Condition,
+        state: OperatorState,
+        (operator, text): (&str, &str),
+        now: Now,
+    ) -> Result<Effects, OperatorError> {
+        let alarm = self.conditions.get_mut(condition).and_then(|it| it.alarm.as_mut());
+        let alarm = alarm.ok_or_else(|| OperatorError::NotOpen(condition.clone()))?;
+        alarm.operator_state = state;
+        alarm.operator = operator.into();
+        alarm.operator_text = text.into();
+        let alarm = alarm.clone();
+        self.tell(Change::Operator, alarm, now);
+        Ok(self.take_effects())
+    }
+
+    /// When [`Input::Due`] is to be given next.
+    pub fn due(&self) -> Option<Duration> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// The open alarm of a condition.
+    pub fn alarm(&self, condition: &Condition) -> Option<&Alarm> {
+        self.conditions.get(condition)?.alarm.as_ref()
+    }
+
+    /// Open alarms, shelved ones among them, by their conditions.
+    pub fn alarms(&self) -> impl Iterator<Item = &Alarm> {
+        self.conditions.values().filter_map(|tracked| tracked.alarm.as_ref())
+    }
+
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Number of open alarms of a severity, shelved ones left out.
+    pub fn open(&self, severity: Severity) -> u32 {
+        self.open.get(&severity).copied().unwrap_or_default()
+    }
+
+    pub fn shelved(&self) -> u32 {
+        self.shelved
+    }
+
+    fn take_level(&mut self, source: Source, reports: Vec<Report>, now: Now) {
+        self.left_out.remove(&source);
+        let named: BTreeSet<&Condition> =
+            reports.iter().filter(|report| report.holds).map(|report| &report.condition).collect();
+        let has_ended = |(condition, tracked): &(&Condition, &Tracked)| {
+            tracked.holders.contains_key(&source) && !named.contains(*condition)
+        };
+        let ended = self.conditions.iter().filter(has_ended);
+        let ended: Vec<Condition> = ended.map(|(condition, _)| condition.clone()).collect();
+        for condition in ended {
+            self.report(source, Report::ended(condition, now.unix_ns), now);
+        }
+        for report in reports {
+            self.report(source, report, now);
+        }
+    }
+
+    fn report(&mut self, source: Source, report: Report, now: Now) {
+        let Report { condition, holds, mut begins, severity, text, seen_ns, raise_after } = report;
+        let is_new = !self.conditions.contains_key(&condition);
+        if is_new && !holds && begins == 0 {
+            return;
+        }
+        if is_new && self.conditions.len() >= MAX_CONDITIONS && source != Source::Diagnosis {
+            self.leave_out(source, now);
+            return;
+        }
+        let tracked = self.conditions.entry(condition.clone()).or_default();
+        let held = tracked.holds();
+        if holds {
+            tracked.holders.insert(source, Holder { severity, text, raise_after });
+        } else {
+            tracked.holders.remove(&source);
+        }
+        if holds && !held {
+            begins = begins.max(1);
+            tracked.since = Now { monotonic: now.monotonic, unix_ns: seen_ns };
+        }
+        if begins > 0 || tracked.holds() != held {
+            tracked.begins.note(begins, now.monotonic);
+        }
+        if let Some(alarm) = tracked.alarm.as_mut().filter(|_| begins > 0) {
+            alarm.occurrences += begins;
+            alarm.raised_ns = seen_ns;
+            tracked.has_unshown = true;
+        }
+        self.notice_flapping(&condition, begins, now);
+        self.judge(&condition, now);
+    }
+
+    /// Raises the condition that another one flaps, and counts what makes it go on.
+    fn notice_flapping(&mut self, condition: &Condition, begins: u64, now: Now) {
+        let Some(kind) = condition.kind.flapping else { return };
+        let Some(tracked) = self.conditions.get_mut(condition) else { return };
+        if begins == 0 || !tracked.begins.flaps(now.monotonic) {
+            return;
+        }
+        let losses = tracked.begins.within(FLAPPING_WINDOW, now.monotonic);
+        let begins = if tracked.is_flapping { begins } else { losses };
+        tracked.is_flapping = true;
+        let report = Report {
+            condition: Condition::new(kind, condition.resource.clone()),
+            holds: true,
+            begins,
+            severity: None,
+            text: format_smolstr!(
+                "`{}` comes and goes: more than {FLAPPING_LOSSES} times within {} s",
+                condition.kind.name,
+                FLAPPING_WINDOW.as_secs()
+            ),
+            seen_ns: now.unix_ns,
+            raise_after: Duration::ZERO,
+        };
+        self.report(Source::Diagnosis, report, now);
+    }
+
+    /// Ends the condition that another one flaps once that has been quiet.
+    fn notice_quiet(&mut self, condition: &Condition, now: Now) {
+        let Some(kind) = condition.kind.flapping else { return };
+        let Some(tracked) = self.conditions.get_mut(condition) else { return };
+        if tracked.is_flapping && now.monotonic >= tracked.begins.quiet_at() {
+            tracked.is_flapping = false;
+            let flapping = Condition::new(kind, condition.resource.clone());
+            self.report(Source::Diagnosis, Report::ended(flapping, now.unix_ns), now);
+        }
+    }
+
+    fn look_at_due(&mut self, now: Now) {
+        while let Some((at, condition)) = self.timers.first().cloned() {
+            if at > now.monotonic {
+                break;
+            }
+            self.timers.pop_first();
+            if let Some(tracked) = self.conditions.get_mut(&condition) {
+                tracked.timer = None;
+            }
+            self.notice_quiet(&condition, now);
+            self.judge(&condition, now);
+        }
+    }
+
+    fn judge_all(&mut self, now: Now) {
+        let conditions: Vec<Condition> = self.conditions.keys().cloned().collect();
+        for condition in conditions {
+            self.judge(&condition, now);
+        }
+    }
+
+    /// Raises, changes or ends the alarm of a condition, or notes when to look at it again.
+    fn judge(&mut self, condition: &Condition, now: Now) {
+        let rule = self.settings.rule(condition);
+        let shelf = self.settings.shelf(condition).cloned();
+        let Some(tracked) = self.conditions.get_mut(condition) else { return };
+        tracked.begins.forget(rule.window, now.monotonic);
+        let is_wanted = tracked.holds() && !rule.is_ignored;
+        match tracked.alarm.clone() {
+            None => {
+                let is_due = now.monotonic >= tracked.raise_at(rule);
+                if is_wanted && is_due && tracked.began_often_enough(rule, now.monotonic) {
+                    self.raise(condition, rule, shelf, now);
+                }
+            }
+            Some(alarm) if is_wanted => {
+                tracked.falling_since = None;
+                self.change(alarm, rule, shelf, now);
+            }
+            Some(alarm) => {
+                let since = *tracked.falling_since.get_or_insert(now.monotonic);
+                let has_settled = now.monotonic >= since + rule.clear_after;
+                if rule.is_ignored || (has_settled && !tracked.is_flapping) {
+                    self.clear(alarm, now);
+                } else {
+                    self.change(alarm, rule, shelf, now);
+                }
+            }
+        }
+        self.schedule(condition, rule, now);
+    }
+
+    fn raise(&mut self, condition: &Condition, rule: Rule, shelf: Option<SmolStr>, now: Now) {
+        let Some(tracked) = self.conditions.get_mut(condition) else { return };
+        let waited = now.monotonic.saturating_sub(tracked.since.monotonic);
+        let begins = tracked.begins.within(rule.window.max(waited), now.monotonic);
+        let alarm = Alarm {
+            condition: condition.clone(),
+            severity: tracked.severity(rule, condition),
+            text: tracked.text().cloned().unwrap_or_default(),
+            created_ns: tracked.since.unix_ns,
+            raised_ns: tracked.since.unix_ns,
+            changed_ns: now.unix_ns,
+            transition: 0,
+            occurrences: begins.max(1),
+            sources: tracked.holders.keys().copied().collect(),
+            operator_state: OperatorState::None,
+            operator: SmolStr::default(),
+            operator_text: SmolStr::default(),
+            is_told: shelf.is_none(),
+            shelf,
+        };
+        tracked.falling_since = None;
+        self.count(&alarm, true);
+        self.tell(Change::Raised, alarm, now);
+    }
+
+    /// Brings an open alarm to what its condition and the settings now say of it.
+    fn change(&mut self, before: Alarm, rule: Rule, shelf: Option<SmolStr>, now: Now) {
+        let Some(tracked) = self.conditions.get_mut(&before.condition) else { return };
+        let mut alarm = before.clone();
+        if tracked.holds() {
+            alarm.severity = tracked.severity(rule, &before.condition);
+            alarm.text = tracked.text().cloned().unwrap_or_default();
+            alarm.sources = tracked.holders.keys().copied().collect();
+        }
+        alarm.shelf = shelf;
+        alarm.is_told |= alarm.shelf.is_none();
+        if alarm != before {
+            self.count(&before, false);
+            self.count(&alarm, true);
+            let change = match (&before.shelf, &alarm.shelf) {
+                (None, Some(_)) => Change::Shelved,
+                (Some(_), None) => Change::Unshelved,
+                _ => Change::Changed,
+            };
+            self.tell(change, alarm, now);
+        } else if tracked.has_unshown && now.monotonic >= tracked.shown_at + OCCURRENCES_INTERVAL {
+            self.tell(Change::Changed, alarm, now);
+        }
+    }
+
+    fn clear(&mut self, alarm: Alarm, now: Now) {
+        self.count(&alarm, false);
+        if let Some(tracked) = self.conditions.get_mut(&alarm.condition) {
+            tracked.alarm = None;
+            tracked.falling_since = None;
+            tracked.has_unshown = false;
+        }
+        self.effects.rows.push(Row::without(&alarm.condition));
+        self.log_transition(Change::Cleared, alarm, now);
+    }
+
+    /// Keeps an alarm as it is now, and has it shown, stored and told.
+    fn tell(&mut self, change: Change, alarm: Alarm, now: Now) {
+        let transition = self.log_transition(change, alarm, now);
+        let alarm = &transition.alarm;
+        self.effects.rows.push(Row::of(alarm));
+        if let Some(tracked) = self.conditions.get_mut(&alarm.condition) {
+            tracked.shown_at = now.monotonic;
+            tracked.has_unshown = false;
+            tracked.alarm = Some(alarm.clone());
+        }
+    }
+
+    fn log_transition(&mut self, change: Change, alarm: Alarm, now: Now) -> Arc<Transition> {
+        self.effects.shown.insert(alarm.condition.clone());
+        let transition = self.log.add(|id| {
+            let alarm = Alarm { changed_ns: now.unix_ns, transition: id, ..alarm };
+            Transition { id, time_ns: now.unix_ns, change, alarm }
+        });
+        if transition.id > self.reserved_id {
+            self.reserved_id = transition.id + RESERVED_IDS;
+            let content = Some(self.reserved_id.to_string().into_bytes());
+            self.effects.rows.push(Row { name: RESERVED_ROW.to_owned(), content });
+        }
+        self.effects.transitions.push(Arc::clone(&transition));
+        transition
+    }
+
+    /// Notes when a condition is to be looked at next, or forgets it when nothing is left of it.
+    fn schedule(&mut self, condition: &Condition, rule: Rule, now: Now) {
+        let Some(tracked) = self.conditions.get_mut(condition) else { return };
+        if let Some(at) = tracked.timer.take() {
+            self.timers.remove(&(at, condition.clone()));
+        }
+        let is_holding = tracked.holds();
+        let raise = (tracked.alarm.is_none() && is_holding && !rule.is_ignored)
+            .then(|| tracked.raise_at(rule))
+            .filter(|at| *at > now.monotonic);
+        let clear = tracked.falling_since.map(|since| since + rule.clear_after);
+        let clear = clear.filter(|at| *at > now.monotonic);
+        let quiet = tracked.is_flapping.then(|| tracked.begins.quiet_at());
+        let show = tracked.has_unshown.then(|| tracked.shown_at + OCCURRENCES_INTERVAL);
+        let is_idle = tracked.alarm.is_none() && !is_holding;
+        let forget = is_idle.then(|| tracked.begins.forgotten_at(rule.window));
+        if is_idle && !tracked.is_flapping && forget.is_some_and(|at| at <= now.monotonic) {
+            self.conditions.remove(condition);
+            return;
+        }
+        let next = [raise, clear, quiet, show, forget].into_iter().flatten().min();
+        if let Some(at) = next {
+            tracked.timer = Some(at);
+            self.timers.insert((at, condition.clone()));
+        }
+    }
+
+    fn count(&mut self, alarm: &Alarm, is_added: bool) {
+        let number = match alarm.shelf {
+            Some(_) => &mut self.shelved,
+            None => self.open.entry(alarm.severity).or_default(),
+        };
+        *number = if is_added { *number + 1 } else { number.saturating_sub(1) };
+    }
+
+    /// Counts a report for which there is no room.
+    fn leave_out(&mut self, source: Source, now: Now) {
+        *self.left_out.entry(source).or_default() += 1;
+        let left_out: u64 = self.left_out.values().sum();
+        let report = Report {
+            condition: Condition::new("fault-overflow", Resource::Agent),
+            holds: true,
+            begins: 0,
+            severity: None,
+            text: format_smolstr!(
+                "more than {MAX_CONDITIONS} conditions hold; {left_out} further reports were left out"
+            ),
+            seen_ns: now.unix_ns,
+            raise_after: Duration::ZERO,
+        };
+        self.report(Source::Diagnosis, report, now);
+    }
+
+    /// Asks sources for their level once there is room for what was left out.
+    fn make_room(&mut self, now: Now) {
+        let overflow = Condition::new("fault-overflow", Resource::Agent);
+        let has_room = self.left_out.is_empty() || self.conditions.len() <= ROOM_AFTER_OVERFLOW;
+        if !has_room || !self.conditions.get(&overflow).is_some_and(Tracked::holds) {
+            return;
+        }
+        self.effects.wanted_levels.extend(std::mem::take(&mut self.left_out).into_keys());
+        self.report(Source::Diagnosis, Report::ended(overflow, now.unix_ns), now);
+    }
+
+    fn take_effects(&mut self) -> Effects {
+        std::mem::take(&mut self.effects)
+    }
+}
+
+impl Report {
+    /// A condition that holds.
+    pub fn holding(condition: Condition, text: impl Into<SmolStr>, seen_ns: u64) -> Self {
+        Self {
+            condition,
+            holds: true,
+            begins: 0,
+            severity: None,
+            text: text.into(),
+            seen_ns,
+            raise_after: Duration::ZERO,
+        }
+    }
+
+    /// A condition that does not hold.
+    pub fn ended(condition: Condition, seen_ns: u64) -> Self {
+        Self { holds: false, ..Self::holding(condition, "", seen_ns) }
+    }
+}

@@ -1,0 +1,35 @@
+//! Faults of the box: what is wrong, since when, and who has been told.
+//!
+//! Start at [`Faults::on`]: sources report *conditions* by level, policies decide which of them become *alarms*, and each
+//! change of an alarm is a [`Transition`] in the log. [FAULTS.md](../FAULTS.md) is the specification.
+//!
+//! Everything here is a function of its arguments: the time is one, and what is to be shown, stored and told comes back as
+//! [`Effects`]. A condition that is reported twice is one condition, and sources that missed something report all that they
+//! have ([`Input::Level`]), so a report that is lost does no harm.
+//!
+//! Absent on purpose: how a condition is found (the caller reads revisions, statuses and files), gRPC, and the disk.
+
+mod alarm;
+mod condition;
+mod faults;
+mod flapping;
+mod glob;
+mod log;
+mod policy;
+mod resource;
+mod stored;
+mod types;
+
+pub use alarm::{Alarm, Change, OperatorState, Transition};
+pub use condition::{Condition, ConditionError};
+pub use faults::{Effects, Faults, Input, MAX_CONDITIONS, OperatorError, Report, Source};
+pub use flapping::{FLAPPING_LOSSES, FLAPPING_WINDOW};
+pub use glob::Glob;
+pub use log::{LOG_TRANSITIONS, Log, Resume};
+pub use policy::{Filter, Policy, Settings, Shelf};
+pub use resource::{Resource, ResourceError};
+pub use stored::{Row, StoredAlarm};
+pub use types::{AlarmType, Severity, TYPES};
+
+#[cfg(test)]
+mod tests;

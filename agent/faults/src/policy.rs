@@ -1,0 +1,103 @@
+//! What becomes of conditions: the operator's policies and shelves, and the table of types where none fits.
+
+use std::time::Duration;
+
+use smol_str::SmolStr;
+
+use crate::condition::Condition;
+use crate::glob::Glob;
+use crate::types::Severity;
+
+/// Which alarms are meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub kind: Glob,
+    pub resource: Glob,
+}
+
+/// What the operator has said of some conditions. `None` leaves a setting as the type has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub name: SmolStr,
+    pub order: u32,
+    pub filter: Filter,
+    /// No alarm is raised.
+    pub is_ignored: bool,
+    pub severity: Option<Severity>,
+    pub raise_after: Option<Duration>,
+    pub clear_after: Duration,
+    /// How often the condition begins within `window` before an alarm is raised.
+    pub count: u32,
+    pub window: Duration,
+}
+
+/// Alarms that nobody is told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shelf {
+    pub name: SmolStr,
+    pub filter: Filter,
+}
+
+/// The configuration of faults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    policies: Vec<Policy>,
+    shelves: Vec<Shelf>,
+}
+
+/// What holds for one condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) is_ignored: bool,
+    pub(crate) severity: Option<Severity>,
+    pub(crate) raise_after: Duration,
+    pub(crate) clear_after: Duration,
+    pub(crate) count: u32,
+    pub(crate) window: Duration,
+}
+
+impl Filter {
+    pub fn matches(&self, condition: &Condition) -> bool {
+        self.kind.matches(condition.kind.name)
+            && self.resource.matches(&condition.resource.to_string())
+    }
+}
+
+impl Settings {
+    pub fn new(mut policies: Vec<Policy>, mut shelves: Vec<Shelf>) -> Self {
+        policies.sort_by(|one, other| (one.order, &one.name).cmp(&(other.order, &other.name)));
+        shelves.sort_by(|one, other| one.name.cmp(&other.name));
+        Self { policies, shelves }
+    }
+
+    /// What holds for a condition: the first policy that fits it, or its type.
+    pub(crate) fn rule(&self, condition: &Condition) -> Rule {
+        let kind = condition.kind;
+        let built_in = Rule {
+            is_ignored: false,
+            severity: None,
+            raise_after: kind.raise_after,
+            clear_after: Duration::ZERO,
+            count: 1,
+            window: Duration::ZERO,
+        };
+        let Some(policy) = self.policies.iter().find(|policy| policy.filter.matches(condition))
+        else {
+            return built_in;
+        };
+        Rule {
+            is_ignored: policy.is_ignored,
+            severity: policy.severity,
+            raise_after: policy.raise_after.unwrap_or(built_in.raise_after),
+            clear_after: policy.clear_after,
+            count: policy.count,
+            window: policy.window,
+        }
+    }
+
+    /// The first shelf that a condition belongs to, by name.
+    pub(crate) fn shelf(&self, condition: &Condition) -> Option<&SmolStr> {
+        let shelf = self.shelves.iter().find(|shelf| shelf.filter.matches(condition));
+        shelf.map(|shelf| &shelf.name)
+    }
+}

@@ -1,0 +1,132 @@
+//! The types of alarms that this version can raise.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Time for a value that could not be set to be tried again, or for the change that set it to be taken back.
+const RETRY_TIME: Duration = Duration::from_secs(5);
+/// Time in which a link that has just been configured is made.
+const CREATION_TIME: Duration = Duration::from_secs(1);
+
+/// How bad a fault is; the names are those of OpenConfig. The worst one is the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Severity {
+    Warning,
+    Minor,
+    Major,
+    Critical,
+}
+
+impl Severity {
+    pub const ALL: [Self; 4] = [Self::Warning, Self::Minor, Self::Major, Self::Critical];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Warning => "WARNING",
+            Self::Minor => "MINOR",
+            Self::Major => "MAJOR",
+            Self::Critical => "CRITICAL",
+        }
+    }
+
+    /// The severity of a name, in letters of either case.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|severity| severity.name().eq_ignore_ascii_case(name))
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One type of alarm.
+#[derive(Debug)]
+pub struct AlarmType {
+    pub name: &'static str,
+    /// Severity, unless the report or a policy has another one.
+    pub severity: Severity,
+    /// How long its condition holds before an alarm is raised, unless a policy says otherwise.
+    pub raise_after: Duration,
+    /// For the guide: when the condition holds.
+    pub description: &'static str,
+    /// The type that is raised when this one comes and goes too often.
+    pub flapping: Option<&'static str>,
+}
+
+/// A type without a delay that comes and goes without further consequence.
+const fn simple(name: &'static str, severity: Severity, description: &'static str) -> AlarmType {
+    AlarmType { name, severity, raise_after: Duration::ZERO, description, flapping: None }
+}
+
+/// All types, by name.
+pub static TYPES: &[AlarmType] = &[
+    simple(
+        "address-duplicate",
+        Severity::Minor,
+        "Another host on the link has this IPv6 address, so the kernel does not use it.",
+    ),
+    simple(
+        "certificate-expiring",
+        Severity::Warning,
+        "The certificate that clients are shown expires within 14 days. MAJOR once it has expired.",
+    ),
+    simple(
+        "fault-overflow",
+        Severity::Minor,
+        "More conditions hold than the agent keeps; further ones are counted alone.",
+    ),
+    AlarmType {
+        flapping: Some("link-flapping"),
+        ..simple(
+            "link-down",
+            Severity::Major,
+            "A configured link that is administratively up does not work, for instance because it has no carrier.",
+        )
+    },
+    simple(
+        "link-flapping",
+        Severity::Minor,
+        "A link lost its carrier more than 5 times in 10 s. Its `link-down` stays until the link has been quiet for 10 s.",
+    ),
+    AlarmType {
+        raise_after: CREATION_TIME,
+        ..simple("link-missing", Severity::Major, "A configured link is not there.")
+    },
+    AlarmType {
+        raise_after: RETRY_TIME,
+        ..simple(
+            "listener-unavailable",
+            Severity::Minor,
+            "The agent cannot listen on an address that it was told to listen on.",
+        )
+    },
+    simple(
+        "storage-low",
+        Severity::Major,
+        "Less than 5 % of the disk with the state folder is free.",
+    ),
+    simple(
+        "store-failed",
+        Severity::Critical,
+        "The disk refuses the database: changes are refused until it takes them again.",
+    ),
+    AlarmType {
+        raise_after: RETRY_TIME,
+        ..simple(
+            "value-failed",
+            Severity::Minor,
+            "An object of the configuration is not in the system because its last operation failed.",
+        )
+    },
+];
+
+impl AlarmType {
+    pub fn by_name(name: &str) -> Option<&'static Self> {
+        TYPES.iter().find(|kind| kind.name == name)
+    }
+}
