@@ -1,5 +1,5 @@
 //! Artefacts of the gNSI services (policies, certificates, keys, credentials), data that waits for another version of
-//! the software, packages of services, and the history of service transactions.
+//! the software, packages of services, the history of service transactions, and open alarms.
 //!
 //! One table for each service, from the name of an artefact to its version, creation time and content. Only the
 //! service itself interprets the content. Artefacts are never part of a layer, where a Get could show them. Only
@@ -33,6 +33,8 @@ pub enum ArtefactTable {
     ServicePackages,
     /// The last service transactions, by their ids.
     ServiceTransactions,
+    /// Open alarms, by their ids.
+    Alarms,
 }
 
 /// One artefact of a service. `Debug` omits the content, which is wiped from memory on drop.
@@ -57,7 +59,7 @@ pub struct ArtefactChange {
 pub type Artefacts = BTreeMap<ArtefactTable, BTreeMap<String, Artefact>>;
 
 impl ArtefactTable {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Credentialz,
         Self::Authz,
         Self::Pathz,
@@ -65,6 +67,7 @@ impl ArtefactTable {
         Self::Activation,
         Self::ServicePackages,
         Self::ServiceTransactions,
+        Self::Alarms,
     ];
 
     fn definition(self) -> TableDefinition<'static, &'static str, Row> {
@@ -76,6 +79,7 @@ impl ArtefactTable {
             Self::Activation => "activation",
             Self::ServicePackages => "service-packages",
             Self::ServiceTransactions => "service-transactions",
+            Self::Alarms => "alarms",
         })
     }
 }

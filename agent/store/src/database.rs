@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
 use redb::backends::InMemoryBackend;
@@ -11,6 +12,7 @@ use redb::{
     Builder, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, WriteTransaction,
 };
 use smol_str::SmolStr;
+use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::{
@@ -66,6 +68,8 @@ pub struct Database {
     pub(super) taken_back: NotedRows,
     pub(super) block_work: BlockWork,
     refusals: RefusalLog,
+    /// Why the disk refused the last write; `None` once a write has succeeded.
+    health: watch::Sender<Option<Arc<str>>>,
     /// Fault for the next commit.
     #[cfg(any(test, feature = "faults"))]
     pub(super) fault: Option<super::faults::Fault>,
@@ -114,6 +118,7 @@ impl Database {
             taken_back: NotedRows::default(),
             block_work: BlockWork::default(),
             refusals: RefusalLog::default(),
+            health: watch::Sender::default(),
             #[cfg(any(test, feature = "faults"))]
             fault: None,
         })
@@ -124,6 +129,7 @@ impl Database {
         if let Err(error) = self.settle_last_run() {
             let StoreError::Access { .. } = error else { return Err(error) };
             warn!(error = %ErrorChain(&error), "the disk refuses what a start has to write; changes are refused until it takes that");
+            self.health.send_replace(Some(ErrorChain(&error).to_string().into()));
             self.go_on_in_memory()?;
         }
         if self.held.is_none() {
@@ -155,6 +161,24 @@ impl Database {
     pub(super) fn note<T>(&mut self, result: &Result<T, StoreError>) {
         self.failed |= matches!(result, Err(StoreError::Access { .. }));
         self.refusals.note(&self.path, result);
+    }
+
+    pub(super) fn health(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.health.subscribe()
+    }
+
+    /// Tells followers whether the disk has taken a write.
+    pub(super) fn tell_health<T>(&self, result: &Result<T, StoreError>) {
+        let refusal = match result {
+            Ok(_) => None,
+            Err(error) if error.is_of_disk() => Some(ErrorChain(error).to_string().into()),
+            Err(_) => return,
+        };
+        self.health.send_if_modified(|health| {
+            let differs = *health != refusal;
+            *health = refusal;
+            differs
+        });
     }
 
     /// Logs what has no line yet, at the end of the process.

@@ -49,7 +49,7 @@ use holdfast_base::Role;
 use holdfast_config::{RowChange, is_secret_row};
 use smol_str::SmolStr;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::accounts::{ACCOUNTS_NAME, Ledger};
 pub use self::artefacts::{Artefact, ArtefactChange, ArtefactTable, Artefacts};
@@ -264,6 +264,7 @@ impl StoreError {
 pub struct Store {
     command_tx: mpsc::Sender<Command>,
     last_ticket: Arc<AtomicU64>,
+    health: watch::Receiver<Option<Arc<str>>>,
 }
 
 /// An accepted command. Its effect does not depend on anyone waiting for the answer.
@@ -377,6 +378,7 @@ impl Store {
         let mut database = Database::open(folder)?;
         let loaded = database.load()?;
         let (command_tx, command_rx) = mpsc::channel(QUEUE_DEPTH);
+        let health = database.health();
         let thread = DatabaseThread::new(database, command_rx);
         std::thread::Builder::new().name("store".to_owned()).spawn(move || thread.run()).map_err(
             |source| StoreError::File {
@@ -385,7 +387,12 @@ impl Store {
                 source,
             },
         )?;
-        Ok((Self { command_tx, last_ticket: Arc::default() }, loaded))
+        Ok((Self { command_tx, last_ticket: Arc::default(), health }, loaded))
+    }
+
+    /// A receiver of why the disk refused the last write: `None` while it takes what is written.
+    pub fn health(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.health.clone()
     }
 
     /// A ticket for a new transaction.

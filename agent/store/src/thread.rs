@@ -188,7 +188,9 @@ fn answer_with<T>(
     answer: Reply<T>,
     work: impl FnOnce(&mut Database) -> Result<T, StoreError>,
 ) {
-    drop(answer.send(attempt(database, work)));
+    let result = attempt(database, work);
+    database.tell_health(&result);
+    drop(answer.send(result));
 }
 
 fn attempt<T>(
