@@ -56,6 +56,15 @@ packages! {
 pub mod holdfast {
     include!(concat!(env!("OUT_DIR"), "/holdfast.rs"));
 
+    /// Faults of the box.
+    pub mod faults {
+        pub use self::v1::*;
+
+        pub(crate) mod v1 {
+            include!(concat!(env!("OUT_DIR"), "/holdfast.faults.v1.rs"));
+        }
+    }
+
     /// Operations on service instances.
     pub mod services {
         pub use self::v1::*;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod acctz;
+mod alarms;
 mod atomicity;
 mod attacks_certz;
 mod attacks_listener;

@@ -227,6 +227,12 @@ fn the_unit_that_waits_is_hardly_exposed() {
 }
 
 #[test]
+fn the_unit_that_tells_of_alarms_is_hardly_exposed() {
+    let name = "holdfast-fault-watch@.service";
+    check_exposure(name, "holdfast-fault-watch@mail.service", MAX_WAITING_EXPOSURE);
+}
+
+#[test]
 fn the_units_never_give_up_and_hold_others_back() {
     let lines = |file: &str| {
         let text = fs::read_to_string(packaging_folder().join(file)).unwrap();

@@ -16,13 +16,14 @@ use holdfast_store::{Database, FILE_NAME, StoreError, User};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
+    fault_watch::{self, WatchError},
     local::{Client, ClientError, Unsettled},
     prompt::{self, PromptError},
     services::{self, ServiceError},
     settings::{
-        BootzAction, BootzCommandSettings, FactoryResetSettings, InstanceAction, Position,
-        ServiceAction, ServiceSettings, ShowSettings, StateDir, SwitchSettings, UserAction,
-        UserSettings, WaitOnlineSettings,
+        BootzAction, BootzCommandSettings, FactoryResetSettings, FaultAction, FaultSettings,
+        InstanceAction, Position, ServiceAction, ServiceSettings, ShowSettings, StateDir,
+        SwitchSettings, UserAction, UserSettings, WaitOnlineSettings,
     },
     users::{Password, PasswordError, UserError, check_name},
 };
@@ -62,6 +63,8 @@ pub enum CommandError {
     Password(#[from] PasswordError),
     #[error(transparent)]
     Service(#[from] ServiceError),
+    #[error(transparent)]
+    FaultWatch(#[from] WatchError),
     #[error("cannot run the command")]
     Process(#[source] io::Error),
     #[error("cannot print the answer")]
@@ -71,7 +74,10 @@ pub enum CommandError {
 impl CommandError {
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Agent(ClientError::NotRunning { .. }) => ExitCode::from(EXIT_NOT_RUNNING),
+            Self::Agent(ClientError::NotRunning { .. })
+            | Self::FaultWatch(WatchError::Agent(ClientError::NotRunning { .. })) => {
+                ExitCode::from(EXIT_NOT_RUNNING)
+            }
             _ => ExitCode::FAILURE,
         }
     }
@@ -182,6 +188,31 @@ pub fn service(settings: &ServiceSettings) -> Result<(), CommandError> {
         }
         ServiceAction::List => asynchronously(client.packages())??,
     })
+}
+
+/// Shows, acknowledges or follows alarms.
+///
+/// # Errors
+/// When no agent runs, it refuses, or a program cannot be started.
+pub fn fault(settings: &FaultSettings) -> Result<(), CommandError> {
+    let client = Client::new(&settings.state.socket());
+    let watch = match &settings.action {
+        FaultAction::Question(question) => {
+            return print(&asynchronously(client.ask_of_faults(question))??);
+        }
+        FaultAction::Watch(watch) => watch,
+    };
+    if let Some(program) = &watch.exec {
+        return Ok(asynchronously(fault_watch::execute(&client, watch, program))??);
+    }
+    match asynchronously(fault_watch::print(&client, watch, print_part))? {
+        Err(WatchError::Agent(ClientError::Output(error)))
+            if error.kind() == io::ErrorKind::BrokenPipe =>
+        {
+            Ok(())
+        }
+        followed => Ok(followed?),
+    }
 }
 
 /// Creates, changes, removes or lists users.

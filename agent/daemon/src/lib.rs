@@ -21,6 +21,8 @@ pub mod device;
 
 pub mod dhcp;
 mod executable;
+mod fault_watch;
+pub mod faults;
 pub mod gnsi;
 pub mod image;
 pub mod listeners;

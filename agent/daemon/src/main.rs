@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Command::Switch(settings) => briefly(command::switch(&settings)),
         Command::Bootz(settings) => briefly(command::bootz(&settings)),
         Command::Service(settings) => briefly(command::service(&settings)),
+        Command::Fault(settings) => briefly(command::fault(&settings)),
         Command::FactoryReset(settings) => briefly(command::factory_reset(&settings)),
         Command::NameHost => {
             privileges::name_hosts().map_or_else(|error| failed(&error, ExitCode::FAILURE), success)

@@ -40,10 +40,12 @@ use crate::{
     auth::{Authenticator, CertificateTrust},
     bootz,
     device::Device,
+    faults::{self, FaultParts},
     gnsi::{Gnsi, TlsProfiles},
     listeners::{ListenerKind, Listeners},
     local::{self, Inspect, Inspector, LocalServer},
-    logging, northbound,
+    logging,
+    northbound::{self, RouteParts, RoutesError},
     packages::{PackageError, Packages},
     privileges,
     process::{self, SignalAction, Signals},
@@ -114,8 +116,8 @@ pub enum RunError {
     NamespaceLock(#[from] NamespaceLockError),
     #[error("cannot start from the stored configuration")]
     Core(#[from] StartError),
-    #[error("cannot describe the services")]
-    Reflection(#[from] tonic_reflection::server::Error),
+    #[error(transparent)]
+    Routes(#[from] RoutesError),
     #[error(
         "{0} has ended unexpectedly, and the agent cannot go on without it; see the log for the reason"
     )]
@@ -191,6 +193,8 @@ struct StartedAgent {
     _service_socket: Option<ServiceSocket>,
     /// Tasks that show the bound TLS profile, and that count changes of permissions.
     _following: [AbortOnDropHandle<()>; 2],
+    /// The task that looks for faults.
+    _looking_for_faults: AbortOnDropHandle<()>,
 }
 
 async fn serve(
@@ -373,6 +377,7 @@ async fn start_core(
 ) -> Result<StartedAgent, RunError> {
     let installed = loaded.artefacts.get(&ArtefactTable::ServicePackages).cloned();
     let installed = installed.unwrap_or_default();
+    let alarms = loaded.artefacts.get(&ArtefactTable::Alarms).cloned().unwrap_or_default();
     let models = Arc::new(Models::load()?);
     let (trust, revocations) = (&settings.service_trust, &settings.service_revocations);
     let signers = PackageSigners::read(trust.as_deref(), revocations.as_deref())?;
@@ -439,6 +444,14 @@ async fn start_core(
         undertakings: reboots.undertakings().clone(),
     };
     let core = Core::start(parts).await?;
+    let found_in = FaultParts {
+        core: core.handle(),
+        store: kept.clone(),
+        rows: &alarms,
+        state_folder: settings.state.path().to_owned(),
+        server: Some((listeners.clone(), profiles.clone())),
+    };
+    let (faults, looking_for_faults) = faults::start(found_in)?;
     let actions = ActionResources {
         core: core.handle(),
         probes: device.probes.clone(),
@@ -468,15 +481,18 @@ async fn start_core(
         handlers,
         _service_socket: service_socket,
         _following: following,
+        _looking_for_faults: looking_for_faults,
         routes: {
             let installer = Some(installer.clone());
-            northbound::routes(core.handle(), device, &gnsi, ignored, installer).await?
+            let parts = RouteParts { ignored, installer, faults: Some(faults.clone()) };
+            northbound::routes(core.handle(), device, &gnsi, parts).await?
         },
         inspect: Arc::new(Inspector(core.handle())),
         local_routes: introspection
             .clone()
             .merge(local::maintenance_routes(core.handle(), reboots.clone()))
             .merge(local::service_routes(core.handle(), installer))
+            .merge(local::fault_routes(faults.clone()))
             .merge(local::start_routes(core.handle(), listeners.clone()))
             .merge(local::bootz_routes(bootz)),
         bootz: client,

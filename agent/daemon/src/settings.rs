@@ -1,5 +1,6 @@
 //! The command line, and the settings of a run.
 
+mod fault;
 mod listen;
 mod service;
 mod show;
@@ -19,6 +20,10 @@ use smol_str::SmolStr;
 
 use crate::reboot::RebootScope;
 
+pub use fault::{
+    FaultAction, FaultFilter, FaultQuestion, FaultSettings, FaultWatch, FaultWatchRequest,
+    OperatorVerb,
+};
 pub use listen::{ListenAddress, ListenSocket};
 pub use service::{
     ActionResult, InstallSettings, InstanceAction, PackageAction, ServiceAction, ServiceRender,
@@ -65,6 +70,8 @@ pub enum Command {
     Bootz(BootzCommandSettings),
     /// Write, check, try and pack packages of services, and operate on their instances
     Service(ServiceSettings),
+    /// Show, acknowledge and follow alarms
+    Fault(FaultSettings),
     /// Reset the box to its factory configuration, and restart the agent
     FactoryReset(FactoryResetSettings),
     /// The helper of a running agent: gives the kernel the host names that come on standard input

@@ -17,6 +17,7 @@ use smol_str::SmolStr;
 use tokio::{net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
 
+use super::faults;
 use super::maintenance::FactoryResetRequest;
 use super::online::{UNSETTLED, Unsettled};
 use super::packages::{self, Removal};
@@ -24,7 +25,7 @@ use super::service_operations;
 use super::{
     BootzStartRequest, DeleteUserRequest, Failure, SetUserRequest, SwitchEntry, UserSummary,
 };
-use crate::settings::{InstallSettings, InstanceAction};
+use crate::settings::{FaultQuestion, FaultWatchRequest, InstallSettings, InstanceAction};
 use crate::trace::TRACE_HEADER;
 use crate::users::Password;
 
@@ -178,10 +179,42 @@ impl Client {
     pub async fn follow(
         &self,
         action: &InstanceAction,
-        mut print: impl FnMut(&str) -> io::Result<()>,
+        print: impl FnMut(&str) -> io::Result<()>,
     ) -> Result<(), ClientError> {
         let body = serde_json::to_vec(action)?.into();
-        let response = self.begin_exchange(Method::POST, service_operations::ADDRESS, body);
+        self.follow_answer(service_operations::ADDRESS, body, print).await
+    }
+
+    /// Asks something of alarms, or changes one; the answer is a text.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn ask_of_faults(&self, question: &FaultQuestion) -> Result<String, ClientError> {
+        let body = serde_json::to_vec(question)?.into();
+        let text = self.send_request(Method::POST, faults::QUESTION, body).await?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Follows alarms, and gives each part of the answer to `print`.
+    ///
+    /// # Errors
+    /// When no agent runs, it refuses or ends, or `print` fails.
+    pub async fn watch_faults(
+        &self,
+        request: &FaultWatchRequest,
+        print: impl FnMut(&str) -> io::Result<()>,
+    ) -> Result<(), ClientError> {
+        let body = serde_json::to_vec(request)?.into();
+        self.follow_answer(faults::WATCH, body, print).await
+    }
+
+    async fn follow_answer(
+        &self,
+        address: &str,
+        body: Bytes,
+        mut print: impl FnMut(&str) -> io::Result<()>,
+    ) -> Result<(), ClientError> {
+        let response = self.begin_exchange(Method::POST, address, body);
         let response =
             timeout(ANSWER_TIMEOUT, response).await.map_err(|_| ClientError::Timeout)??;
         let status = response.status();

@@ -7,6 +7,7 @@
 mod accounting;
 mod bootz;
 mod client;
+mod faults;
 mod inspect;
 mod maintenance;
 mod online;
@@ -43,6 +44,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 pub use self::bootz::{BootzStartRequest, bootz_routes};
 pub use self::client::{Client, ClientError};
+pub use self::faults::fault_routes;
 pub use self::inspect::{Inspect, Inspector};
 pub use self::maintenance::{SwitchEntry, maintenance_routes};
 pub use self::online::{Unsettled, start_routes};

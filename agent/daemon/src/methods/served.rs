@@ -11,6 +11,7 @@ use holdfast_proto::gnsi::authz::authz_server::AuthzServer;
 use holdfast_proto::gnsi::certz::certz_server::CertzServer;
 use holdfast_proto::gnsi::credentialz::credentialz_server::CredentialzServer;
 use holdfast_proto::gnsi::pathz::pathz_server::PathzServer;
+use holdfast_proto::holdfast::faults::faults_server::FaultsServer;
 use holdfast_proto::holdfast::services::handler_server::HandlerServer;
 use holdfast_proto::holdfast::services::operations_server::OperationsServer;
 use holdfast_proto::holdfast::services::packages_server::PackagesServer;
@@ -19,7 +20,7 @@ use prost_types::FileDescriptorSet;
 use tonic::server::NamedService;
 
 /// The services of the listener by their full names, but for reflection, which names itself.
-pub(crate) const SERVED: [&str; 14] = [
+pub(crate) const SERVED: [&str; 15] = [
     <GNmiServer<()> as NamedService>::NAME,
     <BootConfigServer<()> as NamedService>::NAME,
     <FactoryResetServer<()> as NamedService>::NAME,
@@ -33,6 +34,7 @@ pub(crate) const SERVED: [&str; 14] = [
     <OperationsServer<()> as NamedService>::NAME,
     <PackagesServer<()> as NamedService>::NAME,
     <HandlerServer<()> as NamedService>::NAME,
+    <FaultsServer<()> as NamedService>::NAME,
     "grpc.health.v1.Health",
 ];
 

@@ -64,6 +64,9 @@ static TABLE: &[(&str, Role, &Limit)] = &[
     ("/grpc.health.v1.Health/", Role::ReadOnly, &READ_MESSAGE_SIZE),
     ("/grpc.reflection.v1.ServerReflection/", Role::ReadOnly, &READ_MESSAGE_SIZE),
     ("/grpc.reflection.v1alpha.ServerReflection/", Role::ReadOnly, &READ_MESSAGE_SIZE),
+    ("/holdfast.faults.v1.Faults/Query", Role::ReadOnly, &READ_MESSAGE_SIZE),
+    ("/holdfast.faults.v1.Faults/SetOperatorState", Role::Admin, &PLAIN_MESSAGE_SIZE),
+    ("/holdfast.faults.v1.Faults/Watch", Role::ReadOnly, &READ_MESSAGE_SIZE),
     // The outline of the type names those who may serve it, of whatever role.
     ("/holdfast.services.v1.Handler/", Role::ReadOnly, &PLAIN_MESSAGE_SIZE),
     // Their answers show configuration about which pathz is not asked.

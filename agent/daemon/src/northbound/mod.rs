@@ -13,6 +13,7 @@ mod capabilities;
 mod cli_get;
 mod encoding;
 mod extensions;
+mod faults;
 mod get;
 mod gnmi;
 mod gnoi;
@@ -38,7 +39,7 @@ pub use subscribe::IgnoredSubscriptions;
 
 use std::sync::Arc;
 
-use holdfast_config::limits;
+use holdfast_config::{MissingNode, limits};
 use holdfast_core::Datastore;
 use holdfast_proto::FILE_DESCRIPTOR_SET;
 use holdfast_proto::gnmi::g_nmi_server::GNmiServer;
@@ -50,6 +51,7 @@ use holdfast_proto::gnsi::acctz::acctz_stream_server::AcctzStreamServer;
 use holdfast_proto::gnsi::authz::authz_server::AuthzServer;
 use holdfast_proto::gnsi::certz::certz_server::CertzServer;
 use holdfast_proto::gnsi::pathz::pathz_server::PathzServer;
+use holdfast_proto::holdfast::faults::faults_server::FaultsServer;
 use holdfast_proto::holdfast::services::operations_server::OperationsServer;
 use holdfast_proto::holdfast::services::packages_server::PackagesServer;
 use holdfast_store::StoreError;
@@ -60,6 +62,7 @@ use tonic::server::NamedService;
 use tonic::service::{LayerExt, Routes, RoutesBuilder};
 use tower::util::MapResponseLayer;
 
+use self::faults::FaultsService;
 use self::gnmi::GnmiService;
 use self::gnoi::{BootConfigService, FactoryResetService, OsService, SystemService};
 use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService, PathzService};
@@ -67,6 +70,7 @@ use self::handlers::HandlerService;
 use self::packages::PackagesService;
 use self::services::OperationsService;
 use crate::device::Device;
+use crate::faults::FaultService;
 use crate::gnsi::Gnsi;
 use crate::methods::SERVED;
 use crate::services::PackageInstaller;
@@ -78,17 +82,43 @@ pub const MAX_MESSAGE_SIZE: usize = limits::MESSAGE_SIZE.figure;
 /// Families of services on the listener, as the native model names them.
 pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
 
+/// What some of the services need beside the core.
+#[derive(Debug)]
+pub struct RouteParts {
+    pub ignored: Arc<IgnoredSubscriptions>,
+    /// `None` where no agent runs behind the services, in tests of others.
+    pub installer: Option<PackageInstaller>,
+    pub faults: Option<FaultService>,
+}
+
+impl RouteParts {
+    /// Parts of a listener behind which no agent looks for faults or has packages.
+    pub fn without_agent(ignored: Arc<IgnoredSubscriptions>) -> Self {
+        Self { ignored, installer: None, faults: None }
+    }
+}
+
+/// Reason for which there are no services.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RoutesError {
+    #[error("cannot describe the services")]
+    Reflection(#[from] tonic_reflection::server::Error),
+    #[error("the native model lacks a node")]
+    Model(#[from] MissingNode),
+}
+
 /// All services of the listener: gNMI, gNOI, gNSI, service instances and packages, the health of each, and reflection.
 ///
 /// # Errors
-/// When the descriptors in the binary are broken, which the first test finds.
+/// When the descriptors or the models in the binary are broken, which the first test finds.
 pub async fn routes(
     core: impl Datastore,
     device: Device,
     gnsi: &Gnsi,
-    ignored: Arc<IgnoredSubscriptions>,
-    installer: Option<PackageInstaller>,
-) -> Result<Routes, tonic_reflection::server::Error> {
+    parts: RouteParts,
+) -> Result<Routes, RoutesError> {
+    let RouteParts { ignored, installer, faults } = parts;
     let boot = BootConfigServer::new(BootConfigService::new(core.clone(), gnsi))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
@@ -112,6 +142,8 @@ pub async fn routes(
     let handlers = installer.as_ref().map(PackageInstaller::handlers).cloned();
     let handler = HandlerService::server(handlers);
     let packages = PackagesServer::new(PackagesService::new(installer));
+    let faults = FaultsService::new(core.clone(), gnsi.pathz.clone(), faults)?;
+    let faults = FaultsServer::new(faults).max_encoding_message_size(MAX_MESSAGE_SIZE);
     let gnmi = GNmiServer::new(GnmiService::new(core, gnsi.pathz.clone(), ignored))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
@@ -129,6 +161,7 @@ pub async fn routes(
     health_of(&reporter, &operations).await;
     health_of(&reporter, &packages).await;
     health_of(&reporter, &handler).await;
+    health_of(&reporter, &faults).await;
     let gnmi = MapResponseLayer::new(limit_as_exhaustion).named_layer(gnmi);
     let mut routes = RoutesBuilder::default();
     let boot = MapResponseLayer::new(limit_as_exhaustion).named_layer(boot);
@@ -139,6 +172,7 @@ pub async fn routes(
     routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(certz));
     routes.add_service(acctz);
     routes.add_service(pathz).add_service(operations).add_service(packages).add_service(handler);
+    routes.add_service(faults);
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
     Ok(routes.routes())

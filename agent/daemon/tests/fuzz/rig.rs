@@ -164,7 +164,14 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
     let packages = Packages::new(folder.path(), slots);
     let device = Device { reboots, probes: Probes::here(), packages, software };
-    let routes = northbound::routes(core.handle(), device, &gnsi, ignored, None).await.unwrap();
+    let routes = northbound::routes(
+        core.handle(),
+        device,
+        &gnsi,
+        northbound::RouteParts::without_agent(ignored),
+    )
+    .await
+    .unwrap();
     (core, routes)
 }
 

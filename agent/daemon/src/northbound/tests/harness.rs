@@ -31,7 +31,7 @@ use crate::aaa::{self, CallPermission};
 use crate::agent_tests::Agent;
 use crate::device::Device;
 use crate::gnsi::Gnsi;
-use crate::northbound::{IgnoredSubscriptions, MAX_MESSAGE_SIZE, routes};
+use crate::northbound::{IgnoredSubscriptions, MAX_MESSAGE_SIZE, RouteParts, routes};
 use crate::server::{self, MAX_STREAMS};
 
 /// Octets that the pipe holds.
@@ -112,7 +112,8 @@ pub(super) fn caller(name: &str, role: Role) -> Caller {
 pub(super) async fn channel_of(core: &impl TestBackend, caller: Option<Caller>) -> Channel {
     let gnsi = core.gnsi();
     let (datastore, device) = (core.datastore(), core.device());
-    let routes = routes(datastore, device, &gnsi, core.ignored(), None).await.unwrap();
+    let routes =
+        routes(datastore, device, &gnsi, RouteParts::without_agent(core.ignored())).await.unwrap();
     // In place of the AAA layer: the caller is given, and the authz policy is asked.
     let authorize = layer_fn(move |routes: Routes| {
         let (caller, gnsi) = (caller.clone(), gnsi.clone());

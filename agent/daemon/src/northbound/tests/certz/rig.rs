@@ -33,7 +33,7 @@ use crate::agent_tests::Agent;
 use crate::auth::{Authenticator, CertificateTrust};
 use crate::listeners::Listeners;
 use crate::northbound::tests::harness::{TestBackend, path};
-use crate::northbound::{MAX_MESSAGE_SIZE, routes};
+use crate::northbound::{MAX_MESSAGE_SIZE, RouteParts, routes};
 use crate::server;
 use crate::settings::{ImpersonationPolicy, ListenSocket};
 use crate::tls::{self, Incoming};
@@ -143,7 +143,12 @@ impl ListeningAgent {
         listeners.tried().await;
         let address = listeners.grpc_addresses()[0];
         let device = TestBackend::device(&agent);
-        let routes = routes(agent.handle.clone(), device, &gnsi, agent.ignored.clone(), None);
+        let routes = routes(
+            agent.handle.clone(),
+            device,
+            &gnsi,
+            RouteParts::without_agent(agent.ignored.clone()),
+        );
         let routes = routes.await.unwrap();
         let service = aaa::Layer::new(authenticator, gnsi).layer(routes.prepare());
         let serving = server::serve(incoming, server::MAX_STREAMS, service, std::future::pending());

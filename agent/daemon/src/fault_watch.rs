@@ -1,0 +1,154 @@
+//! `holdfast fault watch`: each change of an alarm on standard output, or given to a program.
+//!
+//! The program is a process of its own, so that nothing in the agent waits for it. A message that it does not take is given
+//! to it again, and the stream is resumed by the id of the last change that it has taken: it gets each change at least once.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+use tokio::time::{sleep, timeout};
+
+use crate::local::{Client, ClientError};
+use crate::settings::{FaultWatch, FaultWatchRequest};
+
+/// Time for which a program may work on one message.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause before a message is given to the program again, or the agent is asked again; each is twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Failure of a watch that does not go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WatchError {
+    #[error(transparent)]
+    Agent(#[from] ClientError),
+    #[error("cannot start `{}`", program.display())]
+    Program { program: PathBuf, source: io::Error },
+    #[error("cannot {action} `{}`", path.display())]
+    Resume { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("`{}` has no id of a change: {text:?}", path.display())]
+    ResumeForm { path: PathBuf, text: String },
+}
+
+/// Prints each message until the agent ends.
+///
+/// # Errors
+/// When no agent runs, it refuses or ends, or the output is closed.
+pub(crate) async fn print(
+    client: &Client,
+    watch: &FaultWatch,
+    print: impl FnMut(&str) -> io::Result<()>,
+) -> Result<(), WatchError> {
+    let request = FaultWatchRequest { filter: watch.filter.clone(), after: watch.after };
+    Ok(client.watch_faults(&request, print).await?)
+}
+
+/// Gives each message to a program, and goes on when the agent is started anew.
+///
+/// # Errors
+/// When the agent refuses the request, the program cannot be started at all, or the file with the id cannot be used.
+pub(crate) async fn execute(
+    client: &Client,
+    watch: &FaultWatch,
+    program: &Path,
+) -> Result<(), WatchError> {
+    let mut after = match watch.resume.as_deref().map(read_id).transpose()?.flatten() {
+        Some(id) => Some(id),
+        None => watch.after,
+    };
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let request = FaultWatchRequest { filter: watch.filter.clone(), after };
+        let (line_tx, mut lines) = tokio::sync::mpsc::unbounded_channel::<String>();
+        let mut partial = String::new();
+        let mut split = |text: &str| {
+            partial.push_str(text);
+            while let Some(end) = partial.find('\n') {
+                let rest = partial.split_off(end + 1);
+                let line = std::mem::replace(&mut partial, rest);
+                line_tx.send(line).map_err(io::Error::other)?;
+            }
+            Ok(())
+        };
+        let following = client.watch_faults(&request, &mut split);
+        tokio::pin!(following);
+        let ended = loop {
+            tokio::select! {
+                biased;
+                Some(line) = lines.recv() => {
+                    pause = FIRST_PAUSE;
+                    if let Some(id) = give(program, &line).await? {
+                        after = Some(id);
+                        watch.resume.as_deref().map(|path| write_id(path, id)).transpose()?;
+                    }
+                }
+                ended = &mut following => break ended,
+            }
+        };
+        match ended {
+            Err(error) if !error.is_transient() => return Err(error.into()),
+            // It has ended, is starting, or found this watcher too slow.
+            _ => {}
+        }
+        sleep(pause).await;
+        pause = LONGEST_PAUSE.min(pause * 2);
+    }
+}
+
+/// Gives one message to the program until it has taken it. Returns the id up to which everything is known then; a message
+/// that all has been told is for this command alone.
+async fn give(program: &Path, line: &str) -> Result<Option<u64>, WatchError> {
+    let message: Value = serde_json::from_str(line).map_err(ClientError::from)?;
+    let known = message.pointer("/event/id").or(message.pointer("/snapshot/last-event-id"));
+    let Some(known) = known.and_then(Value::as_u64) else { return Ok(None) };
+    let mut pause = FIRST_PAUSE;
+    while !takes(program, line).await? {
+        sleep(pause).await;
+        pause = LONGEST_PAUSE.min(pause * 2);
+    }
+    Ok(Some(known))
+}
+
+/// Starts the program with a message; true when it exits with 0 in time.
+async fn takes(program: &Path, line: &str) -> Result<bool, WatchError> {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::piped()).kill_on_drop(true);
+    let started = command.spawn();
+    let mut child =
+        started.map_err(|source| WatchError::Program { program: program.to_owned(), source })?;
+    let input = child.stdin.take();
+    let work = async {
+        if let Some(mut input) = input {
+            // A program need not read its input.
+            let _ = input.write_all(line.as_bytes()).await;
+        }
+        child.wait().await.is_ok_and(|status| status.success())
+    };
+    Ok(timeout(PROGRAM_TIMEOUT, work).await.unwrap_or(false))
+}
+
+fn read_id(path: &Path) -> Result<Option<u64>, WatchError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => {
+            return Err(WatchError::Resume { action: "read", path: path.to_owned(), source });
+        }
+    };
+    let id = text.trim().parse();
+    id.map(Some).map_err(|_| WatchError::ResumeForm { path: path.to_owned(), text })
+}
+
+/// Replaces the file, so that a crash leaves the old id or the new one.
+fn write_id(path: &Path, id: u64) -> Result<(), WatchError> {
+    let new = path.with_extension("new");
+    std::fs::write(&new, format!("{id}\n"))
+        .and_then(|()| std::fs::rename(&new, path))
+        .map_err(|source| WatchError::Resume { action: "write", path: path.to_owned(), source })
+}

@@ -1,0 +1,292 @@
+//! Conditions of links, as revisions show them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use holdfast_config::schema::Schema;
+use holdfast_config::tree::{Branch, LeafMeta, List, ListEntry as _, Tree};
+use holdfast_config::{Keys, MissingNode, NodeId, Provenance, Value};
+use holdfast_faults::{Condition, Report, Resource};
+use holdfast_telemetry::LeafVersion;
+use smol_str::{SmolStr, format_smolstr};
+
+/// How long a link that was just set up may be without a carrier before that is a fault: copper ports take three to four
+/// seconds to negotiate.
+const NEGOTIATION_TIME: Duration = Duration::from_secs(5);
+
+/// A branch of a revision.
+type ViewBranch = Branch<LeafVersion>;
+
+/// What a box has of its links: their state, and what the effective configuration says of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BoxView<'a> {
+    pub(super) state: &'a Tree<LeafVersion>,
+    pub(super) configuration: &'a Tree<Provenance>,
+}
+
+/// Finds conditions of links.
+#[derive(Debug)]
+pub(super) struct Links {
+    nodes: LinkNodes,
+    /// The links as they were looked at last.
+    seen: LinkLists,
+    /// Duplicate addresses that were reported, by link.
+    duplicates: BTreeMap<SmolStr, Vec<SmolStr>>,
+    /// Links that were looked at, for tests: the work is in proportion to what changed.
+    visited: usize,
+}
+
+/// State and configuration of all links.
+#[derive(Clone, Debug, Default)]
+struct LinkLists {
+    state: List<LeafVersion>,
+    configuration: List<Provenance>,
+}
+
+#[derive(Debug)]
+struct LinkNodes {
+    interfaces: NodeId,
+    interface: NodeId,
+    enabled: NodeId,
+    subinterface: NodeId,
+    subinterface_enabled: NodeId,
+    state: NodeId,
+    admin_status: NodeId,
+    oper_status: NodeId,
+    counters: NodeId,
+    carrier_transitions: NodeId,
+    ipv6: NodeId,
+    address: NodeId,
+    address_state: NodeId,
+    status: NodeId,
+}
+
+/// What matters of one link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LinkView {
+    is_configured: bool,
+    /// The configuration wants it up.
+    is_wanted: bool,
+    is_admin_up: bool,
+    status: Option<Status>,
+    carrier_transitions: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Works,
+    Down,
+    LowerLayerDown,
+    NotPresent,
+}
+
+impl LinkView {
+    fn is_down(self) -> bool {
+        matches!(self.status, Some(Status::Down | Status::LowerLayerDown))
+    }
+
+    /// The link is to be up.
+    fn is_to_work(self) -> bool {
+        self.is_configured && self.is_wanted
+    }
+
+    /// The link is to be up, and nothing but its surroundings may keep it from that.
+    fn is_watched(self) -> bool {
+        self.is_to_work() && self.is_admin_up && !self.is_missing()
+    }
+
+    fn is_missing(self) -> bool {
+        self.is_to_work() && self.status == Some(Status::NotPresent)
+    }
+
+    /// How often the carrier was lost since an earlier view.
+    fn losses_since(self, before: Self) -> u64 {
+        let changes = self.carrier_transitions.saturating_sub(before.carrier_transitions);
+        let ends_with_a_loss = self.is_down() && !before.is_down();
+        (changes + u64::from(ends_with_a_loss)) / 2
+    }
+}
+
+impl Links {
+    /// Finds the nodes in the native model.
+    ///
+    /// # Errors
+    /// When the model lacks one of them, which would be a bug that the first test finds.
+    pub(super) fn new(native: &Schema) -> Result<Self, MissingNode> {
+        let node = |path: &str| {
+            let path = format!("/interfaces{path}");
+            native.find(&path).ok_or(MissingNode(path))
+        };
+        let link = |leaf: &str| node(&format!("/interface/{leaf}"));
+        let nodes = LinkNodes {
+            interfaces: node("")?,
+            interface: node("/interface")?,
+            enabled: link("enabled")?,
+            subinterface: link("subinterface")?,
+            subinterface_enabled: link("subinterface/enabled")?,
+            state: link("state")?,
+            admin_status: link("state/admin-status")?,
+            oper_status: link("state/oper-status")?,
+            counters: link("state/counters")?,
+            carrier_transitions: link("state/counters/carrier-transitions")?,
+            ipv6: link("ipv6")?,
+            address: link("ipv6/address")?,
+            address_state: link("ipv6/address/state")?,
+            status: link("ipv6/address/state/status")?,
+        };
+        Ok(Self { nodes, seen: LinkLists::default(), duplicates: BTreeMap::new(), visited: 0 })
+    }
+
+    /// Reports about the links that differ from what was looked at before.
+    pub(super) fn look(&mut self, view: BoxView<'_>, now_ns: u64) -> Vec<Report> {
+        let now = self.nodes.lists(view);
+        let before = std::mem::replace(&mut self.seen, now.clone());
+        let mut changed: BTreeSet<&Keys> =
+            List::differences(&before.state, &now.state).map(|it| it.keys).collect();
+        let configuration = List::differences(&before.configuration, &now.configuration);
+        changed.extend(configuration.map(|it| it.keys));
+        let mut reports = Vec::new();
+        for keys in changed {
+            let Some(name) = name_of(keys) else { continue };
+            self.visited += 1;
+            let [before, now] = [&before, &now].map(|lists| self.nodes.view(lists, keys));
+            reports.extend(link_reports(name, before, now, now_ns));
+            let state = self.seen.state.get(keys).map(|it| it.branch().into_shared());
+            self.report_duplicates(name, state.as_deref(), now_ns, &mut reports);
+        }
+        reports
+    }
+
+    /// Reports about all links, as if nothing had been seen before.
+    pub(super) fn level(&mut self, view: BoxView<'_>, now_ns: u64) -> Vec<Report> {
+        self.seen = LinkLists::default();
+        self.duplicates.clear();
+        self.look(view, now_ns)
+    }
+
+    #[cfg(test)]
+    pub(super) fn visited(&self) -> usize {
+        self.visited
+    }
+
+    fn report_duplicates(
+        &mut self,
+        link: &SmolStr,
+        entry: Option<&ViewBranch>,
+        now_ns: u64,
+        reports: &mut Vec<Report>,
+    ) {
+        let found = entry.map(|it| self.nodes.duplicate_addresses(it)).unwrap_or_default();
+        let known = match found.is_empty() {
+            true => self.duplicates.remove(link),
+            false => self.duplicates.insert(link.clone(), found.clone()),
+        };
+        let condition = |address: &SmolStr| {
+            Condition::new("address-duplicate", Resource::Interface(link.clone()))
+                .qualified(address)
+        };
+        for address in known.unwrap_or_default() {
+            if !found.contains(&address) {
+                reports.push(Report::ended(condition(&address), now_ns));
+            }
+        }
+        for address in &found {
+            let text = format_smolstr!("another host on {link} has {address}, so it is not used");
+            reports.push(Report::holding(condition(address), text, now_ns));
+        }
+    }
+}
+
+impl LinkNodes {
+    fn lists(&self, view: BoxView<'_>) -> LinkLists {
+        LinkLists { state: self.list(view.state), configuration: self.list(view.configuration) }
+    }
+
+    fn list<M: LeafMeta>(&self, tree: &Tree<M>) -> List<M> {
+        let container = tree.root().container(self.interfaces);
+        container.and_then(|it| it.list(self.interface)).cloned().unwrap_or_default()
+    }
+
+    fn view(&self, lists: &LinkLists, keys: &Keys) -> LinkView {
+        let configuration = lists.configuration.get(keys);
+        let is_true = |value: Option<&Value>| value != Some(&Value::Bool(false));
+        let is_wanted = configuration.is_some_and(|entry| {
+            let subinterface = entry.container(self.subinterface);
+            let subinterface = subinterface.and_then(|it| it.value(self.subinterface_enabled));
+            is_true(entry.value(self.enabled)) && is_true(subinterface)
+        });
+        let state = lists.state.get(keys).map(|entry| entry.branch().into_shared());
+        let state = state.as_deref().and_then(|entry| entry.container(self.state));
+        let leaf = |node| state.and_then(|it| it.value(node));
+        let named = |value: Option<&Value>, name: &str| matches!(value, Some(Value::Enum(word)) if word.as_str() == name);
+        let status = leaf(self.oper_status).map(|oper| match oper.to_string().as_str() {
+            "LOWER_LAYER_DOWN" => Status::LowerLayerDown,
+            "DOWN" => Status::Down,
+            "NOT_PRESENT" => Status::NotPresent,
+            _ => Status::Works,
+        });
+        let counters = state.and_then(|it| it.container(self.counters));
+        let transitions = counters.and_then(|it| it.value(self.carrier_transitions));
+        LinkView {
+            is_configured: configuration.is_some(),
+            is_wanted,
+            is_admin_up: named(leaf(self.admin_status), "UP"),
+            status,
+            carrier_transitions: match transitions {
+                Some(Value::Uint(count)) => *count,
+                _ => 0,
+            },
+        }
+    }
+
+    fn duplicate_addresses(&self, entry: &ViewBranch) -> Vec<SmolStr> {
+        let addresses = entry.container(self.ipv6).and_then(|it| it.list(self.address));
+        let addresses = addresses.into_iter().flat_map(|list| list.iter());
+        let duplicate = addresses.filter(|(_, address)| {
+            let branch = address.branch().into_shared();
+            let status = branch.container(self.address_state);
+            let status = status.and_then(|it| it.value(self.status));
+            matches!(status, Some(Value::Enum(word)) if word.as_str() == "DUPLICATE")
+        });
+        duplicate.filter_map(|(keys, _)| name_of(keys).cloned()).collect()
+    }
+}
+
+fn name_of(keys: &Keys) -> Option<&SmolStr> {
+    match keys.first() {
+        Some(Value::Str(name)) => Some(name),
+        _ => None,
+    }
+}
+
+/// What a change of a link says of its conditions.
+fn link_reports(name: &SmolStr, before: LinkView, now: LinkView, now_ns: u64) -> Vec<Report> {
+    let condition = |kind: &str| Condition::new(kind, Resource::Interface(name.clone()));
+    let mut reports = Vec::new();
+    if now.is_missing() {
+        let text = format_smolstr!("{name} is configured, and there is no such link");
+        reports.push(Report::holding(condition("link-missing"), text, now_ns));
+    } else if before.is_missing() {
+        reports.push(Report::ended(condition("link-missing"), now_ns));
+    }
+    let begins = match before.is_watched() && now.is_watched() {
+        true => now.losses_since(before),
+        false => 0,
+    };
+    let down = condition("link-down");
+    if now.is_watched() && now.is_down() {
+        let text = match now.status {
+            Some(Status::LowerLayerDown) => {
+                format_smolstr!("{name} is up, and the link that it stands on is down")
+            }
+            _ => format_smolstr!("{name} is up and has no carrier"),
+        };
+        let is_new = !before.is_watched();
+        let raise_after = if is_new { NEGOTIATION_TIME } else { Duration::ZERO };
+        let report = Report::holding(down, text, now_ns);
+        reports.push(Report { begins, raise_after, ..report });
+    } else if before.is_watched() {
+        reports.push(Report { begins, ..Report::ended(down, now_ns) });
+    }
+    reports
+}

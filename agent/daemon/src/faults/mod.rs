@@ -1,0 +1,34 @@
+//! Faults of the box, from what readers see to what readers are told.
+//!
+//! A task follows the newest revision, and others follow the statuses of values, the disk and the server. They report the
+//! conditions that they find to [`holdfast_faults::Faults`]. What comes of that is shown as leaves beside the core's
+//! (`/fault-state`, `/system/alarms`), stored, and told to listeners:
+//!
+//! ```text
+//!  revision --+                                          +--> leaves of the newest revision
+//!  statuses --+--> reports --> Faults::on --> effects ---+--> rows of the database
+//!  disk ------+                                          +--> listeners
+//!  server ----+
+//! ```
+//!
+//! Start at [`task::FaultTask::run`]. No condition is found by an event that may be lost: each source can say at any time all
+//! that holds.
+
+mod disk;
+mod documents;
+mod filter;
+mod handle;
+mod links;
+mod rows;
+mod server;
+mod settings;
+mod shown;
+mod task;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub use documents::{alarm_document, transition_document};
+pub use filter::AlarmFilter;
+pub use handle::{FaultService, FaultsStopped, Listening, OperatorWord};
+pub use task::{FaultParts, start};

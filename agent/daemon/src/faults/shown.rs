@@ -1,0 +1,149 @@
+//! Alarms as leaves of the native model; the map makes those of OpenConfig of them.
+
+use holdfast_config::schema::Schema;
+use holdfast_config::{InstancePath, Keys, MissingNode, Name, Value};
+use holdfast_core::ServiceState;
+use holdfast_faults::{Alarm, Condition, Faults, OperatorState, Severity};
+use smol_str::SmolStr;
+
+/// Paths of the leaves that show alarms.
+#[derive(Debug)]
+pub(super) struct AlarmLeaves {
+    open: EntryLeaves,
+    shelved: EntryLeaves,
+    shelf: InstancePath,
+    severities: [(Severity, InstancePath); 4],
+    shelved_count: InstancePath,
+    last_event_id: InstancePath,
+}
+
+/// Paths of the leaves of an alarm, below some entry.
+#[derive(Debug)]
+struct EntryLeaves {
+    id: InstancePath,
+    kind: InstancePath,
+    resource: InstancePath,
+    severity: InstancePath,
+    text: InstancePath,
+    time_created: InstancePath,
+    last_raised: InstancePath,
+    last_changed: InstancePath,
+    event_id: InstancePath,
+    occurrences: InstancePath,
+    operator_state: InstancePath,
+    operator: InstancePath,
+    operator_text: InstancePath,
+}
+
+impl EntryLeaves {
+    fn find(native: &Schema, list: &str) -> Result<Self, MissingNode> {
+        let leaf = |name: &str| entry_leaf(native, list, name);
+        Ok(Self {
+            id: leaf("id")?,
+            kind: leaf("type")?,
+            resource: leaf("resource")?,
+            severity: leaf("severity")?,
+            text: leaf("text")?,
+            time_created: leaf("time-created")?,
+            last_raised: leaf("last-raised")?,
+            last_changed: leaf("last-changed")?,
+            event_id: leaf("event-id")?,
+            occurrences: leaf("occurrences")?,
+            operator_state: leaf("operator-state")?,
+            operator: leaf("operator")?,
+            operator_text: leaf("operator-text")?,
+        })
+    }
+
+    /// The leaves of an alarm in this list; all of them go without one.
+    fn show(&self, id: &SmolStr, alarm: Option<&Alarm>, leaves: &mut ServiceState) {
+        let operator = alarm.filter(|alarm| alarm.operator_state != OperatorState::None);
+        let mut put =
+            |path: &InstancePath, value: Option<Value>| leaves.push((of(path, id), value));
+        let text = |text: &str| Value::Str(text.into());
+        put(&self.id, alarm.map(|_| Value::Str(id.clone())));
+        put(&self.kind, alarm.map(|it| text(it.condition.kind.name)));
+        put(&self.resource, alarm.map(|it| text(&it.condition.resource.to_string())));
+        put(&self.severity, alarm.map(|it| Value::Enum(Name::constant(it.severity.name()))));
+        put(&self.text, alarm.map(|it| Value::Str(it.text.clone())));
+        put(&self.time_created, alarm.map(|it| Value::Uint(it.created_ns)));
+        put(&self.last_raised, alarm.map(|it| Value::Uint(it.raised_ns)));
+        put(&self.last_changed, alarm.map(|it| Value::Uint(it.changed_ns)));
+        put(&self.event_id, alarm.map(|it| Value::Uint(it.transition)));
+        put(&self.occurrences, alarm.map(|it| Value::Uint(it.occurrences)));
+        let state = |it: &Alarm| Value::Enum(Name::constant(it.operator_state.name()));
+        put(&self.operator_state, alarm.map(state));
+        put(&self.operator, operator.map(|it| Value::Str(it.operator.clone())));
+        let words = operator.filter(|it| !it.operator_text.is_empty());
+        put(&self.operator_text, words.map(|it| Value::Str(it.operator_text.clone())));
+    }
+}
+
+impl AlarmLeaves {
+    /// Finds the leaves in the native model.
+    ///
+    /// # Errors
+    /// When the model lacks one of them, which would be a bug that the first test finds.
+    pub(super) fn find(native: &Schema) -> Result<Self, MissingNode> {
+        let summary = |leaf: &str| {
+            native.instance_path(&[("fault-state", &[][..]), ("summary", &[]), (leaf, &[])])
+        };
+        Ok(Self {
+            open: EntryLeaves::find(native, "alarm")?,
+            shelved: EntryLeaves::find(native, "shelved-alarm")?,
+            shelf: entry_leaf(native, "shelved-alarm", "shelf")?,
+            severities: [
+                (Severity::Critical, summary("critical")?),
+                (Severity::Major, summary("major")?),
+                (Severity::Minor, summary("minor")?),
+                (Severity::Warning, summary("warning")?),
+            ],
+            shelved_count: summary("shelved")?,
+            last_event_id: summary("last-event-id")?,
+        })
+    }
+
+    /// Leaves of these conditions' alarms, and of the summary.
+    pub(super) fn show<'a>(
+        &self,
+        faults: &Faults,
+        conditions: impl IntoIterator<Item = &'a Condition>,
+    ) -> ServiceState {
+        let mut leaves = ServiceState::new();
+        for condition in conditions {
+            let id = SmolStr::from(condition.to_string());
+            let alarm = faults.alarm(condition);
+            let (shelved, open) = (
+                alarm.filter(|alarm| alarm.shelf.is_some()),
+                alarm.filter(|alarm| alarm.shelf.is_none()),
+            );
+            self.open.show(&id, open, &mut leaves);
+            self.shelved.show(&id, shelved, &mut leaves);
+            let shelf = shelved.and_then(|alarm| alarm.shelf.clone());
+            leaves.push((of(&self.shelf, &id), shelf.map(Value::Str)));
+        }
+        for (severity, path) in &self.severities {
+            let open = faults.open(*severity);
+            leaves.push((path.clone(), Some(Value::Uint(open.into()))));
+        }
+        leaves.push((self.shelved_count.clone(), Some(Value::Uint(faults.shelved().into()))));
+        let last = faults.log().last_id();
+        leaves.push((self.last_event_id.clone(), Some(Value::Uint(last))));
+        leaves
+    }
+}
+
+/// A leaf of the state of some entry of a list.
+fn entry_leaf(native: &Schema, list: &str, leaf: &str) -> Result<InstancePath, MissingNode> {
+    let entry = (list, &[("id", "any")][..]);
+    native.instance_path(&[("fault-state", &[][..]), entry, ("state", &[]), (leaf, &[])])
+}
+
+/// The same leaf of the entry with this id.
+fn of(leaf: &InstancePath, id: &SmolStr) -> InstancePath {
+    let mut leaf = leaf.clone();
+    if let Some(entry) = leaf.0.iter_mut().rfind(|step| step.keys.is_some()) {
+        entry.keys = Some(Keys::single(Value::Str(id.clone())));
+    }
+    leaf
+}

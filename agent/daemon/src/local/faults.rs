@@ -1,0 +1,251 @@
+//! `holdfast fault`: alarms and their log as text, and each change as JSON.
+
+use std::cmp::Reverse;
+use std::convert::Infallible;
+use std::fmt::Write as _;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Extension, Json, Router};
+use futures::Stream;
+use futures::stream::unfold;
+use holdfast_base::{Caller, ErrorChain};
+use holdfast_faults::{Alarm, Condition, ConditionError, OperatorError, OperatorState, Severity};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::failure;
+use crate::faults::{
+    AlarmFilter, FaultService, FaultsStopped, Listening, OperatorWord, alarm_document,
+    transition_document,
+};
+use crate::settings::{FaultFilter, FaultQuestion, FaultWatchRequest, OperatorVerb};
+
+/// Address of questions; the body is a [`FaultQuestion`].
+pub(super) const QUESTION: &str = "/faults";
+/// Address of a stream of changes; the body is a [`FaultWatchRequest`].
+pub(super) const WATCH: &str = "/faults/watch";
+
+/// Reason for which a question has no answer.
+#[derive(Debug, thiserror::Error)]
+enum AnswerError {
+    #[error("there is no severity `{0}`: warning, minor, major or critical")]
+    Severity(String),
+    #[error(transparent)]
+    Condition(#[from] ConditionError),
+    #[error(transparent)]
+    Operator(#[from] OperatorError),
+    #[error(transparent)]
+    Stopped(#[from] FaultsStopped),
+}
+
+/// Routes about faults, for [`super::start`].
+pub fn fault_routes(faults: FaultService) -> Router {
+    Router::new().route(QUESTION, post(answer)).route(WATCH, post(watch)).with_state(faults)
+}
+
+async fn answer(
+    State(faults): State<FaultService>,
+    Extension(caller): Extension<Caller>,
+    Json(question): Json<FaultQuestion>,
+) -> Response {
+    match text(&faults, &caller, question).await {
+        Ok(text) => text.into_response(),
+        Err(error) => {
+            let status = match error {
+                AnswerError::Severity(_) | AnswerError::Condition(_) => StatusCode::BAD_REQUEST,
+                AnswerError::Operator(_) => StatusCode::NOT_FOUND,
+                AnswerError::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            failure(status, ErrorChain(&error).to_string())
+        }
+    }
+}
+
+async fn text(
+    faults: &FaultService,
+    caller: &Caller,
+    question: FaultQuestion,
+) -> Result<String, AnswerError> {
+    Ok(match question {
+        FaultQuestion::List { filter } => {
+            let filter = selection(&filter)?;
+            let mut alarms = faults.alarms().await?;
+            alarms.retain(|alarm| filter.matches(alarm));
+            alarms.sort_by_key(|alarm| (Reverse(alarm.severity), alarm.created_ns));
+            table(alarms.iter().map(alarm_line))
+        }
+        FaultQuestion::Show { id } => {
+            let condition: Condition = id.parse()?;
+            let alarms = faults.alarms().await?;
+            let alarm = alarms.iter().find(|alarm| alarm.condition == condition);
+            details(alarm.ok_or_else(|| OperatorError::NotOpen(condition.clone()))?)
+        }
+        FaultQuestion::Log { filter, after } => {
+            let filter = selection(&filter)?;
+            let log = faults.log(after).await?;
+            let log = log.iter().filter(|transition| filter.matches_transition(transition));
+            table(log.map(|transition| {
+                let [severity, _, alarm, text] = alarm_line(&transition.alarm);
+                let change = transition.change.name().to_owned();
+                [
+                    transition.id.to_string(),
+                    time_text(transition.time_ns),
+                    change,
+                    severity,
+                    alarm,
+                    text,
+                ]
+            }))
+        }
+        FaultQuestion::Ack { id, text, state } => {
+            let condition = id.parse()?;
+            let state = match state {
+                OperatorVerb::None => OperatorState::None,
+                OperatorVerb::Ack => OperatorState::Ack,
+                OperatorVerb::Closed => OperatorState::Closed,
+            };
+            let operator = caller.name.to_string();
+            let word = OperatorWord { condition, state, operator, text };
+            match faults.operate(word).await?? {
+                true => String::new(),
+                false => "the disk refuses it: a restart of the agent forgets it\n".to_owned(),
+            }
+        }
+    })
+}
+
+fn selection(filter: &FaultFilter) -> Result<AlarmFilter, AnswerError> {
+    let FaultFilter { kind, resource, severity, shelved } = filter;
+    let severity = severity
+        .as_deref()
+        .map(|name| Severity::by_name(name).ok_or_else(|| AnswerError::Severity(name.to_owned())));
+    Ok(AlarmFilter::new(kind, resource, severity.transpose()?, *shelved, 0))
+}
+
+/// Severity, beginning, name and text of an alarm.
+fn alarm_line(alarm: &Alarm) -> [String; 4] {
+    let mut notes = Vec::new();
+    if alarm.occurrences > 1 {
+        notes.push(format!("{} times", alarm.occurrences));
+    }
+    match alarm.operator_state {
+        OperatorState::None => {}
+        OperatorState::Ack => notes.push(format!("acknowledged by {}", alarm.operator)),
+        OperatorState::Closed => notes.push(format!("closed by {}", alarm.operator)),
+    }
+    notes.extend(alarm.shelf.iter().map(|shelf| format!("on the shelf {shelf}")));
+    let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join(", ")) };
+    [
+        alarm.severity.to_string(),
+        time_text(alarm.created_ns),
+        alarm.condition.to_string(),
+        format!("{}{notes}", alarm.text),
+    ]
+}
+
+/// All that is known of an alarm, a line each.
+fn details(alarm: &Alarm) -> String {
+    let Value::Object(members) = alarm_document(alarm) else { return String::new() };
+    let mut text = String::new();
+    for (name, value) in members {
+        let value = match (name.as_str(), value) {
+            ("time-created" | "last-raised" | "last-changed", value) => {
+                time_text(value.as_u64().unwrap_or_default())
+            }
+            (_, Value::String(text)) => text,
+            (_, value) => value.to_string(),
+        };
+        let _never_fails = writeln!(text, "{name:16}{value}");
+    }
+    text
+}
+
+/// Lines whose columns, but for the last one, are aligned.
+fn table<const COLUMNS: usize>(lines: impl Iterator<Item = [String; COLUMNS]>) -> String {
+    let lines: Vec<[String; COLUMNS]> = lines.collect();
+    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let mut row = String::new();
+        for (cell, width) in line.iter().zip(&widths) {
+            let _never_fails = write!(row, "{cell:width$}  ");
+        }
+        let _never_fails = writeln!(text, "{}", row.trim_end());
+    }
+    text
+}
+
+/// A time in UTC, to the second.
+fn time_text(time_ns: u64) -> String {
+    let time = OffsetDateTime::from_unix_timestamp_nanos(time_ns.into());
+    let time = time.ok().and_then(|time| time.replace_nanosecond(0).ok());
+    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
+}
+
+async fn watch(
+    State(faults): State<FaultService>,
+    Json(request): Json<FaultWatchRequest>,
+) -> Response {
+    let listening = async {
+        let filter = selection(&request.filter)?;
+        Ok::<_, AnswerError>((filter, faults.listen(request.after).await?))
+    };
+    match listening.await {
+        Ok((filter, listening)) => Body::from_stream(lines(filter, listening)).into_response(),
+        Err(error) => failure(StatusCode::BAD_REQUEST, ErrorChain(&error).to_string()),
+    }
+}
+
+/// What a watcher does not know, and then each change, as lines of JSON. The stream ends when the watcher is too slow, or the
+/// agent ends: the watcher goes on with the last id that it has.
+fn lines(
+    filter: AlarmFilter,
+    listening: Listening,
+) -> impl Stream<Item = Result<String, Infallible>> {
+    let Listening { snapshot, is_gap, missed, last_id, transitions } = listening;
+    let mut first = Vec::new();
+    if let Some(alarms) = snapshot {
+        let alarms = alarms.iter().filter(|alarm| filter.matches(alarm)).map(alarm_document);
+        let alarms: Vec<Value> = alarms.collect();
+        let snapshot = json!({"alarms": alarms, "gap": is_gap, "last-event-id": last_id});
+        first.push(json!({"snapshot": snapshot}));
+    }
+    let missed = missed.iter().filter(|transition| filter.matches_transition(transition));
+    first.extend(missed.map(|transition| json!({"event": transition_document(transition)})));
+    first.push(json!({"sync": {"last-event-id": last_id}}));
+    let state = (first.into_iter(), transitions, filter);
+    unfold(state, |(mut first, mut transitions, filter)| async move {
+        if let Some(document) = first.next() {
+            return Some((Ok(line(&document)), (first, transitions, filter)));
+        }
+        loop {
+            let transition = transitions.recv().await.ok()?;
+            if filter.matches_transition(&transition) {
+                let document = json!({"event": transition_document(&transition)});
+                return Some((Ok(line(&document)), (first, transitions, filter)));
+            }
+        }
+    })
+}
+
+fn line(document: &Value) -> String {
+    format!("{document}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_times_are_in_utc() {
+        let lines = [["a", "bc"], ["long", "d"]].map(|line| line.map(str::to_owned));
+        assert_eq!(table(lines.into_iter()), "a     bc\nlong  d\n");
+        assert_eq!(time_text(1_800_000_000_123_456_789), "2027-01-15T08:00:00Z");
+    }
+}

@@ -1,0 +1,341 @@
+//! `holdfast.faults.v1.Faults`: open alarms, the log, and each change.
+
+use std::sync::Arc;
+
+use holdfast_base::Caller;
+use holdfast_config::schema::Schema;
+use holdfast_config::{InstancePath, Keys, MissingNode, Models, Value};
+use holdfast_core::Datastore;
+use holdfast_faults::{
+    Alarm, Change, Condition, ConditionError, OperatorError, OperatorState, Resource, Severity,
+    Transition,
+};
+use holdfast_proto::holdfast::faults as wire;
+use holdfast_proto::holdfast::faults::faults_server::Faults;
+use holdfast_security::pathz::Action;
+use holdfast_security::pathz::nodes::position;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::{Code, Request, Response, Status};
+
+use super::response_stream::{ResponseSender, ResponseStream, StreamError, channel};
+use super::status::Refusal;
+use crate::budget::CallerBudget;
+use crate::faults::{AlarmFilter, FaultService, FaultsStopped, Listening, OperatorWord};
+use crate::gnsi::pathz::{PathPermissions, Pathz, PolicyWatch, Scope};
+
+/// Octets of what an operator says of an alarm: a ticket's number and a sentence or two.
+const MAX_OPERATOR_TEXT: usize = 1024;
+/// Reason to end a stream that was opened under an earlier pathz policy.
+const POLICY_REPLACED: &str = "the pathz policy has changed since this call began: watch again";
+
+/// Serves the faults of one agent.
+#[derive(Debug)]
+pub(super) struct FaultsService<D> {
+    core: D,
+    pathz: Arc<Pathz>,
+    places: Arc<AlarmPlaces>,
+    /// `None` where no agent runs behind the service.
+    faults: Option<FaultService>,
+}
+
+/// Where the model has an alarm, and what it may be about.
+#[derive(Debug)]
+struct AlarmPlaces {
+    alarm: InstancePath,
+    interface: InstancePath,
+}
+
+impl AlarmPlaces {
+    fn find(native: &Schema) -> Result<Self, MissingNode> {
+        let alarm = ("alarm", &[("id", "any")][..]);
+        let interface = ("interface", &[("name", "any")][..]);
+        Ok(Self {
+            alarm: native.instance_path(&[("fault-state", &[][..]), alarm])?,
+            interface: native.instance_path(&[("interfaces", &[][..]), interface])?,
+        })
+    }
+}
+
+/// What one caller gets to see.
+#[derive(Debug)]
+struct View {
+    filter: AlarmFilter,
+    rights: Option<Arc<PathPermissions>>,
+    places: Arc<AlarmPlaces>,
+}
+
+impl View {
+    fn shows(&self, alarm: &Alarm) -> bool {
+        self.filter.matches(alarm) && self.permits(alarm)
+    }
+
+    /// True when the caller may read the alarm, and what it is about.
+    fn permits(&self, alarm: &Alarm) -> bool {
+        let Some(rights) = &self.rights else { return true };
+        let view = rights.read(Scope::Native);
+        let permits = |path: &InstancePath, key: &str| {
+            position(view, &with_key(path, key).0).action() == Action::Permit
+        };
+        permits(&self.places.alarm, &alarm.condition.to_string())
+            && match &alarm.condition.resource {
+                Resource::Interface(name) => permits(&self.places.interface, name),
+                Resource::Agent | Resource::Value(_) => true,
+            }
+    }
+
+    fn alarms(&self, alarms: &[Alarm]) -> Vec<wire::Alarm> {
+        alarms.iter().filter(|alarm| self.shows(alarm)).map(alarm_message).collect()
+    }
+
+    fn event(&self, transition: &Transition) -> Option<wire::Event> {
+        let is_shown =
+            self.filter.matches_transition(transition) && self.permits(&transition.alarm);
+        is_shown.then(|| event_message(transition))
+    }
+}
+
+/// The path of an entry, with this key.
+fn with_key(entry: &InstancePath, key: &str) -> InstancePath {
+    let mut entry = entry.clone();
+    if let Some(step) = entry.0.last_mut() {
+        step.keys = Some(Keys::single(Value::Str(key.into())));
+    }
+    entry
+}
+
+impl<D: Datastore> FaultsService<D> {
+    /// # Errors
+    /// When the native model lacks a node, which the first test finds.
+    pub(super) fn new(
+        core: D,
+        pathz: Arc<Pathz>,
+        faults: Option<FaultService>,
+    ) -> Result<Self, MissingNode> {
+        let places = Arc::new(AlarmPlaces::find(&core.models().native)?);
+        Ok(Self { core, pathz, places, faults })
+    }
+
+    fn faults(&self) -> Result<&FaultService, Refusal> {
+        self.faults.as_ref().ok_or_else(|| Refusal::from(FaultsStopped))
+    }
+
+    fn models(&self) -> Arc<Models> {
+        self.core.models()
+    }
+
+    fn view(
+        &self,
+        filter: Option<wire::Filter>,
+        rights: Option<Arc<PathPermissions>>,
+    ) -> Result<View, Refusal> {
+        let filter = filter_of(filter.unwrap_or_default())?;
+        Ok(View { filter, rights, places: Arc::clone(&self.places) })
+    }
+}
+
+#[tonic::async_trait]
+impl<D: Datastore> Faults for FaultsService<D> {
+    async fn query(
+        &self,
+        request: Request<wire::QueryRequest>,
+    ) -> Result<Response<wire::QueryResponse>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        let wire::QueryRequest { filter, events_after } = request.into_inner();
+        let view = self.view(filter, self.pathz.rights(&caller.name, &self.models()))?;
+        let faults = self.faults()?;
+        let mut response = wire::QueryResponse::default();
+        match events_after {
+            Some(after) => {
+                let log = faults.log(after).await.map_err(Refusal::from)?;
+                response.events = log.iter().filter_map(|it| view.event(it)).collect();
+            }
+            None => {
+                let alarms = faults.alarms().await.map_err(Refusal::from)?;
+                response.alarms = view.alarms(&alarms);
+            }
+        }
+        Ok(Response::new(response))
+    }
+
+    type WatchStream = ResponseStream<wire::WatchResponse>;
+
+    async fn watch(
+        &self,
+        request: Request<wire::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        let budget = request.extensions().get::<CallerBudget>().cloned().unwrap_or_default();
+        let charge = budget.open_subscription().map_err(Refusal::from)?;
+        let wire::WatchRequest { filter, after } = request.into_inner();
+        let mut policies = self.pathz.follow();
+        let view = self.view(filter, policies.rights(&caller.name, &self.models()))?;
+        let faults = self.faults()?.clone();
+        let listening = faults.listen(after).await.map_err(Refusal::from)?;
+        let (sender, mut messages) = channel();
+        let task = tokio::spawn(async move {
+            let end = tell(&sender, &view, listening, policies).await;
+            sender.close(end);
+        });
+        messages.own(AbortOnDropHandle::new(task));
+        messages.charge(charge);
+        Ok(Response::new(messages))
+    }
+
+    async fn set_operator_state(
+        &self,
+        request: Request<wire::SetOperatorStateRequest>,
+    ) -> Result<Response<wire::SetOperatorStateResponse>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        caller.require_admin("SetOperatorState of alarms")?;
+        let wire::SetOperatorStateRequest { id, state, text } = request.into_inner();
+        let condition: Condition = id.parse().map_err(Refusal::from)?;
+        let state = wire::OperatorState::try_from(state).ok().and_then(operator_state_of);
+        let state =
+            state.ok_or_else(|| Refusal::invalid("`state`: none, ack or closed is to be given"))?;
+        if text.len() > MAX_OPERATOR_TEXT {
+            let length = text.len();
+            let refusal = format!("`text`: {length} octets, at most {MAX_OPERATOR_TEXT}");
+            return Err(Refusal::invalid(refusal).into());
+        }
+        let operator = caller.name.to_string();
+        let word = OperatorWord { condition, state, operator, text };
+        let said = self.faults()?.operate(word).await.map_err(Refusal::from)?;
+        let durable = said.map_err(Refusal::from)?;
+        Ok(Response::new(wire::SetOperatorStateResponse { durable }))
+    }
+}
+
+/// Tells a caller what it does not know, and then each transition.
+async fn tell(
+    sender: &ResponseSender<wire::WatchResponse>,
+    view: &View,
+    listening: Listening,
+    mut policies: PolicyWatch,
+) -> Result<(), StreamError> {
+    use wire::watch_response::Content;
+    let Listening { snapshot, is_gap, missed, last_id, mut transitions } = listening;
+    let send = async |content| sender.send(wire::WatchResponse { content: Some(content) }).await;
+    if let Some(alarms) = snapshot {
+        let alarms = view.alarms(&alarms);
+        send(Content::Snapshot(wire::Snapshot { alarms, gap: is_gap })).await?;
+    }
+    for event in missed.iter().filter_map(|it| view.event(it)) {
+        send(Content::Event(event)).await?;
+    }
+    send(Content::Sync(wire::Sync { last_event_id: last_id })).await?;
+    loop {
+        let transition = tokio::select! {
+            transition = transitions.recv() => transition,
+            () = policies.replaced() => return Err(Refusal::superseded(POLICY_REPLACED).into()),
+        };
+        match transition {
+            Ok(transition) => {
+                if let Some(event) = view.event(&transition) {
+                    send(Content::Event(event)).await?;
+                }
+            }
+            Err(RecvError::Lagged(missed)) => {
+                let text = format!(
+                    "{missed} events were not read in time: watch again, after the last one"
+                );
+                return Err(Refusal::new(Code::OutOfRange, text).into());
+            }
+            Err(RecvError::Closed) => return Err(Refusal::stopping().into()),
+        }
+    }
+}
+
+impl From<FaultsStopped> for Refusal {
+    fn from(stopped: FaultsStopped) -> Self {
+        Self::new(Code::Unavailable, stopped.to_string())
+    }
+}
+
+impl From<ConditionError> for Refusal {
+    fn from(error: ConditionError) -> Self {
+        Self::invalid(format!("`id`: {error}"))
+    }
+}
+
+impl From<OperatorError> for Refusal {
+    fn from(error: OperatorError) -> Self {
+        Self::new(Code::NotFound, error.to_string())
+    }
+}
+
+fn filter_of(filter: wire::Filter) -> Result<AlarmFilter, Refusal> {
+    let wire::Filter { r#type, resource, least_severity, shelved, since } = filter;
+    let severity = wire::Severity::try_from(least_severity);
+    let severity = severity.map_err(|_| {
+        Refusal::invalid(format!("`least_severity`: there is no severity {least_severity}"))
+    })?;
+    Ok(AlarmFilter::new(&r#type, &resource, severity_of(severity), shelved, since))
+}
+
+fn severity_of(severity: wire::Severity) -> Option<Severity> {
+    match severity {
+        wire::Severity::Unset => None,
+        wire::Severity::Warning => Some(Severity::Warning),
+        wire::Severity::Minor => Some(Severity::Minor),
+        wire::Severity::Major => Some(Severity::Major),
+        wire::Severity::Critical => Some(Severity::Critical),
+    }
+}
+
+fn operator_state_of(state: wire::OperatorState) -> Option<OperatorState> {
+    match state {
+        wire::OperatorState::Unset => None,
+        wire::OperatorState::None => Some(OperatorState::None),
+        wire::OperatorState::Ack => Some(OperatorState::Ack),
+        wire::OperatorState::Closed => Some(OperatorState::Closed),
+    }
+}
+
+fn alarm_message(alarm: &Alarm) -> wire::Alarm {
+    let severity = match alarm.severity {
+        Severity::Warning => wire::Severity::Warning,
+        Severity::Minor => wire::Severity::Minor,
+        Severity::Major => wire::Severity::Major,
+        Severity::Critical => wire::Severity::Critical,
+    };
+    let operator_state = match alarm.operator_state {
+        OperatorState::None => wire::OperatorState::None,
+        OperatorState::Ack => wire::OperatorState::Ack,
+        OperatorState::Closed => wire::OperatorState::Closed,
+    };
+    wire::Alarm {
+        id: alarm.condition.to_string(),
+        r#type: alarm.condition.kind.name.to_owned(),
+        qualifier: alarm.condition.qualifier.to_string(),
+        resource: alarm.condition.resource.to_string(),
+        severity: severity.into(),
+        text: alarm.text.to_string(),
+        time_created: alarm.created_ns,
+        last_raised: alarm.raised_ns,
+        last_changed: alarm.changed_ns,
+        occurrences: alarm.occurrences,
+        event_id: alarm.transition,
+        operator_state: operator_state.into(),
+        operator: alarm.operator.to_string(),
+        operator_text: alarm.operator_text.to_string(),
+        shelf: alarm.shelf.as_deref().unwrap_or_default().to_owned(),
+    }
+}
+
+fn event_message(transition: &Transition) -> wire::Event {
+    let change = match transition.change {
+        Change::Raised => wire::Change::Raised,
+        Change::Changed => wire::Change::Changed,
+        Change::Cleared => wire::Change::Cleared,
+        Change::Operator => wire::Change::Operator,
+        Change::Shelved => wire::Change::Shelved,
+        Change::Unshelved => wire::Change::Unshelved,
+    };
+    wire::Event {
+        id: transition.id,
+        time: transition.time_ns,
+        change: change.into(),
+        alarm: Some(alarm_message(&transition.alarm)),
+    }
+}

@@ -1,0 +1,111 @@
+//! Arguments of `holdfast fault`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use super::StateDir;
+
+#[derive(Clone, Debug, Args)]
+pub struct FaultSettings {
+    #[command(flatten)]
+    pub state: StateDir,
+    #[command(subcommand)]
+    pub action: FaultAction,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum FaultAction {
+    #[command(flatten)]
+    Question(FaultQuestion),
+    /// Print open alarms, then each change as it comes, one JSON document a line; or start a program for each
+    Watch(FaultWatch),
+}
+
+/// Questions and changes that are answered at once. The wire format of the local socket.
+#[derive(Clone, Debug, Subcommand, Serialize, Deserialize)]
+pub enum FaultQuestion {
+    /// Print open alarms, the worst and then the oldest first
+    List {
+        #[command(flatten)]
+        filter: FaultFilter,
+    },
+    /// Print one open alarm with all that is known of it
+    Show {
+        /// Name of the alarm, such as link-down@interface:eth1
+        #[arg(value_name = "ALARM")]
+        id: String,
+    },
+    /// Print what changed, the last change last
+    Log {
+        #[command(flatten)]
+        filter: FaultFilter,
+        /// Leave out changes up to this one
+        #[arg(long, value_name = "ID", default_value_t = 0)]
+        after: u64,
+    },
+    /// Say that somebody takes care of an alarm
+    Ack {
+        /// Name of the alarm, such as link-down@interface:eth1
+        #[arg(value_name = "ALARM")]
+        id: String,
+        /// What is done about it, such as the number of a ticket
+        #[arg(long, default_value = "")]
+        text: String,
+        /// Say that it is done, or take back what was said
+        #[arg(long, value_enum, default_value_t = OperatorVerb::Ack)]
+        state: OperatorVerb,
+    },
+}
+
+/// What an operator says of an alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub enum OperatorVerb {
+    /// Nothing: takes back what was said
+    None,
+    /// Somebody takes care of it
+    Ack,
+    /// Somebody has done what there was to do
+    Closed,
+}
+
+/// Which alarms are meant.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+pub struct FaultFilter {
+    /// Pattern of types: `*` stands for any characters
+    #[arg(long = "type", value_name = "PATTERN", default_value = "")]
+    pub kind: String,
+    /// Pattern of resources, such as interface:eth*
+    #[arg(long, value_name = "PATTERN", default_value = "")]
+    pub resource: String,
+    /// Least severity: warning, minor, major or critical
+    #[arg(long, value_name = "SEVERITY")]
+    pub severity: Option<String>,
+    /// Shelved alarms, too
+    #[arg(long)]
+    pub shelved: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct FaultWatch {
+    #[command(flatten)]
+    pub filter: FaultFilter,
+    /// Id of the last change that is known: those after it are told first. Without it, all open alarms are
+    #[arg(long, value_name = "ID")]
+    pub after: Option<u64>,
+    /// Start this program for each message, with the message on its standard input. It is started again for a message until
+    /// it exits with 0
+    #[arg(long, value_name = "PROGRAM")]
+    pub exec: Option<PathBuf>,
+    /// File that keeps the id of the last change that the program has taken, for the next start of this command
+    #[arg(long, value_name = "FILE", requires = "exec")]
+    pub resume: Option<PathBuf>,
+}
+
+/// What a watcher asks for. The wire format of the local socket.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FaultWatchRequest {
+    pub filter: FaultFilter,
+    pub after: Option<u64>,
+}

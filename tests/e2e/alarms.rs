@@ -1,0 +1,399 @@
+//! Faults of the box as alarms, in both models.
+
+use std::time::Duration;
+
+use holdfast_proto::gnmi::SubscriptionMode;
+use holdfast_proto::gnmi::subscription_list::Mode;
+use holdfast_proto::holdfast::faults as wire;
+use holdfast_proto::holdfast::faults::faults_client::FaultsClient;
+use holdfast_proto::holdfast::faults::watch_response::Content;
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually_async;
+use holdfast_tests::gnmi::{Credentials, GnmiClient};
+use holdfast_tests::netns::Netns;
+use holdfast_tests::subscription::subscribe_to;
+use serde_json::{Value, json};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Code, Streaming};
+
+use crate::documents::port;
+use crate::foreign_routes::ports;
+
+const OPENCONFIG: &str = "/system/alarms/alarm";
+const NATIVE: &str = "holdfast_native:/fault-state/alarm";
+const SHELVED: &str = "holdfast_native:/fault-state/shelved-alarm";
+const DOWN: &str = "link-down@interface:eth0";
+
+/// A leaf of the state of an alarm, if the alarm is there.
+async fn leaf(client: &GnmiClient, list: &str, id: &str, leaf: &str) -> Option<Value> {
+    let read = client.read(&format!("{list}[id={id}]/state/{leaf}")).await;
+    match read {
+        Ok(value) => Some(value),
+        Err(status) if status.code() == Code::NotFound => None,
+        Err(status) => panic!("{status}"),
+    }
+}
+
+async fn is_open(client: &GnmiClient, id: &str) -> bool {
+    leaf(client, NATIVE, id, "severity").await.is_some()
+}
+
+async fn wait_until_open(client: &GnmiClient, id: &str) {
+    eventually_async(id, async || is_open(client, id).await).await;
+}
+
+async fn wait_until_over(client: &GnmiClient, id: &str) {
+    eventually_async(&format!("end of {id}"), async || !is_open(client, id).await).await;
+}
+
+/// An agent with eth0 configured.
+async fn agent_with_port(net: &Netns) -> (AgentProcess, GnmiClient) {
+    let agent = AgentProcess::start(net).await;
+    let client = agent.gnmi().await;
+    let document = json!({"interface": [port("eth0", &["10.0.0.1/24"])]});
+    client.update("/interfaces", document).await.unwrap();
+    (agent, client)
+}
+
+// proves sv.C31, sv.C47
+#[tokio::test]
+async fn a_link_without_a_carrier_is_an_alarm_until_it_is_back() {
+    let net = ports(&["eth0", "eth1"]);
+    let (agent, client) = agent_with_port(&net).await;
+    let list = subscribe_to(Mode::Stream, &[("/system/alarms", SubscriptionMode::OnChange)]);
+    let mut told = client.subscribe(list).await.unwrap();
+    told.until_sync().await;
+    for _ in 0..2 {
+        net.ip("link set p0 down");
+        told.until(&format!("{OPENCONFIG}[id={DOWN}]/state/severity")).await;
+        for (name, value) in [
+            ("id", json!(DOWN)),
+            ("resource", json!("eth0")),
+            ("text", json!("eth0 is up, and the link that it stands on is down")),
+            ("severity", json!("openconfig-alarm-types:MAJOR")),
+            ("type-id", json!("openconfig-alarm-types:LOS")),
+        ] {
+            assert_eq!(leaf(&client, OPENCONFIG, DOWN, name).await, Some(value), "{name}");
+        }
+        for (name, value) in [
+            ("type", json!("link-down")),
+            ("resource", json!("interface:eth0")),
+            ("occurrences", json!("1")),
+            ("operator-state", json!("none")),
+        ] {
+            assert_eq!(leaf(&client, NATIVE, DOWN, name).await, Some(value), "{name}");
+        }
+        let major = client.read("holdfast_native:/fault-state/summary/major").await.unwrap();
+        assert_eq!(major, json!(1));
+        net.ip("link set p0 up");
+        // The last alarm goes with its container.
+        told.until("delete /system/alarms").await;
+        assert_eq!(leaf(&client, OPENCONFIG, DOWN, "id").await, None);
+    }
+    // A port without configuration, and one that is to be down, are no faults.
+    net.ip("link set p1 down");
+    net.ip("link set p0 down");
+    wait_until_open(&client, DOWN).await;
+    let enabled = "/interfaces/interface[name=eth0]/config/enabled";
+    client.update(enabled, false).await.unwrap();
+    wait_until_over(&client, DOWN).await;
+    let state = client.read("holdfast_native:/fault-state/summary/major").await.unwrap();
+    assert_eq!(state, json!(0), "{}", agent.log());
+    assert!(agent.log().contains("raised"), "{}", agent.log());
+}
+
+#[tokio::test]
+async fn an_alarm_survives_a_kill_with_the_time_when_it_began() {
+    let net = ports(&["eth0", "eth1"]);
+    let (mut agent, client) = agent_with_port(&net).await;
+    let both = json!({"interface": [port("eth1", &["10.0.1.1/24"])]});
+    client.update("/interfaces", both).await.unwrap();
+    net.ip("link set p0 down");
+    net.ip("link set p1 down");
+    let other = "link-down@interface:eth1";
+    wait_until_open(&client, DOWN).await;
+    wait_until_open(&client, other).await;
+    let began = leaf(&client, NATIVE, DOWN, "time-created").await.unwrap();
+    let last = client.read("holdfast_native:/fault-state/summary/last-event-id").await.unwrap();
+    // Rows are written beside: nothing waits for them.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    agent.kill();
+    net.ip("link set p1 up");
+    agent.restart().await;
+    let client = agent.gnmi().await;
+    wait_until_over(&client, other).await;
+    assert_eq!(leaf(&client, NATIVE, DOWN, "time-created").await, Some(began));
+    let number = |value: &Value| value.as_str().unwrap().parse::<u64>().unwrap();
+    let now = client.read("holdfast_native:/fault-state/summary/last-event-id").await.unwrap();
+    assert!(number(&now) > number(&last), "{now} comes after {last}");
+    net.ip("link set p0 up");
+    wait_until_over(&client, DOWN).await;
+}
+
+#[tokio::test]
+async fn a_port_that_is_not_there_is_an_alarm_until_it_comes() {
+    let net = Netns::enter();
+    let (_agent, client) = agent_with_port(&net).await;
+    let missing = "link-missing@interface:eth0";
+    wait_until_open(&client, missing).await;
+    assert_eq!(leaf(&client, OPENCONFIG, missing, "type-id").await, Some(json!("link-missing")));
+    net.ip("link add eth0 type veth peer name p0");
+    net.ip("link set p0 up");
+    wait_until_over(&client, missing).await;
+}
+
+#[tokio::test]
+async fn policies_and_shelves_decide_what_becomes_of_a_condition() {
+    let net = ports(&["eth0"]);
+    let (_agent, client) = agent_with_port(&net).await;
+    net.ip("link set p0 down");
+    wait_until_open(&client, DOWN).await;
+    let policy = "holdfast_native:/fault-management/policy[name=lab]";
+    let severe = json!({"name": "lab", "type": "link-*", "severity": "CRITICAL"});
+    client.update(policy, severe).await.unwrap();
+    eventually_async("its severity is that of the policy", async || {
+        leaf(&client, NATIVE, DOWN, "severity").await == Some(json!("CRITICAL"))
+    })
+    .await;
+    client.update(&format!("{policy}/effect"), "ignore").await.unwrap();
+    wait_until_over(&client, DOWN).await;
+    client.delete(policy).await.unwrap();
+    wait_until_open(&client, DOWN).await;
+
+    let shelf = "holdfast_native:/fault-management/shelf[name=rack]";
+    client.update(shelf, json!({"name": "rack", "resource": "interface:eth*"})).await.unwrap();
+    eventually_async("it is put aside", async || {
+        leaf(&client, SHELVED, DOWN, "shelf").await == Some(json!("rack"))
+    })
+    .await;
+    assert_eq!(leaf(&client, OPENCONFIG, DOWN, "id").await, None);
+    let summary = client.read("holdfast_native:/fault-state/summary").await.unwrap();
+    assert_eq!(summary["holdfast:shelved"], json!(1), "{summary}");
+    client.delete(shelf).await.unwrap();
+    wait_until_open(&client, DOWN).await;
+    assert_eq!(leaf(&client, SHELVED, DOWN, "id").await, None);
+
+    for (path, value) in [
+        (format!("{policy}/severity"), json!("indeterminate")),
+        (format!("{policy}/type"), json!("")),
+        (format!("{policy}/raise-after"), json!(86_400_001)),
+        ("/system/alarms/alarm[id=x]/state/text".to_owned(), json!("mine")),
+    ] {
+        let refused = client.update(&path, value).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{path}: {refused}");
+    }
+}
+
+type Faults = FaultsClient<InterceptedService<Channel, Credentials>>;
+
+async fn faults(agent: &AgentProcess) -> Faults {
+    FaultsClient::with_interceptor(agent.channel().await, agent.credentials())
+}
+
+async fn watch(faults: &mut Faults, after: Option<u64>) -> Streaming<wire::WatchResponse> {
+    let request = wire::WatchRequest { filter: None, after };
+    faults.watch(request).await.unwrap().into_inner()
+}
+
+async fn next(stream: &mut Streaming<wire::WatchResponse>) -> Content {
+    let message = tokio::time::timeout(Duration::from_secs(60), stream.message()).await;
+    message.expect("something is told").unwrap().expect("the stream goes on").content.unwrap()
+}
+
+/// The next event: its id, what changed, and the alarm.
+async fn next_event(stream: &mut Streaming<wire::WatchResponse>) -> (u64, wire::Change, String) {
+    match next(stream).await {
+        Content::Event(event) => (event.id, event.change(), event.alarm.unwrap().id),
+        other => panic!("{other:?}"),
+    }
+}
+
+// proves sv.C51
+#[tokio::test]
+async fn a_watcher_is_told_of_each_change_and_goes_on_where_it_was() {
+    let net = ports(&["eth0"]);
+    let (mut agent, client) = agent_with_port(&net).await;
+    let mut rpc = faults(&agent).await;
+    let mut stream = watch(&mut rpc, None).await;
+    let Content::Snapshot(first) = next(&mut stream).await else { panic!("a snapshot first") };
+    assert!(first.alarms.is_empty() && !first.gap, "{first:?}");
+    let Content::Sync(sync) = next(&mut stream).await else { panic!("then sync") };
+    assert_eq!(sync.last_event_id, 0);
+    net.ip("link set p0 down");
+    let (raised, change, id) = next_event(&mut stream).await;
+    assert_eq!((change, id.as_str()), (wire::Change::Raised, DOWN));
+
+    let word = |id: &str, text: &str| wire::SetOperatorStateRequest {
+        id: id.to_owned(),
+        state: wire::OperatorState::Ack.into(),
+        text: text.to_owned(),
+    };
+    let said = rpc.set_operator_state(word(DOWN, "ticket 7")).await.unwrap().into_inner();
+    assert!(said.durable);
+    let (said, change, _) = next_event(&mut stream).await;
+    assert_eq!((change, said), (wire::Change::Operator, raised + 1));
+    drop(stream);
+    assert_eq!(leaf(&client, NATIVE, DOWN, "operator").await, Some(json!("admin")));
+    net.ip("link set p0 up");
+    wait_until_over(&client, DOWN).await;
+
+    let mut stream = watch(&mut rpc, Some(raised)).await;
+    assert_eq!(next_event(&mut stream).await, (said, wire::Change::Operator, DOWN.to_owned()));
+    let (cleared, change, _) = next_event(&mut stream).await;
+    assert_eq!((change, cleared), (wire::Change::Cleared, said + 1));
+    assert!(
+        matches!(next(&mut stream).await, Content::Sync(sync) if sync.last_event_id == cleared)
+    );
+    let log = wire::QueryRequest { filter: None, events_after: Some(0) };
+    let log = rpc.query(log).await.unwrap().into_inner();
+    assert_eq!(log.events.len(), 3, "{log:?}");
+
+    for (request, code) in [
+        (word(DOWN, ""), Code::NotFound),
+        (word("link-down", ""), Code::InvalidArgument),
+        (word("gremlins@agent", ""), Code::InvalidArgument),
+        (word(DOWN, &"x".repeat(1025)), Code::InvalidArgument),
+        (wire::SetOperatorStateRequest { state: 7, ..word(DOWN, "") }, Code::InvalidArgument),
+    ] {
+        let refused = rpc.set_operator_state(request.clone()).await.unwrap_err();
+        assert_eq!(refused.code(), code, "{request:?}: {refused}");
+    }
+    let unknown = wire::Filter { least_severity: 9, ..wire::Filter::default() };
+    let unknown = wire::QueryRequest { filter: Some(unknown), events_after: None };
+    assert_eq!(rpc.query(unknown).await.unwrap_err().code(), Code::InvalidArgument);
+
+    // Of another run the log has nothing, and the watcher is told all that is open.
+    agent.restart().await;
+    net.ip("link set p0 down");
+    wait_until_open(&agent.gnmi().await, DOWN).await;
+    let mut rpc = faults(&agent).await;
+    let mut stream = watch(&mut rpc, Some(cleared)).await;
+    let Content::Snapshot(all) = next(&mut stream).await else { panic!("a snapshot") };
+    assert!(all.gap && all.alarms.len() == 1, "{all:?}");
+    assert!(all.alarms[0].event_id > cleared);
+}
+
+// proves sv.C5
+#[tokio::test]
+async fn readers_see_alarms_and_change_nothing() {
+    let net = ports(&["eth0"]);
+    let (agent, client) = agent_with_port(&net).await;
+    assert!(agent.user(&["set", "eve", "--role", "read-only"], "secret of eve").status.success());
+    net.ip("link set p0 down");
+    wait_until_open(&client, DOWN).await;
+    let credentials = Credentials::new("eve", "secret of eve").unwrap();
+    let mut rpc = FaultsClient::with_interceptor(agent.channel().await, credentials);
+    let open = rpc.query(wire::QueryRequest::default()).await.unwrap().into_inner();
+    assert_eq!(open.alarms.len(), 1);
+    let word = wire::SetOperatorStateRequest {
+        id: DOWN.to_owned(),
+        state: wire::OperatorState::Ack.into(),
+        text: String::new(),
+    };
+    let refused = rpc.set_operator_state(word).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+}
+
+/// What `holdfast fault ...` prints.
+fn fault(agent: &AgentProcess, arguments: &[&str]) -> String {
+    let output = agent.command("fault").args(arguments).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(output.status.success(), !text.starts_with("holdfast: "), "{text}");
+    text
+}
+
+#[tokio::test]
+async fn the_operator_at_the_box_sees_and_acknowledges_alarms() {
+    let net = ports(&["eth0"]);
+    let (agent, client) = agent_with_port(&net).await;
+    assert_eq!(fault(&agent, &["list"]), "");
+    net.ip("link set p0 down");
+    wait_until_open(&client, DOWN).await;
+    let line = fault(&agent, &["list"]);
+    assert!(line.starts_with("MAJOR  20") && line.contains(DOWN), "{line}");
+    assert_eq!(fault(&agent, &["ack", DOWN, "--text", "cable ordered"]), "");
+    assert!(fault(&agent, &["list"]).contains("acknowledged by local"));
+    let all = fault(&agent, &["show", DOWN]);
+    assert!(all.contains("operator-text   cable ordered"), "{all}");
+    assert_eq!(fault(&agent, &["list", "--severity", "critical"]), "");
+    assert_eq!(fault(&agent, &["list", "--resource", "interface:eth1"]), "");
+    let log = fault(&agent, &["log"]);
+    assert!(log.lines().count() == 2 && log.contains("operator"), "{log}");
+    for wrong in [
+        &["show", "link-down@interface:eth7"][..],
+        &["ack", "link-down"],
+        &["list", "--severity", "terrible"],
+    ] {
+        let text = fault(&agent, wrong);
+        assert!(text.starts_with("holdfast: "), "{wrong:?}: {text}");
+    }
+}
+
+/// A program that keeps what it gets, and fails each time until a file is there.
+fn program(folder: &std::path::Path) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = folder.join("told");
+    let got = folder.join("got");
+    let ready = folder.join("ready");
+    let script = format!(
+        "#!/bin/sh\ncat >>{got}\n[ -e {ready} ]\n",
+        got = got.display(),
+        ready = ready.display()
+    );
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+// proves sv.C20, sv.C30
+#[tokio::test]
+async fn a_program_gets_each_change_until_it_takes_it_and_after_a_restart() {
+    let net = ports(&["eth0"]);
+    let (mut agent, client) = agent_with_port(&net).await;
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path());
+    let resume = folder.path().join("last-event");
+    let start = |agent: &AgentProcess| {
+        let mut command = agent.command("fault");
+        command.args(["watch", "--exec"]).arg(&program).arg("--resume").arg(&resume);
+        command.spawn().unwrap()
+    };
+    let got = || std::fs::read_to_string(folder.path().join("got")).unwrap_or_default();
+    let mut watcher = start(&agent);
+    eventually_async("it is started again", async || got().matches("snapshot").count() > 1).await;
+    assert!(!resume.exists());
+    std::fs::write(folder.path().join("ready"), "").unwrap();
+    eventually_async("the snapshot is taken", async || resume.exists()).await;
+    net.ip("link set p0 down");
+    eventually_async("the program is told", async || got().contains("\"change\":\"raised\"")).await;
+    agent.restart().await;
+    wait_until_open(&agent.gnmi().await, DOWN).await;
+    eventually_async("the next agent tells what is open, as events may be lost", async || {
+        got().contains("\"gap\":true")
+    })
+    .await;
+    net.ip("link set p0 up");
+    eventually_async("it is told of the end by the next agent", async || {
+        got().contains("\"change\":\"cleared\"")
+    })
+    .await;
+    watcher.kill().unwrap();
+    watcher.wait().unwrap();
+    drop(client);
+    let last = got().matches("cleared").count();
+    net.ip("link set p0 down");
+    net.ip("link set p0 up");
+    eventually_async("the log has it", async || {
+        fault(&agent, &["log"]).matches("raised").count() == 1
+    })
+    .await;
+    let mut watcher = start(&agent);
+    eventually_async("what came meanwhile is told", async || {
+        got().matches("cleared").count() > last
+    })
+    .await;
+    watcher.kill().unwrap();
+    watcher.wait().unwrap();
+}
