@@ -11,6 +11,7 @@
     reason = "the table is what this program is for"
 )]
 
+mod carrier;
 mod document;
 mod engine;
 mod kernel;
@@ -34,8 +35,9 @@ use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
+use self::carrier::CarrierLink;
 use self::document::Document;
-use self::notices::{CarrierLink, NoticeProbe};
+use self::notices::LossProbe;
 
 /// Sizes of the workloads.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +56,7 @@ struct Sizes {
     system: Option<(u32, u32)>,
     services: services::Sizes,
     engine: engine::Sizes,
+    notices: notices::Sizes,
 }
 
 impl Sizes {
@@ -73,6 +76,7 @@ impl Sizes {
             states: &[1000, 50_000],
         },
         engine: engine::Sizes::FULL,
+        notices: notices::Sizes::USUAL,
     };
     /// `--all`: sizes for a release.
     const ALL: Self = Self {
@@ -98,6 +102,7 @@ impl Sizes {
             states: &[50, 100],
         },
         engine: engine::Sizes::SMOKE,
+        notices: notices::Sizes::SMOKE,
     };
 
     fn is_smoke(self) -> bool {
@@ -114,8 +119,8 @@ impl Sizes {
     }
 }
 
-/// Longest delay of a link event, in milliseconds, beside a Set of the large table.
-const WORST_NOTICE_MS: f64 = 150.0;
+/// Longest delay from the loss of a carrier, in milliseconds, beside a Set of the large table.
+const WORST_LOSS_MS: f64 = 150.0;
 
 /// Resident memory with the large table, in MB.
 const MEMORY_MB: f64 = 330.0;
@@ -150,7 +155,7 @@ async fn run() -> Result<ExitCode> {
     }
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
-    CarrierLink::ALL.into_iter().for_each(|link| link.add(&net));
+    carrier::add_links(&net)?;
     let mut agent = AgentProcess::start_as(PASSWORD, &[]).await;
     let used = agent.resource_use();
     table.time("start, empty", agent.start_time(), "exec alone", yardstick::exec()?, Some(500.0));
@@ -201,18 +206,23 @@ async fn run() -> Result<ExitCode> {
     table.row("memory with the routes, MB", resident, None, Some(MEMORY_MB));
     table.ratio("the routes deleted", deleted.answered, "the Set", created.answered, 1.3);
     table.note_cost(&deleted.used);
+    notices::quiet_rows(&mut table, &agent, &client, sizes.notices).await?;
     set_routes(&agent, &client, &net, count).await?;
     for link in CarrierLink::ALL {
         let kind = link.kind();
-        let probe = NoticeProbe::start(&agent, link).await?;
-        let used = delete_routes(&agent, &client, &net).await?.used;
-        table.notices(&format!("{kind} event beside the delete"), &probe.finish()?);
-        table.note_cost(&used);
-        let probe = NoticeProbe::start(&agent, link).await?;
-        let used = set_routes(&agent, &client, &net, count).await?.used;
-        table.notices(&format!("{kind} event beside the Set"), &probe.finish()?);
-        table.note_cost(&used);
+        let (mut during_delete, mut during_set) = (Vec::new(), Vec::new());
+        for _ in 0..sizes.notices.rounds {
+            let probe = LossProbe::start(&agent, link).await?;
+            delete_routes(&agent, &client, &net).await?;
+            during_delete.extend(probe.finish()?);
+            let probe = LossProbe::start(&agent, link).await?;
+            set_routes(&agent, &client, &net, count).await?;
+            during_set.extend(probe.finish()?);
+        }
+        table.delays(&format!("{kind} loss beside the delete"), during_delete, 100, WORST_LOSS_MS);
+        table.delays(&format!("{kind} loss beside the Set"), during_set, 100, WORST_LOSS_MS);
     }
+    notices::row_amid_table(&mut table, &agent, sizes.notices).await?;
 
     let before = agent.resource_use();
     let full = one_leaf_sets(&client, sizes.sets).await?;
@@ -258,6 +268,7 @@ async fn run() -> Result<ExitCode> {
     );
     table.note_cost(&agent.resource_use());
     agent.kill();
+    notices::sampler_rows(&mut table, sizes.notices).await?;
     union::rows(&mut table, sizes.cables, sizes.tables).await?;
     services::rows(&mut table, sizes.services).await?;
     let strict = std::env::args().any(|argument| argument == "--strict");
@@ -446,16 +457,18 @@ impl Table {
         );
     }
 
-    /// The longest delay of a notice, beside the median.
-    fn notices(&mut self, what: &str, delays: &[Duration]) {
-        let worst = milliseconds(percentile(delays, 100));
-        let median = milliseconds(percentile(delays, 50));
+    /// Delays by their percentiles, of which one has a target in milliseconds.
+    fn delays(&mut self, what: &str, mut delays: Vec<Duration>, judged: usize, target: f64) {
+        delays.sort();
+        let at = |percent| milliseconds(percentile(&delays, percent));
+        let [p50, p90, p99, longest] = [50, 90, 99, 100].map(at);
+        let name = if judged == 100 { "longest".to_owned() } else { format!("p{judged}") };
         self.add(
-            &format!("{what}, worst of {}", delays.len()),
-            &format!("{worst:.1} ms"),
-            &format!("median {median:.1} ms"),
-            worst / median,
-            Some((worst, WORST_NOTICE_MS, "ms")),
+            &format!("{what}, {name} of {}", delays.len()),
+            &format!("{:.1} ms", at(judged)),
+            &format!("p50 {p50:.1}, p90 {p90:.1}, p99 {p99:.1}, max {longest:.1} ms"),
+            at(judged) / p50,
+            Some((at(judged), target, "ms")),
         );
     }
 

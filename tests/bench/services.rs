@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::{JoinHandle as Task, spawn_blocking};
 
-use super::notices::{RTMGRP_LINK, carrier, ip};
+use super::carrier::{RTMGRP_LINK, has_carrier};
 use super::{Table, milliseconds, one_leaf_sets, percentile, port, walks};
 
 /// Multicast group of IPv4 routes, as a bit of the socket's address.
@@ -201,7 +201,7 @@ async fn event_rows(
         let path = path_of(service, &format!("i{number}"));
         client.update(&path, staged).await.context("an instance")?;
         let answered = routed(if_nametoindex(&*near)?)?;
-        ip(&format!("link set {far} up"))?;
+        net.ip(&format!("link set {far} up"));
         let answered = spawn_blocking(|| answered.join()).await?;
         times.push(answered.map_err(|_| anyhow!("the listener panicked"))??);
     }
@@ -263,7 +263,7 @@ fn routed(index: u32) -> Result<JoinHandle<Result<Duration>>> {
         let mut up = None;
         loop {
             let (message, _) = socket.recv_from_full().context("a message of the kernel")?;
-            if up.is_none() && carrier(&message, index) == Some(true) {
+            if up.is_none() && has_carrier(&message, index) == Some(true) {
                 up = Some(Instant::now());
             }
             let kind = message.get(4..6).and_then(|octets| octets.try_into().ok());

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -77,15 +78,16 @@ fn routes_once(net: &Netns, count: u32) -> Result<Duration> {
 
 /// Makes `count` virtual cables with one `ip -batch`, and then removes them untimed.
 pub(crate) fn cables(count: u32) -> Result<Duration> {
-    let took = batch(count, |number| format!("link add a{number} type veth peer name b{number}"))?;
-    batch(count, |number| format!("link delete a{number}"))?;
+    let took =
+        batch(0..count, |number| format!("link add a{number} type veth peer name b{number}"))?;
+    batch(0..count, |number| format!("link delete a{number}"))?;
     Ok(took)
 }
 
 /// Time for one `ip -batch` with these lines for each number.
-fn batch(count: u32, lines: impl Fn(u32) -> String) -> Result<Duration> {
+pub(crate) fn batch(numbers: Range<u32>, lines: impl Fn(u32) -> String) -> Result<Duration> {
     let mut file = tempfile::NamedTempFile::new()?;
-    for number in 0..count {
+    for number in numbers {
         writeln!(file, "{}", lines(number))?;
     }
     let started = Instant::now();
@@ -97,7 +99,7 @@ fn batch(count: u32, lines: impl Fn(u32) -> String) -> Result<Duration> {
 /// Makes the pairs with `ip`, up like those of the agent, puts them into one group, and deletes the group by one
 /// message.
 pub(crate) fn teardown(net: &Netns, pairs: u32) -> Result<Duration> {
-    batch(pairs, |number| {
+    batch(0..pairs, |number| {
         let add = format!("link add p{number} type veth peer name q{number}");
         format!("{add}\nlink set p{number} up group {GROUP}\nlink set q{number} up")
     })?;
@@ -131,7 +133,7 @@ fn request(number: u32, interface: u32, last: bool) -> Vec<u8> {
 }
 
 /// Waits for the one answer to a batch.
-fn acknowledged(socket: &Socket) -> Result<()> {
+pub(crate) fn acknowledged(socket: &Socket) -> Result<()> {
     let (answer, _) = socket.recv_from_full().context("the kernel's answer")?;
     let kind = answer.get(4..6).and_then(|octets| octets.try_into().ok()).map(u16::from_ne_bytes);
     let error =
@@ -139,7 +141,7 @@ fn acknowledged(socket: &Socket) -> Result<()> {
     match (kind, error) {
         (Some(NLMSG_ERROR), Some(0)) => Ok(()),
         (Some(NLMSG_ERROR), Some(error)) => {
-            Err(io::Error::from_raw_os_error(-error)).context("a route is refused")
+            Err(io::Error::from_raw_os_error(-error)).context("a request is refused")
         }
         _ => bail!("the kernel's answer is none"),
     }

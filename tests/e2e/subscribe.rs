@@ -1,5 +1,7 @@
 //! Subscriptions: changes by the kernel and by Sets arrive at subscribers.
 
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use holdfast_tests::netns::Netns;
 use holdfast_tests::subscription::{Event, notification_lines, subscribe_to};
 use serde_json::json;
 
-use crate::documents::config_of;
+use crate::documents::{STATIC_ROUTES, config_of, port, route};
 
 /// The shortest sample interval, in nanoseconds.
 const FAST: u64 = 1_000_000_000;
@@ -285,6 +287,84 @@ async fn an_option_ignores_unknown_paths_unless_the_configuration_refuses_them()
     // An open stream goes on.
     net.ip("link set eth0 mtu 1400");
     stream.until("state/mtu = 1414").await;
+}
+
+/// A client of everything hears of a lost link amid a large table: while it is synchronised, and while it is told a change.
+#[tokio::test]
+async fn a_lost_link_is_told_amid_a_large_table() {
+    const ROUTES: u32 = 20_000;
+    /// 10.0.0.0.
+    const TEN: u32 = 10 << 24;
+    const STATUS: &str = "/interfaces/interface[name=eth0]/state/oper-status";
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let ports = json!({"interface": [port("eth0", &["192.0.2.1/24"])]});
+    client.update("/interfaces", ports).await.unwrap();
+    let prefix = |number| format!("{}/32", Ipv4Addr::from_bits(TEN + number));
+    let routes: Vec<_> = (0..ROUTES).map(|number| route(&prefix(number), "192.0.2.2")).collect();
+    let up = format!("update {STATUS} = \"UP\"");
+    // Until others see the loss, the client reads no more than the first routes.
+    let lose = async || {
+        net.ip("link set peer0 down");
+        eventually_async("the loss is seen", async || client.read(STATUS).await.unwrap() != "UP")
+            .await;
+    };
+
+    client.update(STATIC_ROUTES, json!({"static": routes})).await.unwrap();
+    let everything = subscribe_to(Mode::Stream, &[("/", SubscriptionMode::OnChange)]);
+    let mut stream = agent.gnmi().await.subscribe(everything).await.unwrap();
+    let mut known = KnownRoutes::default();
+    let first = stream.until_all(&["/static["]).await;
+    assert!(first.contains(&up), "{first:#?}");
+    known.follow(&first);
+    lose().await;
+    let rest = stream.until_sync().await;
+    let lost = rest.iter().position(|line| line.contains(STATUS)).expect("the loss is told");
+    known.follow(&rest[..lost]);
+    assert!(known.0.len() < routes.len(), "the loss is told after all routes");
+    known.follow(&rest[lost..]);
+    assert_eq!(known.0.len(), routes.len());
+
+    net.ip("link set peer0 up");
+    stream.until(&up).await;
+    client.delete(STATIC_ROUTES).await.unwrap();
+    while !known.0.is_empty() {
+        known.follow(&stream.until_all(&["delete "]).await);
+    }
+    client.update(STATIC_ROUTES, json!({"static": routes})).await.unwrap();
+    known.follow(&stream.until_all(&["/static["]).await);
+    lose().await;
+    known.follow(&stream.until_all(&[STATUS]).await);
+    assert!(known.0.len() < routes.len(), "the loss is told after all routes");
+    while known.0.len() < routes.len() {
+        known.follow(&stream.until_all(&["/static["]).await);
+    }
+}
+
+/// Static routes that a client was told of, by the path of a leaf of each.
+#[derive(Debug, Default)]
+struct KnownRoutes(BTreeSet<String>);
+
+impl KnownRoutes {
+    fn follow(&mut self, lines: &[String]) {
+        for line in lines {
+            if let Some(deleted) = line.strip_prefix("delete ") {
+                let below = self.0.range(deleted.to_owned()..);
+                let below: Vec<_> =
+                    below.take_while(|leaf| leaf.starts_with(deleted)).cloned().collect();
+                below.iter().for_each(|leaf| assert!(self.0.remove(leaf)));
+            }
+            let told = line.strip_prefix("update ").and_then(|line| line.split_once(" = "));
+            if let Some((leaf, _)) = told
+                && leaf.contains("/static[")
+                && leaf.ends_with("/config/prefix")
+            {
+                self.0.insert(leaf.to_owned());
+            }
+        }
+    }
 }
 
 /// A stream of requests that does not end after the last.

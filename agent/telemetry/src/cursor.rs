@@ -3,18 +3,31 @@
 //! A [`Cursor`] holds the last tree that was sent. The next update is the difference between that and the newest
 //! tree, within the selection; [`Walk`] finds it leaf by leaf and skips the memory that both share. A walk owns
 //! the nodes that it visits, so it may pause for as long as the client takes to read.
+//!
+//! Lists whose entries are derived are long. A subscriber that is to hear of everything else meanwhile has two cursors, and each
+//! leaf belongs to one of them, by the list of the schema that it is in:
+//!
+//! ```text
+//!  Cursor, Lists::Others                 told at once --------------------------+
+//!      | branches that it told as deleted, which are void in the other         v
+//!  DerivedCursor, Lists::Derived         told in portions, with the first between them
+//! ```
+
+mod derived;
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::vec;
 
 use holdfast_config::tree::{Branch, Child, Leaf, List, ListEntry as _, Tree};
-use holdfast_config::{Keys, NodeId, PatternStep, Step};
+use holdfast_config::{InstancePath, Keys, NodeId, PatternStep, Schema, Step};
 use smallvec::SmallVec;
 
+pub use self::derived::DerivedCursor;
 use super::entry::ViewEntry;
 use super::revision::LeafVersion;
-use super::selection::Selection;
+use super::selection::{Lists, Selection};
 use super::visibility::Visibility;
 
 /// State of a subscriber: its selection, and the tree that was sent last.
@@ -66,6 +79,18 @@ impl Cursor {
         Walk::whole(self.selection.clone(), tree)
     }
 
+    /// Walks everything selected in the last tree sent.
+    pub fn again(&self) -> Walk {
+        Walk::whole(self.selection.clone(), &self.last_sent)
+    }
+
+    /// Notes that the client has lost what it was sent at these paths and below.
+    fn forget(&mut self, schema: &Schema, paths: &[InstancePath]) {
+        for path in paths {
+            self.last_sent.remove(schema, path);
+        }
+    }
+
     /// Walks the difference between the last tree sent and `tree`, which becomes the last one.
     pub fn next(&mut self, tree: &Tree<LeafVersion>, compare: Compare) -> Walk {
         let old = std::mem::replace(&mut self.last_sent, tree.clone());
@@ -89,6 +114,10 @@ pub struct Walk {
     /// The last step of the path was reported and has no frame, so it is removed before the next step.
     unframed_step: bool,
     frames: Vec<Frame>,
+    /// Branches that were reported as deleted, or created again, with derived entries in them, which this walk leaves out.
+    deleted: Vec<InstancePath>,
+    /// Branches to skip.
+    skipped: BTreeSet<InstancePath>,
     /// Children and entries visited, for tests: the work must be proportional to the change.
     visited: usize,
 }
@@ -185,6 +214,8 @@ impl Walk {
             path: Vec::new(),
             unframed_step: false,
             frames: Vec::new(),
+            deleted: Vec::new(),
+            skipped: BTreeSet::new(),
             visited: 0,
         };
         let visibility = Visibility::of_root(walk.selection.permissions.as_deref());
@@ -260,6 +291,45 @@ impl Walk {
         self.visited
     }
 
+    /// Takes the branches that the walk has reported as deleted as a whole, with derived entries that it leaves out. A
+    /// [`DerivedCursor`] of the same client has to forget them.
+    pub fn take_deleted(&mut self) -> Vec<InstancePath> {
+        std::mem::take(&mut self.deleted)
+    }
+
+    /// Leaves out the rest of a branch.
+    fn skip(&mut self, branch: &InstancePath) {
+        if std::mem::take(&mut self.unframed_step) {
+            self.path.pop();
+        }
+        while self.path.starts_with(&branch.0) {
+            if let Some(Frame::Branch { .. }) = self.frames.pop() {
+                self.path.pop();
+            }
+        }
+        self.skipped.insert(branch.clone());
+    }
+
+    fn is_skipped(&self) -> bool {
+        // Few walks skip anything, and then only branches above derived lists.
+        !self.skipped.is_empty() && self.skipped.iter().any(|it| it.0 == self.path)
+    }
+
+    /// True when the branch at the end of the path may be reported as deleted as a whole. Above derived lists that is for the
+    /// walk of everything else alone: this one may be behind it, and would delete what the other has told since.
+    fn may_delete(&self) -> bool {
+        let is_above = |step: &Step| self.selection.is_above_derived(step.node);
+        self.selection.lists() != Lists::Derived || !self.path.last().is_some_and(is_above)
+    }
+
+    /// Notes that the branch at the end of the path is reported as deleted.
+    fn note_deleted(&mut self) {
+        let is_above = |step: &Step| self.selection.is_above_derived(step.node);
+        if self.selection.lists() == Lists::Others && self.path.last().is_some_and(is_above) {
+            self.deleted.push(InstancePath(self.path.clone()));
+        }
+    }
+
     fn pattern_match(&self) -> &PatternMatch {
         match self.frames.last() {
             Some(Frame::Branch { reach, .. } | Frame::Entries { reach, .. }) => reach,
@@ -291,6 +361,10 @@ impl Walk {
         let visibility = self.visibility().below(self.selection.permissions.as_deref(), &step)?;
         let reach = reach.complete_at(&self.selection, depth + 1);
         self.path.push(step);
+        if self.is_skipped() {
+            self.path.pop();
+            return None;
+        }
         self.visit(pair, reach, visibility)
     }
 
@@ -300,14 +374,20 @@ impl Walk {
         let reach = self.pattern_match().match_entry(&self.selection, depth, &step)?;
         let visibility = self.visibility().below(self.selection.permissions.as_deref(), &step)?;
         self.path.push(step);
+        if self.is_skipped() {
+            self.path.pop();
+            return None;
+        }
         let branch = |entry: Option<ViewEntry>| entry.map(|it| it.branch().into_shared());
         let (old, new) = (branch(entry.old), branch(entry.new));
         let rebirth = recreation_time(old.as_deref(), new.as_deref());
         match (rebirth, &reach) {
             (Some(time_ns), PatternMatch::Complete)
                 if visibility.is_node_visible()
+                    && self.may_delete()
                     && self.has_visible_leaf(old.as_deref(), &visibility) =>
             {
+                self.note_deleted();
                 self.descend(None, new, reach, visibility);
                 Some(TreeUpdateKind::Recreated { time_ns })
             }
@@ -331,10 +411,13 @@ impl Walk {
             },
             // The deletion of a node that is not itself visible is reported leaf by leaf, for visible leaves.
             ChildPair::Branch(old, None)
-                if matches!(reach, PatternMatch::Complete) && visibility.is_node_visible() =>
+                if matches!(reach, PatternMatch::Complete)
+                    && visibility.is_node_visible()
+                    && self.may_delete() =>
             {
-                self.has_visible_leaf(old.as_deref(), &visibility)
-                    .then_some(TreeUpdateKind::Deleted)
+                let is_told = self.has_visible_leaf(old.as_deref(), &visibility);
+                is_told.then(|| self.note_deleted());
+                is_told.then_some(TreeUpdateKind::Deleted)
             }
             ChildPair::Branch(old, new) => {
                 self.descend(old, new, reach, visibility);
@@ -563,3 +646,6 @@ impl PatternMatch {
         Some(named)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
-use holdfast_config::schema::Origin;
+use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Branch, Child, EntryBranch, LeafMeta, List, ListEntry};
 use holdfast_config::{LeafMark, NodeId};
 
@@ -91,6 +91,17 @@ impl DerivedLists {
             Origin::OpenConfig => self.openconfig.contains(&list),
             Origin::Native => self.native.contains(&list),
         }
+    }
+
+    /// By node of a schema: true for these lists and all below.
+    pub(crate) fn with_descendants(&self, schema: &Schema) -> Box<[bool]> {
+        let mut is_inside = vec![false; schema.nodes().len()].into_boxed_slice();
+        // Parents come before their children.
+        for node in schema.nodes() {
+            let is_below = node.parent.is_some_and(|parent| is_inside[parent.0 as usize]);
+            is_inside[node.id.0 as usize] = is_below || self.contains(schema.origin(), node.id);
+        }
+        is_inside
     }
 }
 

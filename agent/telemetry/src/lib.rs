@@ -15,10 +15,10 @@ mod tests;
 mod visibility;
 
 pub use commits::{Boundary, BoundaryReceiver, BoundarySender};
-pub use cursor::{Compare, Cursor, TreeUpdate, Walk, WalkProgress};
+pub use cursor::{Compare, Cursor, DerivedCursor, TreeUpdate, Walk, WalkProgress};
 pub use entry::{DerivedLists, EntryState, EntryVersion, ViewEntry};
 pub use revision::{
     ConfigOrState, Draft, DraftTree, LeafVersion, ListStates, Mutation, PreparedTree, Revision,
     RevisionChange, TreeWriter,
 };
-pub use selection::{ChangeDetection, Filter, LeafSetCache, ReadType, Selection};
+pub use selection::{ChangeDetection, Filter, LeafSetCache, Lists, ReadType, Selection};

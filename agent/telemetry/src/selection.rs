@@ -9,6 +9,8 @@ use holdfast_config::tree::{Branch, LeafMeta};
 use holdfast_config::{NodeId, PathPattern};
 use holdfast_security::pathz::NodeView;
 
+use super::entry::DerivedLists;
+
 /// The data type of a gNMI Get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadType {
@@ -30,6 +32,16 @@ pub enum ChangeDetection {
     Polled,
 }
 
+/// The lists whose leaves a selection has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lists {
+    All,
+    /// Those whose entries are derived, with everything below.
+    Derived,
+    /// Everything but those.
+    Others,
+}
+
 /// Conditions for leaves, independent of their paths.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
@@ -47,6 +59,7 @@ pub struct Selection {
     pub origin: Origin,
     pub(super) patterns: Arc<[PathPattern]>,
     leaf_set: Arc<LeafSet>,
+    lists: Lists,
     /// Permissions of the reader; `None` permits everything.
     pub(super) permissions: Option<Arc<NodeView>>,
 }
@@ -54,17 +67,27 @@ pub struct Selection {
 /// Leaves that pass a filter. Independent of the patterns, unless the depth is limited.
 #[derive(Debug)]
 pub struct LeafSet {
-    /// By node: true for a leaf that passes, and for ancestors of one.
-    selected: Box<[bool]>,
+    /// By node: the leaves that pass, at it and below it.
+    selected: Box<[SelectedLeaves]>,
     /// By node, for a limited depth: true for a leaf within it, and for a node with such leaves of its own.
     within_depth: Option<Box<[bool]>>,
     /// Key leaves of entries, when only configuration is selected.
     config_keys: HashSet<NodeId>,
 }
 
+/// Selected leaves at a node and below it.
+#[derive(Clone, Copy, Debug, Default)]
+struct SelectedLeaves {
+    /// True when some are in lists whose entries are derived.
+    in_derived_lists: bool,
+    /// True when some are not.
+    elsewhere: bool,
+}
+
 /// Leaves of the selections of one request, shared among them.
 #[derive(Debug, Default)]
 pub struct LeafSetCache {
+    derived: Arc<DerivedLists>,
     leaf_sets: HashMap<(Origin, ChangeDetection, PatternEnds), Arc<LeafSet>>,
     builds: usize,
 }
@@ -101,6 +124,11 @@ impl ChangeDetection {
 }
 
 impl LeafSetCache {
+    /// A cache for selections that can be told apart by whether a list has derived entries: see [`Selection::within`].
+    pub fn new(derived: Arc<DerivedLists>) -> Self {
+        Self { derived, ..Self::default() }
+    }
+
     /// Leaves of one class that pass a filter, at or below the ends of patterns.
     fn leaf_set(
         &mut self,
@@ -110,11 +138,11 @@ impl LeafSetCache {
         class: ChangeDetection,
     ) -> Arc<LeafSet> {
         let ends = filter.depth.map(|_| ends(schema, patterns).collect());
-        let built = &mut self.builds;
+        let (built, derived) = (&mut self.builds, &self.derived);
         let leaves =
             self.leaf_sets.entry((schema.origin(), class, ends)).or_insert_with_key(|key| {
                 *built += 1;
-                Arc::new(LeafSet::new(schema, key.2.as_ref(), filter, class))
+                Arc::new(LeafSet::new(schema, derived, key.2.as_ref(), filter, class))
             });
         Arc::clone(leaves)
     }
@@ -128,25 +156,32 @@ impl LeafSetCache {
 impl LeafSet {
     fn new(
         schema: &Schema,
+        derived: &DerivedLists,
         ends: Option<&BTreeSet<NodeId>>,
         filter: &Filter,
         class: ChangeDetection,
     ) -> Self {
-        let mut is_selected = vec![false; schema.nodes().len()].into_boxed_slice();
+        let mut selected = vec![SelectedLeaves::default(); schema.nodes().len()].into_boxed_slice();
+        let is_derived = derived.with_descendants(schema);
         let reach =
             filter.depth.zip(ends).map(|(depth, ends)| nodes_within_depth(schema, ends, depth));
         // Parents come before their children, so in reverse order a node's descendants are complete.
         for node in schema.nodes().iter().rev() {
             let here = index(node.id);
             let leaf = node.leaf.is_some() && is_within_depth(reach.as_deref(), node.id);
-            is_selected[here] |= leaf && filter.matches(node) && class.matches(node);
-            if let (true, Some(parent)) = (is_selected[here], node.parent) {
-                is_selected[index(parent)] = true;
+            if leaf && filter.matches(node) && class.matches(node) {
+                selected[here].in_derived_lists |= is_derived[here];
+                selected[here].elsewhere |= !is_derived[here];
+            }
+            if let Some(parent) = node.parent {
+                let below = selected[here];
+                selected[index(parent)].in_derived_lists |= below.in_derived_lists;
+                selected[index(parent)].elsewhere |= below.elsewhere;
             }
         }
         let keys = schema.nodes().iter().filter(|node| filter.is_config_key(schema, node));
         let config_keys = keys.map(|node| node.id).collect();
-        Self { selected: is_selected, within_depth: reach, config_keys }
+        Self { selected, within_depth: reach, config_keys }
     }
 }
 
@@ -170,7 +205,18 @@ impl Selection {
     ) -> Self {
         let patterns = patterns.into();
         let leaves = cache.leaf_set(schema, &patterns, filter, class);
-        Self { origin: schema.origin(), patterns, leaf_set: leaves, permissions: None }
+        let lists = Lists::All;
+        Self { origin: schema.origin(), patterns, leaf_set: leaves, lists, permissions: None }
+    }
+
+    /// The part of the selection in these lists; `None` when it has no leaf there.
+    pub fn within(&self, schema: &Schema, lists: Lists) -> Option<Self> {
+        let part = Self { lists, ..self.clone() };
+        (!part.is_empty(schema)).then_some(part)
+    }
+
+    pub(super) fn lists(&self) -> Lists {
+        self.lists
     }
 
     /// Restricts the selection to the reader's permissions.
@@ -181,6 +227,21 @@ impl Selection {
 
     /// True when a wanted leaf is at the node or below it.
     pub fn selects(&self, node: NodeId) -> bool {
+        let SelectedLeaves { in_derived_lists, elsewhere } = self.leaves(node);
+        match self.lists {
+            Lists::All => in_derived_lists || elsewhere,
+            Lists::Derived => in_derived_lists,
+            Lists::Others => elsewhere,
+        }
+    }
+
+    /// True when leaves are at the node or below it both in lists whose entries are derived, and elsewhere.
+    pub(super) fn is_above_derived(&self, node: NodeId) -> bool {
+        let SelectedLeaves { in_derived_lists, elsewhere } = self.leaves(node);
+        in_derived_lists && elsewhere
+    }
+
+    fn leaves(&self, node: NodeId) -> SelectedLeaves {
         self.leaf_set.selected.get(index(node)).copied().unwrap_or_default()
     }
 

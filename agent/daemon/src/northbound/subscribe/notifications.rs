@@ -106,25 +106,33 @@ impl<'a> NotificationWriter<'a> {
         self.models.schema(self.origin)
     }
 
-    /// Sends a walk to its end, in portions. No permit is held while something is sent.
+    /// Sends a walk to its end, in portions.
     pub(super) async fn send_walk(
         &mut self,
-        mut walk: Walk,
+        walk: &mut Walk,
         tell: SendFilter,
         portions: &mut WalkQuota,
     ) -> Result<(), StreamError> {
-        loop {
-            let portion = portions.next().await;
-            let before = walk.visited();
-            let is_ended = self.write_portion(&mut walk, tell, before + portion.nodes);
-            portions.finish(portion, walk.visited() - before);
-            for notification in std::mem::take(&mut self.complete) {
-                self.outlet.notify(notification).await?;
-            }
-            if is_ended {
-                return Ok(());
-            }
+        while !self.send_portion(walk, tell, portions).await? {}
+        Ok(())
+    }
+
+    /// Sends the notifications that one portion of a walk completes; true at the end of the walk. No permit is held while
+    /// something is sent.
+    pub(super) async fn send_portion(
+        &mut self,
+        walk: &mut Walk,
+        tell: SendFilter,
+        portions: &mut WalkQuota,
+    ) -> Result<bool, StreamError> {
+        let portion = portions.next().await;
+        let before = walk.visited();
+        let is_ended = self.write_portion(walk, tell, before + portion.nodes);
+        portions.finish(portion, walk.visited() - before);
+        for notification in std::mem::take(&mut self.complete) {
+            self.outlet.notify(notification).await?;
         }
+        Ok(is_ended)
     }
 
     /// Adds the items of one portion, up to the first notification that is complete; true at the end of the walk.

@@ -10,7 +10,7 @@ use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscribe_request;
 use holdfast_proto::gnmi::subscription_list::Mode;
-use holdfast_telemetry::{ChangeDetection, LeafSetCache, ReadType, Selection};
+use holdfast_telemetry::{ChangeDetection, DerivedLists, LeafSetCache, ReadType, Selection};
 use smol_str::SmolStr;
 
 use super::super::encoding::Encoding;
@@ -53,6 +53,8 @@ struct PathLookup {
     /// The request, with the models that the parts are for.
     reader: Arc<ReadRequest>,
     admitted: Arc<[OrUnknown<AdmittedPath>]>,
+    /// Lists that are told after everything else.
+    derived: Arc<DerivedLists>,
     /// Modes of each subscription; none of one that is ignored.
     modes: Arc<[Modes]>,
 }
@@ -118,12 +120,14 @@ impl SubscriptionPlan {
         let reader = Arc::new(reader);
         let asking = Arc::clone(&reader);
         let permissions = Arc::clone(&admitted);
+        let derived = Arc::clone(&core.revision().derived);
         let subscriptions = list.subscription;
+        let lists = Arc::clone(&derived);
         let split = move |work: &ReadBudget| {
-            SplitList::of(&asking, &permissions, &subscriptions, mode, work)
+            SplitList::of(&asking, &permissions, &lists, &subscriptions, mode, work)
         };
         let SplitList { parts, modes, ignored } = reads.run(split).await?;
-        let lookup = PathLookup { reader, admitted, modes: modes.into() };
+        let lookup = PathLookup { reader, admitted, derived, modes: modes.into() };
         let encoding = Encoding::read(list.encoding)?;
         let updates_only = list.updates_only;
         let configuration = wishes.configuration;
@@ -169,7 +173,7 @@ impl SubscriptionPlan {
 impl PathLookup {
     fn parts(&self, work: &ReadBudget) -> Result<Vec<SubscriptionPart>, ReadStop> {
         let paths = self.reader.resolve_paths(&self.admitted, work)?;
-        let cache = RefCell::default();
+        let cache = RefCell::new(LeafSetCache::new(Arc::clone(&self.derived)));
         let mut parts = Vec::new();
         for (number, (path, modes)) in paths.iter().zip(&*self.modes).enumerate() {
             let Ok(path) = path else { continue };
@@ -194,12 +198,13 @@ impl SplitList {
     fn of(
         reader: &ReadRequest,
         admitted: &[OrUnknown<AdmittedPath>],
+        derived: &Arc<DerivedLists>,
         subscriptions: &[gnmi::Subscription],
         mode: Mode,
         work: &ReadBudget,
     ) -> Result<Self, ReadStop> {
         let paths = reader.resolve_paths(admitted, work)?;
-        let cache = RefCell::default();
+        let cache = RefCell::new(LeafSetCache::new(Arc::clone(derived)));
         let mut list = Self::default();
         for (number, (wire, path)) in subscriptions.iter().zip(&paths).enumerate() {
             let path = match path {

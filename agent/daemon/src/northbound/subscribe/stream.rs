@@ -1,4 +1,8 @@
 //! One subscriber: the parts that are due, and the order in which they are sent.
+//!
+//! Lists whose entries are derived may have a hundred thousand of them. A client that is sent changes hears of everything else
+//! first, at the beginning and later: each part has two cursors, and between two portions of such lists everything else
+//! that has changed meanwhile is sent. Samples, and commits for those who follow them, are sent in one walk.
 
 use std::sync::Arc;
 
@@ -9,9 +13,12 @@ use holdfast_config::tree::Tree;
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_telemetry::commits::MAX_BOUNDARIES;
-use holdfast_telemetry::{Boundary, BoundaryReceiver, Compare, Cursor, Revision, Walk};
+use holdfast_telemetry::{
+    Boundary, BoundaryReceiver, Compare, Cursor, DerivedCursor, LeafVersion, Lists, Revision,
+    Selection, Walk,
+};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::super::reads::{ReadPool, WalkQuota};
@@ -43,12 +50,34 @@ struct SampleCache {
 #[derive(Debug)]
 struct ActivePart {
     part: SubscriptionPart,
-    cursor: Cursor,
+    /// Position in all leaves, or in all but those of derived lists where these are told apart. `None` when there are none.
+    cursor: Option<Cursor>,
     /// Number of the revision up to which changes were sent.
     sent: u64,
+    derived: Option<DerivedPart>,
     sample_due: Option<Instant>,
     heartbeat_due: Option<Instant>,
 }
+
+/// The derived lists of a part, where they are told apart.
+#[derive(Debug)]
+struct DerivedPart {
+    cursor: DerivedCursor,
+    /// Number of the revision up to which changes were sent, or are being sent.
+    sent: u64,
+    /// Time stamps of the walk that is under way.
+    time: TimestampMode,
+}
+
+/// Selections of the two cursors of a part.
+#[derive(Debug)]
+struct Selections {
+    /// Everything, except derived lists where these are told apart.
+    others: Option<Arc<Selection>>,
+    derived: Option<Arc<Selection>>,
+}
+
+type RevisionReceiver = watch::Receiver<Arc<Revision>>;
 
 impl<'a, D: Datastore> Subscriber<'a, D> {
     pub(super) fn new(
@@ -87,8 +116,8 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
                 let sample = self.sample_now(part, &revision, &mut samples).await;
                 let time = TimestampMode::OfReading { time_ns: sample.time_ns };
                 let mut teller = self.writer(part, time);
-                let walk = Walk::whole(part.selection.clone(), &sample.tree);
-                teller.send_walk(walk, SendFilter::All, portions).await?;
+                let mut walk = Walk::whole(part.selection.clone(), &sample.tree);
+                teller.send_walk(&mut walk, SendFilter::All, portions).await?;
                 teller.flush().await?;
             }
         }
@@ -104,6 +133,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         let revision = revision_rx.borrow_and_update().clone();
         self.plan.follow(&self.reads, &revision.models).await?;
         let mut lives = self.begin(&revision, portions).await?;
+        self.send_derived(&mut lives, &mut revision_rx, portions).await?;
         drop((revision, turn));
         self.outlet.sync().await?;
         loop {
@@ -114,6 +144,8 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
                     changed.map_err(|_| Refusal::stopping())?;
                     let revision = revision_rx.borrow_and_update().clone();
                     self.send_changes(&mut lives, &revision, portions).await?;
+                    lives.iter_mut().for_each(|live| live.begin_derived(&revision));
+                    self.send_derived(&mut lives, &mut revision_rx, portions).await?;
                 }
                 boundary = next_commit(commits.as_mut()) => {
                     let boundary = boundary?;
@@ -122,12 +154,14 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
                         self.outlet.sync_done(&boundary).await?;
                     }
                 }
-                () = wait_until(due) => self.send_due(&mut lives, portions).await?,
+                () = wait_until(due) => {
+                    self.send_due(&mut lives, &mut revision_rx, portions).await?;
+                }
             }
         }
     }
 
-    /// Sends the initial values of all parts.
+    /// Sends the initial values of all parts, except those of derived lists that are told apart: their walks begin.
     async fn begin(
         &self,
         revision: &Arc<Revision>,
@@ -137,7 +171,9 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         let mut lives = Vec::with_capacity(self.plan.parts.len());
         for part in &self.plan.parts {
             let sample = self.sample_now(part, revision, &mut samples).await;
-            let mut cursor = Cursor::new(part.selection.clone(), sample.tree.clone());
+            let selections = self.selections(part);
+            let mut live = ActivePart::new(part.clone(), selections, &sample.tree, revision.number);
+            live.schedule(self.sampler, Instant::now());
             if !self.plan.updates_only {
                 let time = match part.pace {
                     StreamMode::Changes { .. } => {
@@ -147,19 +183,8 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
                         TimestampMode::OfReading { time_ns: sample.time_ns }
                     }
                 };
-                let mut teller = self.writer(part, time);
-                teller.send_walk(cursor.whole(&sample.tree), SendFilter::All, portions).await?;
-                teller.flush().await?;
+                self.send_again(&mut live, time, portions).await?;
             }
-            let part = part.clone();
-            let mut live = ActivePart {
-                part,
-                cursor,
-                sent: revision.number,
-                sample_due: None,
-                heartbeat_due: None,
-            };
-            live.schedule(self.sampler, Instant::now());
             lives.push(live);
         }
         Ok(lives)
@@ -175,14 +200,27 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
             return Ok(());
         }
         for part in &self.plan.parts {
+            let selections = self.selections(part);
             match lives.iter_mut().find(|live| live.part.id == part.id) {
-                Some(live) => live.replace(part.clone()),
-                None => lives.push(ActivePart::appended(part.clone(), self.sampler)),
+                Some(live) => live.replace(part.clone(), selections),
+                None => lives.push(ActivePart::appended(part.clone(), selections, self.sampler)),
             }
         }
         Ok(())
     }
 
+    /// Selections of the two cursors of a part: of everything but derived lists, and of these. A part that is sampled has one
+    /// for all of its leaves, and so has one that follows commits, since the end of each is marked.
+    fn selections(&self, part: &SubscriptionPart) -> Selections {
+        if self.plan.configuration || !matches!(part.pace, StreamMode::Changes { .. }) {
+            return Selections { others: Some(part.selection.clone()), derived: None };
+        }
+        let schema = self.plan.models().schema(part.selection.origin);
+        let within = |lists| part.selection.within(schema, lists).map(Arc::new);
+        Selections { others: within(Lists::Others), derived: within(Lists::Derived) }
+    }
+
+    /// Sends what has changed up to a revision, except derived lists that are told apart.
     async fn send_changes(
         &mut self,
         lives: &mut Vec<ActivePart>,
@@ -206,18 +244,82 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
             return Ok(()); // a heartbeat has already sent it
         }
         live.sent = revision.number;
-        let tree = revision.tree(live.part.selection.origin);
-        let mut teller =
-            self.writer(&live.part, TimestampMode::OfEvent { revision_ns: revision.time_ns });
-        teller
-            .send_walk(live.cursor.next(tree, Compare::Events), SendFilter::All, portions)
-            .await?;
+        let origin = live.part.selection.origin;
+        let Some(cursor) = &mut live.cursor else { return Ok(()) };
+        let mut walk = cursor.next(revision.tree(origin), Compare::Events);
+        let time = TimestampMode::OfEvent { revision_ns: revision.time_ns };
+        let mut teller = self.writer(&live.part, time);
+        teller.send_walk(&mut walk, SendFilter::All, portions).await?;
+        teller.flush().await?;
+        if let Some(derived) = &mut live.derived {
+            derived.cursor.forget(revision.schema(origin), &walk.take_deleted());
+        }
+        Ok(())
+    }
+
+    /// Sends the walks of derived lists that have begun. Between two portions, everything else that has changed meanwhile is
+    /// sent; it does not wait for permits of these long walks.
+    async fn send_derived(
+        &mut self,
+        lives: &mut Vec<ActivePart>,
+        revision_rx: &mut RevisionReceiver,
+        portions: &mut WalkQuota,
+    ) -> Result<(), StreamError> {
+        while let Some(live) = lives.iter_mut().find(|live| live.is_telling_derived()) {
+            self.send_derived_until_news(live, revision_rx, portions).await?;
+            if has_news(revision_rx) {
+                let revision = revision_rx.borrow_and_update().clone();
+                let mut urgent = self.reads.walk_quota();
+                self.send_changes(lives, &revision, &mut urgent).await?;
+            }
+        }
+        // What has changed in derived lists meanwhile is next, after what is due.
+        if lives.iter().any(ActivePart::is_derived_behind) {
+            revision_rx.mark_changed();
+        }
+        Ok(())
+    }
+
+    /// Sends portions of a walk of derived lists until it ends, or until there is another revision.
+    async fn send_derived_until_news(
+        &self,
+        live: &mut ActivePart,
+        revision_rx: &RevisionReceiver,
+        portions: &mut WalkQuota,
+    ) -> Result<(), StreamError> {
+        let Some(derived) = &mut live.derived else { return Ok(()) };
+        let mut teller = self.writer(&live.part, derived.time);
+        while let Some(walk) = derived.cursor.walk() {
+            if teller.send_portion(walk, SendFilter::All, portions).await? {
+                derived.cursor.finish();
+            } else if has_news(revision_rx) {
+                break;
+            }
+        }
+        teller.flush().await
+    }
+
+    /// Sends all leaves of a part as they were sent last. The walk of derived lists that are told apart begins.
+    async fn send_again(
+        &self,
+        live: &mut ActivePart,
+        time: TimestampMode,
+        portions: &mut WalkQuota,
+    ) -> Result<(), StreamError> {
+        if let Some(derived) = &mut live.derived {
+            derived.time = time;
+            derived.cursor.begin_again();
+        }
+        let Some(cursor) = &live.cursor else { return Ok(()) };
+        let mut teller = self.writer(&live.part, time);
+        teller.send_walk(&mut cursor.again(), SendFilter::All, portions).await?;
         teller.flush().await
     }
 
     async fn send_due(
         &mut self,
         lives: &mut Vec<ActivePart>,
+        revision_rx: &mut RevisionReceiver,
         portions: &mut WalkQuota,
     ) -> Result<(), StreamError> {
         let now = Instant::now();
@@ -228,46 +330,67 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
             if heartbeat || tick.is_some() {
                 let tick = tick.or(live.heartbeat_due).unwrap_or(now);
                 live.schedule(self.sampler, now);
-                self.resend(lives, at, (tick, heartbeat), portions).await?;
+                match live.part.pace {
+                    StreamMode::Changes { .. } => {
+                        self.send_heartbeat(lives, at, revision_rx, portions).await?;
+                    }
+                    StreamMode::Sample { suppress, deletes, .. } => {
+                        let is_whole = heartbeat || !suppress;
+                        self.send_sample(lives, at, tick, is_whole, deletes, portions).await?;
+                    }
+                }
             }
         }
         Ok(())
     }
 
-    /// Sends a sample or a heartbeat of the part at a place of the list.
-    async fn resend(
+    /// Repeats the leaves of the part at a place of the list. Changes come first: removals that were not sent yet must not get
+    /// lost by the repetition.
+    async fn send_heartbeat(
         &mut self,
         lives: &mut Vec<ActivePart>,
         at: usize,
-        (tick, heartbeat): (Instant, bool),
+        revision_rx: &mut RevisionReceiver,
         portions: &mut WalkQuota,
     ) -> Result<(), StreamError> {
-        let (suppress, deletes) = match lives[at].part.pace {
-            StreamMode::Changes { .. } => {
-                // Removals that were not sent yet must not get lost by the repetition.
-                let revision = self.sampler.core().revision();
-                self.follow(lives, &revision.models).await?;
-                self.send_new_changes(&mut lives[at], &revision, portions).await?;
-                (false, false)
-            }
-            StreamMode::Sample { suppress, deletes, .. } => (suppress && !heartbeat, deletes),
-        };
+        let revision = self.sampler.core().revision();
+        self.follow(lives, &revision.models).await?;
+        self.send_new_changes(&mut lives[at], &revision, portions).await?;
+        lives[at].begin_derived(&revision);
+        self.send_derived(lives, revision_rx, portions).await?;
+        let time = TimestampMode::OfReading { time_ns: now_ns() };
+        self.send_again(&mut lives[at], time, portions).await?;
+        self.send_derived(lives, revision_rx, portions).await
+    }
+
+    /// Sends a sample of the part at a place of the list: all values, or those that differ from the last sample; with removals if
+    /// `deletes`.
+    async fn send_sample(
+        &mut self,
+        lives: &mut Vec<ActivePart>,
+        at: usize,
+        tick: Instant,
+        is_whole: bool,
+        deletes: bool,
+        portions: &mut WalkQuota,
+    ) -> Result<(), StreamError> {
         let sample = self.sample_at(&lives[at].part, tick).await;
         self.follow(lives, &sample.models).await?;
         let live = &mut lives[at];
+        let Some(cursor) = &mut live.cursor else { return Ok(()) };
         let mut teller =
             self.writer(&live.part, TimestampMode::OfReading { time_ns: sample.time_ns });
-        if suppress {
-            let tell = if deletes { SendFilter::All } else { SendFilter::Updates };
-            teller
-                .send_walk(live.cursor.next(&sample.tree, Compare::Values), tell, portions)
-                .await?;
-        } else {
+        if is_whole {
             if deletes {
-                let walk = live.cursor.next(&sample.tree, Compare::Values);
-                teller.send_walk(walk, SendFilter::Deletes, portions).await?;
+                let mut walk = cursor.next(&sample.tree, Compare::Values);
+                teller.send_walk(&mut walk, SendFilter::Deletes, portions).await?;
             }
-            teller.send_walk(live.cursor.whole(&sample.tree), SendFilter::All, portions).await?;
+            let mut walk = cursor.whole(&sample.tree);
+            teller.send_walk(&mut walk, SendFilter::All, portions).await?;
+        } else {
+            let tell = if deletes { SendFilter::All } else { SendFilter::Updates };
+            let mut walk = cursor.next(&sample.tree, Compare::Values);
+            teller.send_walk(&mut walk, tell, portions).await?;
         }
         teller.flush().await
     }
@@ -313,19 +436,67 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
 }
 
 impl ActivePart {
+    /// A part that has sent `tree` of the revision with this number, or is about to.
+    fn new(
+        part: SubscriptionPart,
+        selections: Selections,
+        tree: &Tree<LeafVersion>,
+        sent: u64,
+    ) -> Self {
+        let cursor = selections.others.map(|selection| Cursor::new(selection, tree.clone()));
+        let derived = selections.derived.map(|selection| DerivedPart::new(selection, tree, sent));
+        Self { part, cursor, sent, derived, sample_due: None, heartbeat_due: None }
+    }
+
     /// A part whose first leaves were appended while the stream runs: all of them are due.
-    fn appended<D: Datastore>(part: SubscriptionPart, sampler: &Sampler<D>) -> Self {
-        let cursor = Cursor::new(part.selection.clone(), Tree::new());
-        let mut live = Self { part, cursor, sent: 0, sample_due: None, heartbeat_due: None };
+    fn appended<D: Datastore>(
+        part: SubscriptionPart,
+        selections: Selections,
+        sampler: &Sampler<D>,
+    ) -> Self {
+        let mut live = Self::new(part, selections, &Tree::new(), 0);
         let now = Instant::now();
         live.schedule(sampler, now);
         live.sample_due = live.sample_due.map(|_| now);
         live
     }
 
-    fn replace(&mut self, part: SubscriptionPart) {
-        self.cursor.select(part.selection.clone());
+    /// Replaces the part by one for models with more nodes. A cursor whose first leaves are among these has sent nothing.
+    fn replace(&mut self, part: SubscriptionPart, selections: Selections) {
+        match (&mut self.cursor, selections.others) {
+            (Some(cursor), Some(selection)) => cursor.select(selection),
+            (cursor, Some(selection)) => *cursor = Some(Cursor::new(selection, Tree::new())),
+            (_, None) => {}
+        }
+        match (&mut self.derived, selections.derived) {
+            (Some(derived), Some(selection)) => derived.cursor.select(selection),
+            (derived, Some(selection)) => {
+                *derived = Some(DerivedPart::new(selection, &Tree::new(), 0));
+            }
+            (_, None) => {}
+        }
         self.part = part;
+    }
+
+    /// Begins to send what has changed in derived lists, where these are told apart. Everything else was sent up to the same
+    /// revision.
+    fn begin_derived(&mut self, revision: &Revision) {
+        let tree = revision.tree(self.part.selection.origin);
+        if let Some(derived) = &mut self.derived
+            && revision.number > derived.sent
+        {
+            derived.sent = revision.number;
+            derived.time = TimestampMode::OfEvent { revision_ns: revision.time_ns };
+            derived.cursor.begin_next(tree, Compare::Events);
+        }
+    }
+
+    fn is_telling_derived(&self) -> bool {
+        self.derived.as_ref().is_some_and(|derived| derived.cursor.is_walking())
+    }
+
+    fn is_derived_behind(&self) -> bool {
+        self.derived.as_ref().is_some_and(|derived| derived.sent < self.sent)
     }
 
     fn follows_changes(&self) -> bool {
@@ -349,6 +520,18 @@ impl ActivePart {
         self.sample_due = interval.map(|interval| next(self.sample_due, interval));
         self.heartbeat_due = heartbeat.map(|heartbeat| next(self.heartbeat_due, heartbeat));
     }
+}
+
+impl DerivedPart {
+    fn new(selection: Arc<Selection>, tree: &Tree<LeafVersion>, sent: u64) -> Self {
+        let cursor = DerivedCursor::new(selection, tree.clone());
+        Self { cursor, sent, time: TimestampMode::OfEvent { revision_ns: 0 } }
+    }
+}
+
+/// True when there is a revision that was not taken yet. At the end there are no more.
+fn has_news(revision_rx: &RevisionReceiver) -> bool {
+    revision_rx.has_changed().unwrap_or_default()
 }
 
 /// The next commit; pending for ever without a receiver.

@@ -34,6 +34,8 @@ use crate::slots::Slots;
 use crate::software::{RunningVersion, Software};
 use crate::users::Users;
 
+pub(super) const STATIC_ROUTES: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes";
+
 #[derive(Clone, Debug)]
 pub(super) struct FakeDatastore(Arc<FakeState>);
 
@@ -75,7 +77,7 @@ impl FakeDatastore {
             configuration: Mutex::new(configuration),
             revision_tx: Mutex::new(Some(watch::Sender::new(Arc::new(Revision::new(
                 MODELS.clone(),
-                DerivedLists::default(),
+                derived_lists(),
             ))))),
             boundary_tx: BoundarySender::default(),
             polled: Mutex::default(),
@@ -218,6 +220,13 @@ impl FakeDatastore {
         self.with_sender(|tx| tx.send_replace(next.clone()));
         next
     }
+}
+
+/// The list of static routes of OpenConfig, as on a box.
+fn derived_lists() -> DerivedLists {
+    let route = instance(&format!("{STATIC_ROUTES}/static[prefix=10.0.0.0/8]"));
+    let list = route.last().map(|step| step.node);
+    DerivedLists { openconfig: list.into_iter().collect(), native: Vec::new() }
 }
 
 fn instance(path: &str) -> InstancePath {

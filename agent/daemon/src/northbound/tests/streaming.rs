@@ -8,7 +8,7 @@ use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscribe_response;
 use holdfast_proto::gnmi::subscription_list::Mode;
 
-use super::fake_datastore::FakeDatastore;
+use super::fake_datastore::{FakeDatastore, STATIC_ROUTES};
 use super::harness::{Client, Subscription, client, list, set, subscribe, text};
 use crate::northbound::response_stream::STUCK_CLIENT;
 use crate::northbound::subscribe::DEFAULT_SAMPLE_INTERVAL;
@@ -320,6 +320,97 @@ async fn a_notification_has_leaves_of_one_true_time() {
     }
     assert_eq!(times[..2], [event, later]);
     assert!((start..=now_ns()).contains(&times[2]), "read now");
+}
+
+/// Sets static routes, whose list has derived entries.
+async fn set_routes(client: &mut Client, count: u32) {
+    let route = |number: u32| {
+        let prefix = format!("{}/32", std::net::Ipv4Addr::from(0x0a00_0000 + number));
+        let hop = r#"{"index":"0","config":{"index":"0","next-hop":"192.0.2.2"}}"#;
+        format!(
+            r#"{{"prefix":"{prefix}","config":{{"prefix":"{prefix}"}},"next-hops":{{"next-hop":[{hop}]}}}}"#
+        )
+    };
+    let routes: Vec<_> = (0..count).map(route).collect();
+    set(client, &format!(r#"update {STATIC_ROUTES} {{"static":[{}]}}"#, routes.join(","))).await;
+}
+
+/// The updates of some messages, with true for those of routes.
+fn kinds(messages: &[String]) -> Vec<(bool, &str)> {
+    let lines = messages.iter().flat_map(|message| message.split(' '));
+    lines.map(|line| (line.contains("/static["), line)).collect()
+}
+
+#[track_caller]
+fn check_routes_are_last(messages: &[String]) {
+    let kinds = kinds(messages);
+    let first = kinds.iter().position(|(is_route, _)| *is_route).unwrap();
+    assert!(first > 0, "{kinds:?}");
+    assert!(kinds[first..].iter().all(|(is_route, _)| *is_route), "{kinds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn derived_lists_are_told_after_everything_else() {
+    let (core, mut client) = eth0().await;
+    set_routes(&mut client, 3).await;
+    let routes = format!("change {STATIC_ROUTES} heartbeat=2");
+    for subscriptions in
+        [&["change / heartbeat=2"][..], &[&routes, "change /interfaces heartbeat=2"]]
+    {
+        let mut changes = stream(&mut client, subscriptions).await;
+        let mut first = changes.until_sync().await;
+        assert_eq!(first.pop().unwrap(), "sync");
+        first.retain(|message| !message.contains("counters")); // sampled
+        check_routes_are_last(&first);
+        let mut again = changes.within(Duration::from_secs(2)).await;
+        let sort = |messages: &[String]| {
+            let kinds = kinds(messages);
+            let mut lines: Vec<_> = kinds.iter().map(|(_, line)| (*line).to_owned()).collect();
+            lines.sort();
+            lines
+        };
+        again.retain(|message| !message.contains("counters"));
+        assert_eq!(sort(&again), sort(&first), "the heartbeat repeats all of it");
+    }
+    let mut changes = stream(&mut client, &["change /"]).await;
+    changes.until_sync().await;
+    // One revision that changes both.
+    let both = format!(
+        r#"delete {STATIC_ROUTES}/static[prefix=10.0.0.1/32]; update /system/config/hostname "box""#
+    );
+    set(&mut client, &both).await;
+    let told = changes.within(Duration::from_secs(1)).await;
+    check_routes_are_last(&told);
+    // The instance goes with all that is in it, and with one update.
+    set(&mut client, "delete /network-instances/network-instance[name=DEFAULT]").await;
+    let told = changes.within(Duration::from_secs(1)).await;
+    assert_eq!(told, ["-/network-instances"], "{:?}", core.revision().number);
+}
+
+/// The client reads nothing while the change is made, so a part of the table is still to be told.
+#[tokio::test(start_paused = true)]
+async fn a_change_is_told_amid_a_long_derived_list() {
+    const ROUTES: u32 = 5000;
+    let (core, mut client) = eth0().await;
+    set_routes(&mut client, ROUTES).await;
+    let mut changes = stream(&mut client, &["change /"]).await;
+    let is_route = |message: &str| message.contains("/static[");
+    while !is_route(&changes.next().await) {}
+    core.state(STATUS, "DOWN");
+    let rest = changes.until_sync().await;
+    let told = rest.iter().position(|message| message.contains(&down())).unwrap();
+    assert!(rest[told..].iter().any(|message| is_route(message)), "it comes with the last routes");
+
+    // The same beside a change of the table, with a change of the table itself behind it.
+    set(&mut client, &format!("delete {STATIC_ROUTES}")).await;
+    set_routes(&mut client, ROUTES).await;
+    while !is_route(&changes.next().await) {}
+    core.state(STATUS, "UP");
+    set(&mut client, &format!("delete {STATIC_ROUTES}/static[prefix=10.0.0.1/32]")).await;
+    let rest = changes.within(Duration::from_secs(1)).await;
+    let told = rest.iter().position(|message| message.contains(&up())).unwrap();
+    assert!(rest[told..].iter().filter(|message| is_route(message)).count() > 2, "{rest:?}");
+    assert_eq!(*rest.last().unwrap(), format!("-{STATIC_ROUTES}/static[prefix=10.0.0.1/32]"));
 }
 
 // proves 1.27
