@@ -263,7 +263,22 @@ async fn a_watcher_is_told_of_each_change_and_goes_on_where_it_was() {
     let unknown = wire::QueryRequest { filter: Some(unknown), events_after: None };
     assert_eq!(rpc.query(unknown).await.unwrap_err().code(), Code::InvalidArgument);
 
-    // Of another run the log has nothing, and the watcher is told all that is open.
+    // After an end in order, the log goes on.
+    agent.terminate().await;
+    agent.restart().await;
+    let mut rpc = faults(&agent).await;
+    let mut stream = watch(&mut rpc, Some(said)).await;
+    let (id, change, _) = next_event(&mut stream).await;
+    assert_eq!((change, id), (wire::Change::Cleared, cleared));
+    assert!(matches!(next(&mut stream).await, Content::Sync(_)));
+    net.ip("link set p0 down");
+    let (raised, change, _) = next_event(&mut stream).await;
+    assert_eq!((change, raised), (wire::Change::Raised, cleared + 1));
+    net.ip("link set p0 up");
+    next_event(&mut stream).await;
+
+    // After a kill, some events may be lost, and the watcher is told all that is open.
+    agent.kill();
     agent.restart().await;
     net.ip("link set p0 down");
     wait_until_open(&agent.gnmi().await, DOWN).await;

@@ -28,7 +28,7 @@ use holdfast_platform::namespace_lock::{NamespaceLock, NamespaceLockError};
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
 use holdfast_platform::{Platform, PlatformError, PlatformSettings};
 use holdfast_store::accounts::AccountingLog;
-use holdfast_store::{ArtefactTable, Journal, Ledger, Store, StoreError, StoredState};
+use holdfast_store::{ArtefactTable, Journal, JournalKind, Ledger, Store, StoreError, StoredState};
 use tokio::{net::TcpListener, runtime, sync::oneshot, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
@@ -79,6 +79,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
 const JOURNAL_TIMEOUT: Duration = Duration::from_millis(200);
 /// Time to roll back rotations that are not final; a reload of the SSH server takes longest.
 const ROLL_BACK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time to end the log of alarms.
+const FAULTS_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time to write the last accounting records.
 const ACCOUNTS_TIMEOUT: Duration = Duration::from_millis(200);
 /// Time for threads to end, before the process exits without them.
@@ -194,7 +196,7 @@ struct StartedAgent {
     /// Tasks that show the bound TLS profile, and that count changes of permissions.
     _following: [AbortOnDropHandle<()>; 2],
     /// The task that looks for faults.
-    _looking_for_faults: AbortOnDropHandle<()>,
+    looking_for_faults: AbortOnDropHandle<()>,
 }
 
 async fn serve(
@@ -307,6 +309,9 @@ async fn serve(
     if timeout(CORE_TIMEOUT, running.core.shutdown()).await.is_err() {
         warn!("a change was still under way; the next start rolls it back");
     }
+    if timeout(FAULTS_TIMEOUT, running.looking_for_faults).await.is_err() {
+        warn!("the log of alarms has no end; who follows it is told what is open");
+    }
     tokio::task::block_in_place(|| {
         running.journal.flush(JOURNAL_TIMEOUT);
         accounts.end(ACCOUNTS_TIMEOUT);
@@ -418,7 +423,7 @@ async fn start_core(
     let (kept, store, transport) = (store.clone(), store.clone(), Box::new(platform));
     let listener_leaves = ListenerLeaves::find(&models.native)?;
     let factory = factory(settings, &loaded)?;
-    let journal = Journal::open(settings.state.path())?;
+    let journal = Journal::open(settings.state.path(), JournalKind::Transactions)?;
     let loaded = StoredState { last_recorded: journal.last()?, ..loaded };
     let credential_source: Option<Arc<dyn CredentialSource>> = Some(Arc::new(gnsi.logins.clone()));
     let unknown = settings.unknown_subscription_paths;
@@ -449,6 +454,7 @@ async fn start_core(
         store: kept.clone(),
         rows: &alarms,
         state_folder: settings.state.path().to_owned(),
+        journal: Journal::open(settings.state.path(), JournalKind::Alarms)?,
         server: Some((listeners.clone(), profiles.clone())),
     };
     let (faults, looking_for_faults) = faults::start(found_in)?;
@@ -481,7 +487,7 @@ async fn start_core(
         handlers,
         _service_socket: service_socket,
         _following: following,
-        _looking_for_faults: looking_for_faults,
+        looking_for_faults,
         routes: {
             let installer = Some(installer.clone());
             let parts = RouteParts { ignored, installer, faults: Some(faults.clone()) };

@@ -72,7 +72,8 @@ pub struct Alarm {
 }
 
 /// What happened to an alarm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Change {
     Raised,
     /// Its severity or text is another one, or its condition began again.

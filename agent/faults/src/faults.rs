@@ -174,16 +174,18 @@ impl Tracked {
 }
 
 impl Faults {
-    /// The alarms of an earlier run, from its rows. They are open until their sources have reported their level. Rows that
-    /// this version cannot read are named in the list.
-    pub fn restored(rows: impl IntoIterator<Item = (String, Vec<u8>)>) -> (Self, Vec<String>) {
+    /// The alarms of an earlier run, from its rows, and its log. They are open until their sources have reported their level.
+    /// Rows that this version cannot read are named in the list.
+    pub fn restored(
+        rows: impl IntoIterator<Item = (String, Vec<u8>)>,
+        log: Vec<Transition>,
+    ) -> (Self, Vec<String>) {
         let mut faults = Self::default();
         let mut unreadable = Vec::new();
         for (name, content) in rows {
             if name == RESERVED_ROW {
                 let id = serde_json::from_slice(&content);
                 faults.reserved_id = id.unwrap_or_default();
-                faults.log = Log::after(faults.reserved_id);
                 continue;
             }
             let alarm = StoredAlarm::read(&content).ok().and_then(|stored| stored.alarm().ok());
@@ -192,7 +194,19 @@ impl Faults {
                 None => unreadable.push(name),
             }
         }
+        faults.log = Log::restored(log, faults.reserved_id);
         (faults, unreadable)
+    }
+
+    /// The row of a run that ends in order: the next one goes on with the id after the last.
+    pub fn last_row(&mut self) -> Row {
+        self.reserved_id = self.log.last_id();
+        self.reserved_row()
+    }
+
+    fn reserved_row(&self) -> Row {
+        let content = Some(self.reserved_id.to_string().into_bytes());
+        Row { name: RESERVED_ROW.to_owned(), content }
     }
 
     fn restore(&mut self, alarm: Alarm) {
@@ -498,8 +512,8 @@ impl Faults {
         });
         if transition.id > self.reserved_id {
             self.reserved_id = transition.id + RESERVED_IDS;
-            let content = Some(self.reserved_id.to_string().into_bytes());
-            self.effects.rows.push(Row { name: RESERVED_ROW.to_owned(), content });
+            let row = self.reserved_row();
+            self.effects.rows.push(row);
         }
         self.effects.transitions.push(Arc::clone(&transition));
         transition

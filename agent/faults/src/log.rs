@@ -14,6 +14,8 @@ pub struct Log {
     transitions: VecDeque<Arc<Transition>>,
     /// Id of the last transition; 0 before the first one.
     last_id: u64,
+    /// All transitions after this one are known.
+    complete_after: u64,
 }
 
 /// What somebody is told who has been told everything up to some transition.
@@ -26,9 +28,16 @@ pub enum Resume {
 }
 
 impl Log {
-    /// A log whose transitions come after all those of earlier runs.
-    pub(crate) fn after(last_id: u64) -> Self {
-        Self { transitions: VecDeque::new(), last_id }
+    /// The log of an earlier run, of which ids up to `reserved` may have been given. After a run that did not end in order the
+    /// last ones may be missing.
+    pub(crate) fn restored(transitions: Vec<Transition>, reserved: u64) -> Self {
+        let last = transitions.last().map_or(0, |transition| transition.id);
+        let last_id = last.max(reserved);
+        let first = transitions.first().map_or(last_id, |transition| transition.id - 1);
+        let complete_after = if last == last_id { first } else { last_id };
+        let kept = transitions.len().saturating_sub(LOG_TRANSITIONS);
+        let transitions = transitions.into_iter().skip(kept).map(Arc::new).collect();
+        Self { transitions, last_id, complete_after }
     }
 
     pub fn last_id(&self) -> u64 {
@@ -42,8 +51,7 @@ impl Log {
 
     /// Events after this one.
     pub fn since(&self, id: u64) -> Resume {
-        let oldest = self.transitions.front().map_or(self.last_id + 1, |transition| transition.id);
-        if id > self.last_id || id + 1 < oldest {
+        if id > self.last_id || id < self.complete_after {
             return Resume::Gap;
         }
         let at = self.transitions.partition_point(|transition| transition.id <= id);
@@ -54,8 +62,10 @@ impl Log {
     pub(crate) fn add(&mut self, transition: impl FnOnce(u64) -> Transition) -> Arc<Transition> {
         self.last_id += 1;
         let transition = Arc::new(transition(self.last_id));
-        if self.transitions.len() == LOG_TRANSITIONS {
-            self.transitions.pop_front();
+        if self.transitions.len() == LOG_TRANSITIONS
+            && let Some(oldest) = self.transitions.pop_front()
+        {
+            self.complete_after = self.complete_after.max(oldest.id);
         }
         self.transitions.push_back(Arc::clone(&transition));
         transition

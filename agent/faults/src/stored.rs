@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use crate::alarm::{Alarm, OperatorState};
+use crate::alarm::{Alarm, Change, OperatorState, Transition};
 use crate::condition::{Condition, ConditionError};
 use crate::faults::Source;
 use crate::types::Severity;
@@ -43,10 +43,53 @@ pub struct StoredAlarm {
     is_told: bool,
 }
 
+/// A transition as the log keeps it, in JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct StoredTransition {
+    id: u64,
+    time_ns: u64,
+    change: Change,
+    alarm: StoredAlarm,
+}
+
+impl Transition {
+    /// The transition as the log on disk has it.
+    pub fn to_stored(&self) -> Vec<u8> {
+        let stored = StoredTransition {
+            id: self.id,
+            time_ns: self.time_ns,
+            change: self.change,
+            alarm: StoredAlarm::of(&self.alarm),
+        };
+        // Only a map whose keys are no texts cannot be written.
+        serde_json::to_vec(&stored).unwrap_or_default()
+    }
+
+    /// Reads what [`Self::to_stored`] has written; `None` for what this version does not know.
+    pub fn from_stored(content: &[u8]) -> Option<Self> {
+        let stored: StoredTransition = serde_json::from_slice(content).ok()?;
+        let StoredTransition { id, time_ns, change, alarm } = stored;
+        Some(Self { id, time_ns, change, alarm: alarm.alarm().ok()? })
+    }
+}
+
 impl Row {
     /// The row of an open alarm.
     pub(crate) fn of(alarm: &Alarm) -> Self {
-        let stored = StoredAlarm {
+        let stored = StoredAlarm::of(alarm);
+        // Only a map whose keys are no texts cannot be written.
+        Self { name: stored.id.clone(), content: serde_json::to_vec(&stored).ok() }
+    }
+
+    /// The row of an alarm that has ended.
+    pub(crate) fn without(condition: &Condition) -> Self {
+        Self { name: condition.to_string(), content: None }
+    }
+}
+
+impl StoredAlarm {
+    fn of(alarm: &Alarm) -> Self {
+        Self {
             id: alarm.condition.to_string(),
             severity: alarm.severity,
             text: alarm.text.clone(),
@@ -61,18 +104,9 @@ impl Row {
             operator: alarm.operator.clone(),
             operator_text: alarm.operator_text.clone(),
             is_told: alarm.is_told,
-        };
-        // Only a map whose keys are no texts cannot be written.
-        Self { name: stored.id.clone(), content: serde_json::to_vec(&stored).ok() }
+        }
     }
 
-    /// The row of an alarm that has ended.
-    pub(crate) fn without(condition: &Condition) -> Self {
-        Self { name: condition.to_string(), content: None }
-    }
-}
-
-impl StoredAlarm {
     /// Reads a row.
     ///
     /// # Errors

@@ -343,7 +343,7 @@ fn an_alarm_survives_a_restart_with_what_was_said_of_it() {
 
     let mut rows = before.rows;
     rows.insert("of another version".to_owned(), b"?".to_vec());
-    let (faults, unreadable) = Faults::restored(rows);
+    let (faults, unreadable) = Faults::restored(rows, Vec::new());
     assert_eq!(unreadable, ["of another version"]);
     let mut after = Clocked::of(faults);
     after.now += 60 * SECOND;
@@ -400,6 +400,35 @@ fn a_listener_that_comes_back_gets_what_it_missed() {
         faults.ends("store-failed@agent");
     }
     assert_eq!(since(&faults, 1), None, "too old");
+}
+
+#[test]
+fn a_log_goes_on_over_a_restart_in_order_and_has_a_gap_after_a_kill() {
+    let mut before = Clocked::new();
+    before.holds(DOWN);
+    before.ends(DOWN);
+    let log: Vec<Transition> = before
+        .transitions
+        .iter()
+        .map(|transition| Transition::from_stored(&transition.to_stored()).unwrap())
+        .collect();
+    assert_eq!(
+        log.iter().collect::<Vec<_>>(),
+        before.transitions.iter().map(|it| &**it).collect::<Vec<_>>()
+    );
+
+    let (killed, _) = Faults::restored(before.rows.clone(), log.clone());
+    assert!(matches!(killed.log().since(2), Resume::Gap), "events after it may be lost");
+    assert_eq!(killed.log().transitions().count(), 2, "what is on disk is in the log");
+
+    let last = before.faults.last_row();
+    before.rows.insert(last.name, last.content.unwrap());
+    let (faults, _) = Faults::restored(before.rows, log);
+    let mut after = Clocked::of(faults);
+    after.holds(DOWN);
+    let Resume::Transitions(missed) = after.faults.log().since(1) else { panic!("no gap") };
+    assert_eq!(missed.iter().map(|it| it.id).collect::<Vec<_>>(), [2, 3]);
+    assert!(after.rows.contains_key("reserved-event-id"), "ids are reserved before they are given");
 }
 
 /// Conditions that hold after each step, as bits, and whether the source reports its level or what changed.
@@ -470,7 +499,7 @@ proptest! {
             if holds { faults.holds(&name) } else { faults.ends(&name) };
             faults.wait(u32::from(wait) * MS);
         }
-        let (restored, unreadable) = Faults::restored(faults.rows.clone());
+        let (restored, unreadable) = Faults::restored(faults.rows.clone(), Vec::new());
         prop_assert!(unreadable.is_empty());
         prop_assert_eq!(shown(&Clocked::of(restored)), shown(&faults));
     }

@@ -24,7 +24,7 @@ use super::{
         remove_file, remove_folder,
     },
     format,
-    journal::JOURNAL_NAME,
+    journal::JournalKind,
     layer_rows::LayerRows,
     layer_table::BlockWork,
     notes::{self, NOTES},
@@ -505,8 +505,10 @@ impl Database {
         }
         remove_folder(&folder.join(BOOTZ_FOLDER))?;
         remove_folder(&folder.join(PACKAGES_FOLDER))?;
-        // This file is opened after the database, so it is not in use.
-        remove_file(&folder.join(JOURNAL_NAME))?;
+        // These files are opened after the database, so they are not in use.
+        for journal in JournalKind::ALL {
+            remove_file(&folder.join(journal.file_name()))?;
+        }
         remove_file(&folder.join(ACCOUNTS_NAME))?;
         let write = self.begin(ATTEMPT)?;
         let erased = || -> Result<u64, redb::Error> {

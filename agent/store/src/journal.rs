@@ -1,6 +1,6 @@
-//! The end of the transaction history as documents, for inspection after a restart.
+//! The ends of histories as documents, for inspection after a restart: of transactions, and of changes of alarms.
 //!
-//! The file has a thread of its own, so that no commit waits for the disk: entries are collected for a moment and
+//! Each file has a thread of its own, so that no commit waits for the disk: entries are collected for a moment and
 //! written together. A crash loses those of the last moment. While the disk is full, entries wait in memory, up to
 //! the size of the file. Such losses are acceptable: data that must survive is in the
 //! [`Database`](super::Database).
@@ -21,13 +21,29 @@ use tracing::{error, info, warn};
 use super::StoreError;
 use super::history_file::{HistoryFile, RETRY_PAUSE};
 
-/// File name within the state folder.
-pub const JOURNAL_NAME: &str = "history.redb";
+/// What is kept in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalKind {
+    Transactions,
+    Alarms,
+}
 
-/// Documents by transaction number.
+impl JournalKind {
+    pub(super) const ALL: [Self; 2] = [Self::Transactions, Self::Alarms];
+
+    /// File name within the state folder.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Self::Transactions => "history.redb",
+            Self::Alarms => "alarms.redb",
+        }
+    }
+}
+
+/// Documents by the number of the transaction or the change.
 const TRANSACTIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("transactions");
 
-/// Octets of all entries together: some thousands of small transactions.
+/// Octets of all entries together: some thousands of small transactions, or ten thousand changes of alarms.
 const JOURNAL_OCTETS: usize = 8 << 20;
 /// Entries that wait for the disk. Those of a larger burst exist in the memory of this run only.
 const QUEUE_DEPTH: usize = 1024;
@@ -54,14 +70,15 @@ enum Entry {
 }
 
 impl Journal {
-    /// Opens the file in `folder`. An unreadable file is set aside.
+    /// Opens a file in `folder`. An unreadable file is set aside.
     ///
     /// Blocks, so call it before the runtime is busy.
     ///
     /// # Errors
     /// When the file cannot be created.
-    pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let file = Arc::new(HistoryFile::open(folder, JOURNAL_NAME, |write| {
+    pub fn open(folder: &Path, kind: JournalKind) -> Result<Self, StoreError> {
+        let name = kind.file_name();
+        let file = Arc::new(HistoryFile::open(folder, name, |write| {
             write.open_table(TRANSACTIONS)?;
             Ok(())
         })?);
@@ -72,7 +89,7 @@ impl Journal {
             .name("history".to_owned())
             .spawn(move || writer.serve(&entry_rx))
             .map_err(|source| {
-                let path = folder.join(JOURNAL_NAME);
+                let path = folder.join(name);
                 StoreError::File { action: "start the thread of", path, source }
             })?;
         Ok(Self { entry_tx, file })
@@ -95,7 +112,7 @@ impl Journal {
         let entry = Entry::Keep { number, document: Box::new(document) };
         // The end of the thread has been logged already.
         if matches!(self.entry_tx.try_send(entry), Err(TrySendError::Full(_))) {
-            warn!(number, "a transaction is not kept for later runs: too many come at once");
+            warn!(number, "an entry is not kept for later runs: too many come at once");
         }
     }
 
@@ -264,7 +281,7 @@ mod tests {
     fn reopened(journal: Journal, folder: &Path) -> Journal {
         drop(journal);
         loop {
-            match Journal::open(folder) {
+            match Journal::open(folder, JournalKind::Transactions) {
                 Err(StoreError::Locked { .. }) => thread::yield_now(),
                 opened => break opened.unwrap(),
             }
@@ -274,7 +291,7 @@ mod tests {
     #[test]
     fn entries_survive_and_the_oldest_go_first() {
         let folder = tempfile::tempdir().unwrap();
-        let journal = Journal::open(folder.path()).unwrap();
+        let journal = Journal::open(folder.path(), JournalKind::Transactions).unwrap();
         assert_eq!(journal.last().unwrap(), 0);
         for number in 1..=3_u64 {
             journal.append(number, move || format!("n{number}").into_bytes());
@@ -293,7 +310,7 @@ mod tests {
     #[test]
     fn rows_that_the_disk_refused_are_written_later() {
         let folder = tempfile::tempdir().unwrap();
-        let journal = Journal::open(folder.path()).unwrap();
+        let journal = Journal::open(folder.path(), JournalKind::Transactions).unwrap();
         let (_entry_tx, entry_rx) = sync_channel(QUEUE_DEPTH);
         let mut writer = Writer {
             file: Arc::clone(&journal.file),
@@ -318,10 +335,14 @@ mod tests {
     #[test]
     fn a_broken_file_is_put_aside() {
         let folder = tempfile::tempdir().unwrap();
-        drop(Journal::open(folder.path()).unwrap()); // the folder is ours from here on
-        std::fs::write(folder.path().join(JOURNAL_NAME), "no database at all").unwrap();
+        drop(Journal::open(folder.path(), JournalKind::Transactions).unwrap()); // the folder is ours from here on
+        std::fs::write(
+            folder.path().join(JournalKind::Transactions.file_name()),
+            "no database at all",
+        )
+        .unwrap();
         let journal = loop {
-            match Journal::open(folder.path()) {
+            match Journal::open(folder.path(), JournalKind::Transactions) {
                 Err(StoreError::Locked { .. }) => thread::yield_now(),
                 opened => break opened.unwrap(),
             }

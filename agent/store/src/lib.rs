@@ -57,7 +57,7 @@ pub use self::database::{Database, FILE_NAME};
 pub use self::folder::{
     BOOTZ_FOLDER, IDENTITY_FOLDER, PACKAGES_FOLDER, create_private_folder, write_private_file,
 };
-pub use self::journal::{JOURNAL_NAME, Journal};
+pub use self::journal::{Journal, JournalKind};
 pub use self::layer_rows::LayerRows;
 pub use self::layer_table::BlockWork;
 pub use self::notes::LAST_REBOOT;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::now_ns;
+use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::tree::{Branch, Tree};
 use holdfast_config::{Configuration, MissingNode, Provenance, schema::Schema};
 use holdfast_core::{CoreHandle, Datastore};
@@ -13,7 +13,7 @@ use holdfast_faults::{
     Alarm, Condition, Effects, Faults, Input, OperatorError, Resume, Source, Transition,
 };
 use holdfast_scheduler::Now;
-use holdfast_store::{Artefact, Store};
+use holdfast_store::{Artefact, Journal, Store};
 use holdfast_telemetry::Revision;
 use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -37,6 +37,9 @@ const TRANSITIONS: usize = 1024;
 /// Least time between two revisions with alarms, since each one wakes every subscriber.
 const SHOW_INTERVAL: Duration = Duration::from_millis(1);
 
+/// Time to write the end of the log for the next run.
+const JOURNAL_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// What the faults of a box are found in.
 #[derive(Debug)]
 pub struct FaultParts<'a> {
@@ -45,7 +48,22 @@ pub struct FaultParts<'a> {
     /// Rows of an earlier run, by name.
     pub rows: &'a BTreeMap<String, Artefact>,
     pub state_folder: PathBuf,
+    /// The log of earlier runs, and of this one.
+    pub journal: Journal,
     pub server: Option<(Listeners, TlsProfiles)>,
+}
+
+/// The log of earlier runs; without one that can be read, a new one begins.
+fn read_log(journal: &Journal) -> Vec<Transition> {
+    let mut log = Vec::new();
+    let read = journal.read((0, u64::MAX), |content| {
+        log.extend(Transition::from_stored(content));
+        true
+    });
+    if let Err(error) = read {
+        warn!(error = %ErrorChain(&error), "the log of alarms cannot be read");
+    }
+    log
 }
 
 /// Begins to look for faults. The tasks end with the handle that is returned.
@@ -53,10 +71,10 @@ pub struct FaultParts<'a> {
 /// # Errors
 /// When the native model lacks a node, which the first test finds.
 pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
-    let FaultParts { core, store, rows, state_folder, server } = parts;
+    let FaultParts { core, store, rows, state_folder, journal, server } = parts;
     let models = core.models();
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
-    let (faults, unreadable) = Faults::restored(stored);
+    let (faults, unreadable) = Faults::restored(stored, read_log(&journal));
     if !unreadable.is_empty() {
         warn!(?unreadable, "alarms of another version of the agent are not known here");
     }
@@ -64,8 +82,8 @@ pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<(
     let (row_tx, row_rx) = mpsc::unbounded_channel();
     let (service, requests) = FaultService::new();
     let relevel = Arc::new(Notify::new());
-    let task =
-        FaultTask::new(core.clone(), &models.native, faults, (row_tx, Arc::clone(&relevel)))?;
+    let outlets = Outlets { rows: row_tx, journal, relevel: Arc::clone(&relevel) };
+    let task = FaultTask::new(core.clone(), &models.native, faults, outlets)?;
     let mut tasks = JoinSet::new();
     tasks.spawn(rows::write(store.clone(), row_rx));
     tasks.spawn(disk::follow(store, state_folder, input_tx.clone()));
@@ -80,6 +98,13 @@ pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<(
     Ok((service, AbortOnDropHandle::new(running)))
 }
 
+/// Where effects go, beside the revisions.
+struct Outlets {
+    rows: mpsc::UnboundedSender<RowBatch>,
+    journal: Journal,
+    relevel: Arc<Notify>,
+}
+
 /// All that is known of faults, and where it goes.
 pub(super) struct FaultTask {
     core: CoreHandle,
@@ -90,8 +115,7 @@ pub(super) struct FaultTask {
     /// The part of the configuration that had the settings last; `None` before the first look.
     settings: Option<Option<Arc<Branch<Provenance>>>>,
     leaves: AlarmLeaves,
-    rows: mpsc::UnboundedSender<RowBatch>,
-    relevel: Arc<Notify>,
+    outlets: Outlets,
     transitions: broadcast::Sender<Arc<Transition>>,
     /// Conditions whose alarms are to be shown, transitions to be told then, and when that was done last.
     unshown: BTreeSet<Condition>,
@@ -105,7 +129,7 @@ impl FaultTask {
         core: CoreHandle,
         native: &Schema,
         faults: Faults,
-        (rows, relevel): (mpsc::UnboundedSender<RowBatch>, Arc<Notify>),
+        outlets: Outlets,
     ) -> Result<Self, MissingNode> {
         Ok(Self {
             revisions: core.watch(),
@@ -115,8 +139,7 @@ impl FaultTask {
             setting_nodes: SettingNodes::find(native)?,
             settings: None,
             leaves: AlarmLeaves::find(native)?,
-            rows,
-            relevel,
+            outlets,
             transitions: broadcast::channel(TRANSITIONS).0,
             unshown: BTreeSet::new(),
             untold: Vec::new(),
@@ -132,16 +155,18 @@ impl FaultTask {
         mut requests: mpsc::Receiver<Request>,
     ) {
         self.look_at_all();
+        let core = self.core.clone();
+        let ended = core.ended();
+        tokio::pin!(ended);
         loop {
             let due = self.faults.due().map(|due| self.began + due);
             let show = self.show_due();
             tokio::select! {
                 biased;
                 () = wait_until(show) => self.show().await,
-                changed = self.revisions.changed() => match changed {
-                    Ok(()) => self.look(),
-                    Err(_) => return,
-                },
+                () = &mut ended => return self.end().await,
+                // The sender lives as long as the handle of the core, which this task has.
+                _ = self.revisions.changed() => self.look(),
                 () = wait_until(due) => self.take(Input::Due),
                 input = inputs.recv() => match input {
                     Some(input) => self.take(input),
@@ -153,6 +178,18 @@ impl FaultTask {
                 },
             }
         }
+    }
+
+    /// Writes what the next run needs to go on with the log.
+    async fn end(&mut self) {
+        let (written_tx, written) = oneshot::channel();
+        let rows = vec![self.faults.last_row()];
+        // The task that writes them ends with this one; when the disk refuses, the next run has a gap in its log.
+        let _ = self.outlets.rows.send(RowBatch { rows, written: Some(written_tx) });
+        let _ = written.await;
+        let journal = self.outlets.journal.clone();
+        let flushed = tokio::task::spawn_blocking(move || journal.flush(JOURNAL_TIMEOUT));
+        let _ = flushed.await;
     }
 
     /// Looks at the newest revision, as if there had been none before.
@@ -207,16 +244,18 @@ impl FaultTask {
         self.unshown.extend(shown);
         for transition in &transitions {
             log(transition);
+            let kept = Arc::clone(transition);
+            self.outlets.journal.append(transition.id, move || kept.to_stored());
         }
         self.untold.extend(transitions);
         if !rows.is_empty() {
             // The task that writes them ends with this one.
-            let _ = self.rows.send(RowBatch { rows, written });
+            let _ = self.outlets.rows.send(RowBatch { rows, written });
         }
         for source in wanted_levels {
             match source {
                 Source::Revision => self.look_at_all(),
-                Source::Engine => self.relevel.notify_one(),
+                Source::Engine => self.outlets.relevel.notify_one(),
                 // These have a handful of conditions, which they report as a whole with each change.
                 Source::Disk | Source::Server | Source::Diagnosis => {}
             }

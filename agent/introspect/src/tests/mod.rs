@@ -11,7 +11,7 @@ use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_core::{CommitOptions, Core, Datastore, Parts};
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
-use holdfast_store::{Journal, Store, StoreError, StoredState};
+use holdfast_store::{Journal, JournalKind, Store, StoreError, StoredState};
 use http_body_util::BodyExt;
 use serde_json::json;
 use tempfile::TempDir;
@@ -67,7 +67,7 @@ impl TestAgent {
     async fn run(kernel: SimulatedKernel, folder: TempDir) -> Self {
         let journal = loop {
             // The journal of an earlier run may still be writing its last entries.
-            match Journal::open(folder.path()) {
+            match Journal::open(folder.path(), JournalKind::Transactions) {
                 Err(StoreError::Locked { .. }) => tokio::task::yield_now().await,
                 opened => break opened.unwrap(),
             }

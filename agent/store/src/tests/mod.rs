@@ -421,8 +421,10 @@ fn folder_and_file_are_the_owners_alone() {
 fn a_factory_reset_is_finished_by_the_next_opening() {
     for retain in [false, true] {
         let folder = TempDir::new().unwrap();
-        let (history, identity) =
-            (folder.path().join(JOURNAL_NAME), folder.path().join(IDENTITY_FOLDER));
+        let (history, identity) = (
+            folder.path().join(JournalKind::Transactions.file_name()),
+            folder.path().join(IDENTITY_FOLDER),
+        );
         let mut database = Database::open(folder.path()).unwrap();
         database.prepare(Ticket(1), &[change("a=1")]).unwrap();
         database.commit(Ticket(1), 1, Unconfirmed::Begins).unwrap();
