@@ -22,8 +22,8 @@ use crate::{
     services::{self, ServiceError},
     settings::{
         BootzAction, BootzCommandSettings, FactoryResetSettings, FaultAction, FaultSettings,
-        InstanceAction, Position, ServiceAction, ServiceSettings, ShowSettings, StateDir,
-        SwitchSettings, UserAction, UserSettings, WaitOnlineSettings,
+        FaultWatchRequest, InstanceAction, Position, ServiceAction, ServiceSettings, ShowSettings,
+        StateDir, SwitchSettings, UserAction, UserSettings, WaitOnlineSettings,
     },
     users::{Password, PasswordError, UserError, check_name},
 };
@@ -172,10 +172,7 @@ pub fn bootz(settings: &BootzCommandSettings) -> Result<(), CommandError> {
 pub fn service(settings: &ServiceSettings) -> Result<(), CommandError> {
     let client = Client::new(&settings.state.socket()).with_trace(settings.trace_id.clone());
     if let ServiceAction::Instance(action @ InstanceAction::Watch { .. }) = &settings.action {
-        return match asynchronously(client.follow(action, print_part))? {
-            Err(ClientError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            followed => Ok(followed?),
-        };
+        return print_lines(async { client.follow(action).await?.print(print_part).await });
     }
     print(&match &settings.action {
         ServiceAction::Package(action) => services::run(action)?,
@@ -205,13 +202,17 @@ pub fn fault(settings: &FaultSettings) -> Result<(), CommandError> {
     if let Some(program) = &watch.exec {
         return Ok(asynchronously(fault_watch::execute(&client, watch, program))??);
     }
-    match asynchronously(fault_watch::print(&client, watch, print_part))? {
-        Err(WatchError::Agent(ClientError::Output(error)))
-            if error.kind() == io::ErrorKind::BrokenPipe =>
-        {
-            Ok(())
-        }
-        followed => Ok(followed?),
+    let request = FaultWatchRequest { filter: watch.filter.clone(), after: watch.after };
+    print_lines(async { client.watch_faults(&request).await?.print(print_part).await })
+}
+
+/// Prints an answer that goes on, until the agent ends it or nobody reads it any more.
+fn print_lines(
+    printing: impl Future<Output = Result<(), ClientError>>,
+) -> Result<(), CommandError> {
+    match asynchronously(printing)? {
+        Err(ClientError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => Ok(printed?),
     }
 }
 

@@ -36,19 +36,6 @@ pub enum WatchError {
     ResumeForm { path: PathBuf, text: String },
 }
 
-/// Prints each message until the agent ends.
-///
-/// # Errors
-/// When no agent runs, it refuses or ends, or the output is closed.
-pub(crate) async fn print(
-    client: &Client,
-    watch: &FaultWatch,
-    print: impl FnMut(&str) -> io::Result<()>,
-) -> Result<(), WatchError> {
-    let request = FaultWatchRequest { filter: watch.filter.clone(), after: watch.after };
-    Ok(client.watch_faults(&request, print).await?)
-}
-
 /// Gives each message to a program, and goes on when the agent is started anew.
 ///
 /// # Errors
@@ -58,43 +45,23 @@ pub(crate) async fn execute(
     watch: &FaultWatch,
     program: &Path,
 ) -> Result<(), WatchError> {
-    let mut after = match watch.resume.as_deref().map(read_id).transpose()?.flatten() {
-        Some(id) => Some(id),
-        None => watch.after,
-    };
+    let kept = watch.resume.as_deref().map(read_id).transpose()?.flatten();
+    let mut after = kept.or(watch.after);
     let mut pause = FIRST_PAUSE;
     loop {
         let request = FaultWatchRequest { filter: watch.filter.clone(), after };
-        let (line_tx, mut lines) = tokio::sync::mpsc::unbounded_channel::<String>();
-        let mut partial = String::new();
-        let mut split = |text: &str| {
-            partial.push_str(text);
-            while let Some(end) = partial.find('\n') {
-                let rest = partial.split_off(end + 1);
-                let line = std::mem::replace(&mut partial, rest);
-                line_tx.send(line).map_err(io::Error::other)?;
-            }
-            Ok(())
-        };
-        let following = client.watch_faults(&request, &mut split);
-        tokio::pin!(following);
-        let ended = loop {
-            tokio::select! {
-                biased;
-                Some(line) = lines.recv() => {
-                    pause = FIRST_PAUSE;
-                    if let Some(id) = give(program, &line).await? {
-                        after = Some(id);
-                        watch.resume.as_deref().map(|path| write_id(path, id)).transpose()?;
-                    }
+        match client.watch_faults(&request).await {
+            Ok(mut lines) => {
+                pause = FIRST_PAUSE;
+                // It ends with the agent, and when this watcher was too slow.
+                while let Ok(Some(line)) = lines.next().await {
+                    let Some(id) = give(program, &line).await? else { continue };
+                    after = Some(id);
+                    watch.resume.as_deref().map(|path| write_id(path, id)).transpose()?;
                 }
-                ended = &mut following => break ended,
             }
-        };
-        match ended {
-            Err(error) if !error.is_transient() => return Err(error.into()),
-            // It has ended, is starting, or found this watcher too slow.
-            _ => {}
+            Err(error) if error.is_transient() => {}
+            Err(error) => return Err(error.into()),
         }
         sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 2);

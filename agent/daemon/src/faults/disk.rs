@@ -45,8 +45,7 @@ pub(super) async fn follow(store: Store, folder: PathBuf, inputs: mpsc::Sender<I
 /// Share of the disk that is free for the agent. A disk that does not answer keeps this waiting, and nobody else.
 async fn free_percent(folder: PathBuf) -> Option<u64> {
     let disk = tokio::task::spawn_blocking(move || statvfs(&folder)).await.ok()?.ok()?;
-    let (free, all) = (u64::from(disk.blocks_available()), u64::from(disk.blocks()));
-    (free * 100).checked_div(all)
+    (disk.blocks_available() * 100).checked_div(disk.blocks())
 }
 
 fn level(refusal: Option<&str>, is_low: bool, folder: &Path) -> Input {

@@ -1,12 +1,13 @@
 //! Rows of alarms on their way to the disk. No alarm waits for it.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast_base::ErrorChain;
 use holdfast_faults::Row;
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Store, StoreError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tracing::debug;
 
@@ -14,27 +15,22 @@ use tracing::debug;
 /// about it, so that a disk that takes rows again is noticed.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// Rows of one step, and who waits for them.
+/// Rows on their way to the disk. There are no more of them than conditions.
 #[derive(Debug, Default)]
-pub(super) struct RowBatch {
-    pub(super) rows: Vec<Row>,
-    /// Told whether the rows are on disk after the first attempt.
-    pub(super) written: Option<oneshot::Sender<bool>>,
+pub(super) struct RowWriter {
+    unwritten: Mutex<Unwritten>,
+    changed: Notify,
 }
 
 /// Rows that are not on disk yet. Of several changes of one row, the last counts.
 #[derive(Debug, Default)]
 struct Unwritten {
     rows: BTreeMap<String, Option<Vec<u8>>>,
+    /// Told whether the rows are on disk after the next attempt.
     waiters: Vec<oneshot::Sender<bool>>,
 }
 
 impl Unwritten {
-    fn take(&mut self, batch: RowBatch) {
-        self.rows.extend(batch.rows.into_iter().map(|row| (row.name, row.content)));
-        self.waiters.extend(batch.written);
-    }
-
     fn changes(&self) -> Vec<ArtefactChange> {
         let change = |(name, content): (&String, &Option<Vec<u8>>)| ArtefactChange {
             table: ArtefactTable::Alarms,
@@ -47,40 +43,56 @@ impl Unwritten {
         };
         self.rows.iter().map(change).collect()
     }
+}
 
-    /// Takes the result of a write, and tells those who wait for it.
-    fn settle(&mut self, result: Result<(), StoreError>) {
-        let is_written = result.is_ok();
-        match result {
-            Ok(()) => self.rows.clear(),
-            // The store logs what the disk refuses.
-            Err(error) => debug!(error = %ErrorChain(&error), "alarms cannot be stored"),
+impl RowWriter {
+    /// Has rows written. `written` is told whether they are on disk after the first attempt.
+    pub(super) fn put(&self, rows: Vec<Row>, written: Option<oneshot::Sender<bool>>) {
+        let mut unwritten = self.lock();
+        unwritten.rows.extend(rows.into_iter().map(|row| (row.name, row.content)));
+        unwritten.waiters.extend(written);
+        self.changed.notify_one();
+    }
+
+    /// Writes rows for as long as the future is polled.
+    pub(super) async fn run(&self, store: Store) {
+        loop {
+            if self.lock().rows.is_empty() {
+                self.changed.notified().await;
+            }
+            let attempt = std::mem::take(&mut *self.lock());
+            if attempt.rows.is_empty() {
+                continue;
+            }
+            let written = store.write_artefacts(attempt.changes()).await;
+            let is_refused = written.is_err();
+            self.settle(attempt, written);
+            if is_refused {
+                // Whoever waits for a row is told at once.
+                let _is_retry = timeout(RETRY_PAUSE, self.changed.notified()).await;
+            }
         }
-        for waiter in self.waiters.drain(..) {
+    }
+
+    /// Tells those who wait for a write, and keeps what was not written.
+    fn settle(&self, attempt: Unwritten, written: Result<(), StoreError>) {
+        let Unwritten { rows, waiters } = attempt;
+        let is_written = written.is_ok();
+        if let Err(error) = written {
+            // The store logs what the disk refuses.
+            debug!(error = %ErrorChain(&error), "alarms cannot be stored");
+            let mut unwritten = self.lock();
+            for (name, content) in rows {
+                unwritten.rows.entry(name).or_insert(content);
+            }
+        }
+        for waiter in waiters {
             // The client may have gone.
             let _ = waiter.send(is_written);
         }
     }
-}
 
-/// Writes rows until the other end of the channel is dropped.
-pub(super) async fn write(store: Store, mut batches: mpsc::UnboundedReceiver<RowBatch>) {
-    let mut unwritten = Unwritten::default();
-    loop {
-        let next = if unwritten.rows.is_empty() {
-            batches.recv().await
-        } else {
-            match timeout(RETRY_PAUSE, batches.recv()).await {
-                Ok(next) => next,
-                Err(_) => Some(RowBatch::default()),
-            }
-        };
-        let Some(batch) = next else { return };
-        unwritten.take(batch);
-        while let Ok(batch) = batches.try_recv() {
-            unwritten.take(batch);
-        }
-        let written = store.write_artefacts(unwritten.changes()).await;
-        unwritten.settle(written);
+    fn lock(&self) -> MutexGuard<'_, Unwritten> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -23,7 +23,7 @@ use tracing::{info, warn};
 
 use super::handle::{FaultService, Listening, OperatorWord, Request};
 use super::links::{BoxView, Links};
-use super::rows::{self, RowBatch};
+use super::rows::RowWriter;
 use super::settings::SettingNodes;
 use super::shown::AlarmLeaves;
 use super::{disk, server, values};
@@ -79,13 +79,14 @@ pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<(
         warn!(?unreadable, "alarms of another version of the agent are not known here");
     }
     let (input_tx, inputs) = mpsc::channel(INPUTS);
-    let (row_tx, row_rx) = mpsc::unbounded_channel();
+    let rows = Arc::new(RowWriter::default());
     let (service, requests) = FaultService::new();
     let relevel = Arc::new(Notify::new());
-    let outlets = Outlets { rows: row_tx, journal, relevel: Arc::clone(&relevel) };
+    let outlets = Outlets { rows: Arc::clone(&rows), journal, relevel: Arc::clone(&relevel) };
     let task = FaultTask::new(core.clone(), &models.native, faults, outlets)?;
     let mut tasks = JoinSet::new();
-    tasks.spawn(rows::write(store.clone(), row_rx));
+    let (writer, disk) = (rows, store.clone());
+    tasks.spawn(async move { writer.run(disk).await });
     tasks.spawn(disk::follow(store, state_folder, input_tx.clone()));
     tasks.spawn(values::follow(core, input_tx.clone(), relevel));
     if let Some((listeners, profiles)) = server {
@@ -100,7 +101,7 @@ pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<(
 
 /// Where effects go, beside the revisions.
 struct Outlets {
-    rows: mpsc::UnboundedSender<RowBatch>,
+    rows: Arc<RowWriter>,
     journal: Journal,
     relevel: Arc<Notify>,
 }
@@ -184,8 +185,8 @@ impl FaultTask {
     async fn end(&mut self) {
         let (written_tx, written) = oneshot::channel();
         let rows = vec![self.faults.last_row()];
-        // The task that writes them ends with this one; when the disk refuses, the next run has a gap in its log.
-        let _ = self.outlets.rows.send(RowBatch { rows, written: Some(written_tx) });
+        self.outlets.rows.put(rows, Some(written_tx));
+        // When the disk refuses, the next run has a gap in its log.
         let _ = written.await;
         let journal = self.outlets.journal.clone();
         let flushed = tokio::task::spawn_blocking(move || journal.flush(JOURNAL_TIMEOUT));
@@ -249,8 +250,7 @@ impl FaultTask {
         }
         self.untold.extend(transitions);
         if !rows.is_empty() {
-            // The task that writes them ends with this one.
-            let _ = self.outlets.rows.send(RowBatch { rows, written });
+            self.outlets.rows.put(rows, written);
         }
         for source in wanted_levels {
             match source {

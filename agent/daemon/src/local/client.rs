@@ -172,17 +172,13 @@ impl Client {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Carries out an operation whose answer goes on, and gives each part of it to `print`.
+    /// Carries out an operation whose answer goes on.
     ///
     /// # Errors
-    /// When no agent runs, it refuses or ends, or `print` fails.
-    pub async fn follow(
-        &self,
-        action: &InstanceAction,
-        print: impl FnMut(&str) -> io::Result<()>,
-    ) -> Result<(), ClientError> {
+    /// When no agent runs, or it refuses.
+    pub async fn follow(&self, action: &InstanceAction) -> Result<AnswerLines, ClientError> {
         let body = serde_json::to_vec(action)?.into();
-        self.follow_answer(service_operations::ADDRESS, body, print).await
+        self.open_answer(service_operations::ADDRESS, body).await
     }
 
     /// Asks something of alarms, or changes one; the answer is a text.
@@ -195,39 +191,28 @@ impl Client {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Follows alarms, and gives each part of the answer to `print`.
+    /// Follows alarms: each line is a JSON document.
     ///
     /// # Errors
-    /// When no agent runs, it refuses or ends, or `print` fails.
+    /// When no agent runs, or it refuses.
     pub async fn watch_faults(
         &self,
         request: &FaultWatchRequest,
-        print: impl FnMut(&str) -> io::Result<()>,
-    ) -> Result<(), ClientError> {
+    ) -> Result<AnswerLines, ClientError> {
         let body = serde_json::to_vec(request)?.into();
-        self.follow_answer(faults::WATCH, body, print).await
+        self.open_answer(faults::WATCH, body).await
     }
 
-    async fn follow_answer(
-        &self,
-        address: &str,
-        body: Bytes,
-        mut print: impl FnMut(&str) -> io::Result<()>,
-    ) -> Result<(), ClientError> {
+    async fn open_answer(&self, address: &str, body: Bytes) -> Result<AnswerLines, ClientError> {
         let response = self.begin_exchange(Method::POST, address, body);
         let response =
             timeout(ANSWER_TIMEOUT, response).await.map_err(|_| ClientError::Timeout)??;
         let status = response.status();
-        let mut body = response.into_body();
+        let body = response.into_body();
         if !status.is_success() {
             return Err(refusal(status, &body.collect().await?.to_bytes()));
         }
-        while let Some(frame) = body.frame().await {
-            if let Ok(part) = frame?.into_data() {
-                print(&String::from_utf8_lossy(&part)).map_err(ClientError::Output)?;
-            }
-        }
-        Ok(())
+        Ok(AnswerLines { body, partial: Vec::new() })
     }
 
     /// Installs the archive of a package of services; the answer is a text.
@@ -361,6 +346,48 @@ impl Client {
             request.headers_mut().insert(TRACE_HEADER, trace);
         }
         Ok(sender.send_request(request).await?)
+    }
+}
+
+/// An answer that goes on, line by line.
+#[derive(Debug)]
+pub struct AnswerLines {
+    body: Incoming,
+    /// What came after the last line.
+    partial: Vec<u8>,
+}
+
+impl AnswerLines {
+    /// The next line, with its end; `None` at the end of the answer.
+    ///
+    /// # Errors
+    /// When the agent breaks the answer off.
+    pub async fn next(&mut self) -> Result<Option<String>, ClientError> {
+        loop {
+            if let Some(end) = self.partial.iter().position(|octet| *octet == b'\n') {
+                let rest = self.partial.split_off(end + 1);
+                let line = std::mem::replace(&mut self.partial, rest);
+                return Ok(Some(String::from_utf8_lossy(&line).into_owned()));
+            }
+            let Some(frame) = self.body.frame().await else { return Ok(None) };
+            if let Ok(part) = frame?.into_data() {
+                self.partial.extend_from_slice(&part);
+            }
+        }
+    }
+
+    /// Gives each line to `print`, until the agent ends the answer.
+    ///
+    /// # Errors
+    /// When the agent breaks the answer off, or `print` fails.
+    pub async fn print(
+        mut self,
+        mut print: impl FnMut(&str) -> io::Result<()>,
+    ) -> Result<(), ClientError> {
+        while let Some(line) = self.next().await? {
+            print(&line).map_err(ClientError::Output)?;
+        }
+        Ok(())
     }
 }
 
