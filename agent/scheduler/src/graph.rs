@@ -37,7 +37,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::arena::{Arena, Slots};
-use crate::dependency::{Claim, Target};
+use crate::dependency::{Claim, Facet, Target};
 use crate::descriptor::{Registry, catch_panic};
 use crate::drift_policy::DriftPolicy;
 use crate::key::{FixedMap, Key, KindId, Kinds, hash_of};
@@ -69,9 +69,28 @@ const STALE_WATCHERS: u32 = 16;
 
 #[derive(Debug, Default)]
 struct ClaimState {
-    holder: Option<NodeIdx>,
-    /// Values whose goal has this claim; may be stale.
+    holders: SmallVec<[NodeIdx; 1]>,
+    /// Side of the holders.
+    side: Option<&'static str>,
+    /// Values whose goal claims this identity; may be stale.
     claimants: Vec<NodeIdx>,
+}
+
+impl ClaimState {
+    /// Holder that keeps another value from the identity.
+    fn rival(&self, claim: &Claim, idx: NodeIdx) -> Option<NodeIdx> {
+        let mut others = self.holders.iter().filter(|&&holder| holder != idx);
+        others.next().filter(|_| !claim.goes_with(self.side)).copied()
+    }
+
+    /// Notes a claimant. A value of the side of the holders may come and go any number of times while others hold the identity.
+    fn add_claimant(&mut self, idx: NodeIdx) {
+        if self.claimants.len() == self.claimants.capacity() {
+            self.claimants.sort_unstable();
+            self.claimants.dedup();
+        }
+        self.claimants.push(idx);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -84,7 +103,7 @@ pub(crate) struct Graph {
     pub(crate) watcher_updates: WatcherUpdates,
     /// Kinds of all keys that ever were a target. Keys of other kinds need not be looked up.
     pub(crate) target_kinds: Kinds,
-    claims: FixedMap<Claim, ClaimState>,
+    claims: FixedMap<Facet, ClaimState>,
     /// Addresses of the `Covering` targets.
     pub(crate) addresses: Addresses,
     /// Number of providers of each prefix.
@@ -307,7 +326,7 @@ impl Graph {
     /// True when another value holds an identity that this one claims.
     pub(crate) fn is_contended(&self, idx: NodeIdx) -> bool {
         let claims = self.node(idx).goal.spec().map_or(&[][..], |spec| spec.claims());
-        claims.iter().any(|claim| self.holder(claim).is_some_and(|holder| holder != idx))
+        claims.iter().any(|claim| self.rival(claim, idx).is_some())
     }
 
     /// Number of present providers of a target, whether or not it has a state yet.
@@ -332,14 +351,21 @@ impl Graph {
         self.present_keys.contains_key(&kind)
     }
 
-    pub(crate) fn holder(&self, claim: &Claim) -> Option<NodeIdx> {
-        self.claims.get(claim).and_then(|claimed| claimed.holder)
+    /// Holders of an identity, with their side.
+    pub(crate) fn holders(&self, identity: &Facet) -> (&[NodeIdx], Option<&'static str>) {
+        let claimed = self.claims.get(identity);
+        claimed.map_or((&[], None), |claimed| (&claimed.holders, claimed.side))
     }
 
-    /// True when this value holds an identity, or may get it when its holder goes.
+    /// Another value that holds a claimed identity, and with which this one cannot hold it.
+    pub(crate) fn rival(&self, claim: &Claim, idx: NodeIdx) -> Option<NodeIdx> {
+        self.claims.get(&claim.identity).and_then(|claimed| claimed.rival(claim, idx))
+    }
+
+    /// True when this value holds an identity, or may get it when its holders go.
     pub(crate) fn is_claimant(&self, claim: &Claim, idx: NodeIdx) -> bool {
-        let claimed = self.claims.get(claim);
-        claimed.is_some_and(|it| it.holder == Some(idx) || it.claimants.contains(&idx))
+        let claimed = self.claims.get(&claim.identity);
+        claimed.is_some_and(|it| it.holders.contains(&idx) || it.claimants.contains(&idx))
     }
 
     /// Sets the sources of a node and the goal that follows from them. Some of the targets of the goal may be `known`.
@@ -360,7 +386,7 @@ impl Graph {
         self.nodes[idx].unmet = self.recount_unmet(idx);
         let spec = self.node(idx).goal.spec().cloned();
         for claim in spec.iter().flat_map(|spec| spec.claims()) {
-            self.claims.entry(claim.clone()).or_default().claimants.push(idx);
+            self.claims.entry(claim.identity.clone()).or_default().add_claimant(idx);
         }
         self.update_unsettled(idx);
     }

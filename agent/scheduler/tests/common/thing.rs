@@ -140,8 +140,18 @@ impl Thing {
         parts.map(|(key, value)| (key, thing(&value))).collect()
     }
 
-    pub fn claims(&self) -> impl Iterator<Item = &str> {
-        self.tokens.iter().map(String::as_str).filter(|token| token.starts_with('#'))
+    /// Claimed identities, with the side of each claim that others may share.
+    pub fn claims(&self) -> BTreeMap<&str, Option<&'static str>> {
+        let side = |name| match name {
+            "s" => "s",
+            "t" => "t",
+            _ => panic!("`{name}` is no side"),
+        };
+        let claims = self.starting("#").map(|text| match text.split_once('/') {
+            Some((identity, name)) => (identity, Some(side(name))),
+            None => (text, None),
+        });
+        claims.collect()
     }
 
     pub fn takes(&self, other: &Thing) -> bool {
@@ -245,7 +255,11 @@ impl Descriptor for ThingDescriptor {
     }
 
     fn claims(&self, thing: &Thing) -> Vec<Claim> {
-        thing.starting("#").map(|name| Claim(facet(name))).collect()
+        let claims = thing.claims().into_iter().map(|(identity, side)| match side {
+            Some(side) => Claim::with_side(facet(identity), side),
+            None => Claim::alone(facet(identity)),
+        });
+        claims.collect()
     }
 
     fn parts(&self, thing: &Thing) -> Vec<Part> {

@@ -171,7 +171,7 @@ fn vxlan_identity(params: &VxlanParams) -> Claim {
     let on_one_link = params.local.into_iter().chain(params.remote).any(is_link_local);
     let device = params.device.as_deref().filter(|_| on_one_link).unwrap_or_default();
     let identity = Facet::of(kinds::LINK, "vxlan").u32(params.vni).u32(params.port.into());
-    Claim(identity.u32(params.is_ipv6().into()).str(device))
+    Claim::alone(identity.u32(params.is_ipv6().into()).str(device))
 }
 
 impl Descriptor for LinkDescriptor {
