@@ -67,6 +67,18 @@ const SHARDS: usize = 256;
 /// Stale entries that a list of watchers may hold, besides half of its length, before it is cleaned.
 const STALE_WATCHERS: u32 = 16;
 
+/// Kind of an object, and the number by which the system knows it under whatever key.
+pub(crate) type ObjectIdentity = (KindId, u64);
+
+/// Adopted object of which a pre-image is kept.
+#[derive(Debug)]
+pub(crate) struct AdoptedObject {
+    /// Key of the pre-image.
+    pub(crate) key: Key,
+    /// True once the object was seen under this key. A number may be that of another object after a restart of the system.
+    pub(crate) is_seen: bool,
+}
+
 #[derive(Debug, Default)]
 struct ClaimState {
     holders: SmallVec<[NodeIdx; 1]>,
@@ -112,6 +124,8 @@ pub(crate) struct Graph {
     present_keys: FixedMap<KindId, BTreeSet<Key>>,
     /// Pre-images of adopted objects.
     pub(crate) restores: BTreeMap<Key, SharedValue>,
+    /// Places of pre-images whose objects the system numbers.
+    pub(crate) adopted: FixedMap<ObjectIdentity, AdoptedObject>,
     /// Values that are intended and not in place, or reduced, or have an error.
     pub(crate) unsettled: NodeSet,
     pub(crate) unsupported: Unsupported,
@@ -206,15 +220,53 @@ impl Graph {
         self.nodes[idx].observed = observed;
     }
 
+    fn note_adopted(&mut self, key: &Key, identity: ObjectIdentity) {
+        let observed = self.find(key).and_then(|idx| self.node(idx).observed.as_ref());
+        let is_there = observed.and_then(|it| self.identity(key, it)) == Some(identity);
+        let known = self.adopted.get(&identity);
+        let is_seen = is_there || known.is_some_and(|known| known.is_seen && known.key == *key);
+        self.adopted.insert(identity, AdoptedObject { key: key.clone(), is_seen });
+    }
+
+    /// Identity of the object that a value of this key shows.
+    pub(crate) fn identity(&self, key: &Key, value: &SharedValue) -> Option<ObjectIdentity> {
+        let descriptor = self.registry.descriptor(key.kind())?;
+        let number = catch_panic(|| descriptor.identity(&**value)).ok().flatten()?;
+        Some((key.kind(), number))
+    }
+
+    /// True when a value shows the object whose pre-image is under this key.
+    pub(crate) fn is_same_object(&self, key: &Key, observed: &SharedValue) -> bool {
+        let descriptor = self.registry.descriptor(key.kind());
+        let before = self.restores.get(key).zip(descriptor);
+        before.is_some_and(|(before, descriptor)| {
+            catch_panic(|| descriptor.is_same_object(&**before, &**observed)).unwrap_or(false)
+        })
+    }
+
+    /// A value as that of another key.
+    pub(crate) fn rekeyed(&self, value: &SharedValue, key: &Key) -> Option<SharedValue> {
+        let descriptor = self.registry.descriptor(key.kind())?;
+        catch_panic(|| descriptor.rekeyed(&**value, key)).ok().flatten()
+    }
+
     /// Sets the pre-image of an adopted object. True when that is a change.
     pub(crate) fn set_restore(&mut self, key: &Key, restore: Option<SharedValue>) -> bool {
-        let changed = match restore {
-            Some(restore) => {
-                self.restores.insert(key.clone(), restore);
-                true
-            }
-            None => self.restores.remove(key).is_some(),
+        let identity = restore.as_ref().and_then(|restore| self.identity(key, restore));
+        let before = match restore {
+            Some(restore) => self.restores.insert(key.clone(), restore),
+            None => self.restores.remove(key),
         };
+        let changed = identity.is_some() || self.restores.contains_key(key) || before.is_some();
+        let of_before = before.and_then(|before| self.identity(key, &before));
+        if let Some(gone) = of_before.filter(|_| of_before != identity)
+            && self.adopted.get(&gone).is_some_and(|adopted| adopted.key == *key)
+        {
+            self.adopted.remove(&gone);
+        }
+        if let Some(identity) = identity {
+            self.note_adopted(key, identity);
+        }
         match self.find(key) {
             Some(idx) if changed => self.log.push(GraphChange::Node(idx)),
             None if changed => self.log.forget(), // plans find pre-images by key, changes by node
