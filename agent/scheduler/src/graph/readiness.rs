@@ -257,16 +257,17 @@ impl Graph {
             return;
         }
         claimed.side = None;
-        let next = self.next_holders(identity, idx);
-        if next.is_empty() {
-            return self.mark_claimants_dirty(identity, idx);
-        }
-        for (next, claim) in next {
+        for (next, claim) in self.next_holders(identity, idx) {
             let claimed = self.claims.entry(identity.clone()).or_default();
             if claimed.rival(&claim, next).is_none() {
                 claimed.side = claim.side;
                 claimed.holders.push(next);
             }
+        }
+        // Others of the side that has it now may come, too.
+        let (holders, side) = self.holders(identity);
+        if holders.is_empty() || side.is_some() {
+            self.mark_claimants_dirty(identity, idx);
         }
     }
 
@@ -297,7 +298,7 @@ impl Graph {
         }
     }
 
-    /// Marks the claimants of a free identity, except the value that had it or was to have it.
+    /// Marks the claimants of an identity that is free, or that others of a side hold, except the value that had it or was to have it.
     fn mark_claimants_dirty(&mut self, identity: &Facet, idx: NodeIdx) {
         let Some(claimed) = self.claims.get_mut(identity) else { return };
         let mut claimants = std::mem::take(&mut claimed.claimants);
@@ -315,10 +316,11 @@ impl Graph {
                 self.mark_dirty(claimant);
             }
         }
-        if claimants.is_empty() {
-            self.claims.remove(identity);
-        } else if let Some(claimed) = self.claims.get_mut(identity) {
+        if let Some(claimed) = self.claims.get_mut(identity) {
             claimed.claimants = claimants;
+            if claimed.claimants.is_empty() && claimed.holders.is_empty() {
+                self.claims.remove(identity);
+            }
         }
     }
 
