@@ -6,7 +6,7 @@ use holdfast_tests::gnmi::GnmiClient;
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 
-use crate::documents::{config_of, port};
+use crate::documents::port;
 use crate::foreign_routes::ports;
 
 /// Lets two ports exchange their names.

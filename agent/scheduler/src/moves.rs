@@ -4,11 +4,18 @@
 //! that nothing asks for, it is given back; the object that comes under its former key is adopted anew. Objects that exchange
 //! their keys exchange both.
 
+use std::time::Duration;
+
 use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Goal, NodeIdx};
 use crate::key::Key;
 use crate::operation::Now;
+use crate::retry_state::NextLook;
 use crate::value::SharedValue;
+
+/// Time from a move to a key that nothing asks for until the object is given back: two ports exchange their names by a third one, and
+/// what was given back under a name that is gone would be lost.
+const MOVE_SETTLE: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Follows an adopted object that is seen under `key`, if that is not the key of its pre-image.
@@ -36,25 +43,18 @@ impl Engine {
         let along = descriptor.map(|it| it.keys_along(&from, key)).unwrap_or_default();
         let pairs: Vec<(Key, Key)> =
             [(from.clone(), key.clone())].into_iter().chain(along).collect();
-        if pairs.iter().flat_map(|(from, to)| [from, to]).any(|key| self.is_being_changed(key)) {
-            return;
-        }
         for (from, to) in &pairs {
             self.exchange(from, to, now, step);
         }
+        // A fact of the former key may still be to come.
         let left = self.graph.find(&from).filter(|&idx| {
-            let observed = self.graph.node(idx).observed.as_ref();
+            let node = self.graph.node(idx);
+            let observed = node.observed.as_ref().filter(|_| node.running_op().is_none());
             observed.and_then(|observed| self.graph.identity(&from, observed)) == Some(identity)
         });
         if let Some(left) = left {
             self.record_fact(left, None, now, false, step);
         }
-    }
-
-    /// True while an operation of an intended value is in flight, whose end tells what is applied.
-    fn is_being_changed(&self, key: &Key) -> bool {
-        let node = self.graph.find(key).map(|idx| self.graph.node(idx));
-        node.is_some_and(|node| node.running_op().is_some() && !matches!(node.goal, Goal::Nothing))
     }
 
     /// Exchanges what was applied to two objects, and what they were before.
@@ -96,5 +96,16 @@ impl Engine {
             self.on_appeared(idx, &observed, now, false, step);
             self.graph.update_unsettled(idx);
         }
+        let node = self.graph.node(idx);
+        let is_left = matches!(node.goal, Goal::Nothing) && self.is_adopted(idx);
+        if is_left && self.graph.node(idx).running_op().is_none() {
+            let at = now.monotonic + MOVE_SETTLE;
+            self.schedule_look(idx, NextLook { at, is_slow: false });
+        }
+    }
+
+    fn is_adopted(&self, idx: NodeIdx) -> bool {
+        let node = self.graph.node(idx);
+        node.applied.is_some() || self.graph.restores.contains_key(&node.key)
     }
 }

@@ -52,8 +52,8 @@ fn objects_that_exchange_their_keys_exchange_what_they_were() {
 #[test]
 fn what_an_object_was_before_follows_it_over_a_restart() {
     let check = |system: &str, after: &str| {
-        let mut lab = Lab::default();
-        lab.system = things(system).into_iter().map(|thing| (thing.key(), thing)).collect();
+        let system = things(system).into_iter().map(|thing| (thing.key(), thing)).collect();
+        let mut lab = Lab { system, ..Lab::default() };
         let value = |text: &str| Thing::parse(text);
         let before: SharedValue = Arc::new(value("p =1 port ^7"));
         let intended: SharedValue = Arc::new(value("p =5 port"));
