@@ -22,7 +22,8 @@ pub struct Destination {
 }
 
 impl Destination {
-    fn of(route: &KernelRoute) -> Self {
+    /// Destination of a route.
+    pub fn of(route: &KernelRoute) -> Self {
         Self { table: route.table, prefix: route.prefix }
     }
 }

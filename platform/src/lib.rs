@@ -24,6 +24,7 @@ mod platform;
 pub mod pre_image;
 pub mod probe;
 mod rights;
+mod route_lookup;
 pub mod transport;
 pub mod value_json;
 pub mod values;
@@ -34,6 +35,7 @@ pub use collector::{Collector, PolledLeaves};
 pub use foreign_routes::{Destination, ForeignRoutes};
 pub use platform::{Platform, PlatformError, PlatformSettings};
 pub use rights::is_missing_right;
+pub use route_lookup::{BestRoutes, RouteLookup};
 pub use vault::{EmptyVault, Vault};
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::collector::Collector;
 use crate::hostname::HostnameWriter;
 use crate::netns::{Netns, NetnsError, NetnsSetting};
 use crate::probe::Probes;
+use crate::route_lookup::RouteLookup;
 use crate::transport::codecs::Codecs;
 use crate::transport::rtnetlink::{self, Rtnetlink};
 use crate::transport::texts::{self, FileTransport, FileTransportSettings};
@@ -121,6 +122,10 @@ impl Transport for Platform {
         if !texts.is_empty() {
             self.texts.command(texts::Command::Read(texts));
         }
+    }
+
+    fn route_lookup(&self) -> RouteLookup {
+        RouteLookup::new(self.rtnetlink.line().clone())
     }
 
     /// Reads the texts first, and writes nothing until the report is complete. So no fact in it is older than a

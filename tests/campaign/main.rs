@@ -5,8 +5,8 @@
 //! acknowledged, or, for a change without an answer, what was asked for. The table counts the attempts, those that the box
 //! survived, and the acknowledged changes that were lost or torn. Nothing may be.
 //!
-//! `--seconds N` is the time of all rows together, `--seed N` chooses the moments, and `--short` makes few attempts of each
-//! kind: it is part of `make test`.
+//! `--seconds N` is the time of all rows together, `--seed N` chooses the moments, `--only KIND` makes one row alone, and `--short` makes
+//! few attempts of each kind: it is part of `make test`.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -15,8 +15,10 @@
 
 mod attackers;
 mod clock;
+mod collectors;
 mod disk;
 mod growth;
+mod installations;
 mod kernel;
 mod kills;
 mod load;
@@ -24,7 +26,7 @@ mod load;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use holdfast_tests::agent::AgentProcess;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -125,30 +127,59 @@ async fn run() -> Result<ExitCode> {
         "{:<34} {:>8} {:>8} {:>12} {:>6}",
         "what", "attempts", "survived", "acknowledged", "lost"
     );
-    let rows = [
-        kills::row(&mut effort).await?.printed(),
-        disk::full(&mut effort).await?.printed(),
-        disk::failing(&mut effort).await?.printed(),
-        kernel::overrun(&mut effort).await?.printed(),
-        kernel::interrupted_readings(&mut effort).await?.printed(),
-        kernel::foreign_changes(&mut effort).await?.printed(),
-        clock::row(&mut effort).await?.printed(),
-        attackers::row(&mut effort).await?.printed(),
-        growth::row(&mut effort).await?.printed(),
-    ];
+    let only = text_after("--only")?;
+    let mut rows = Vec::new();
+    for kind in KINDS.into_iter().filter(|kind| only.as_deref().is_none_or(|only| only == *kind)) {
+        let row = match kind {
+            "kills" => kills::row(&mut effort).await?,
+            "full-disk" => disk::full(&mut effort).await?,
+            "failing-disk" => disk::failing(&mut effort).await?,
+            "overrun" => kernel::overrun(&mut effort).await?,
+            "interrupted-readings" => kernel::interrupted_readings(&mut effort).await?,
+            "foreign-changes" => kernel::foreign_changes(&mut effort).await?,
+            "clock" => clock::row(&mut effort).await?,
+            "attackers" => attackers::row(&mut effort).await?,
+            "growth" => growth::row(&mut effort).await?,
+            "installations" => installations::row(&mut effort).await?,
+            _ => collectors::row(&mut effort).await?,
+        };
+        rows.push(row.printed());
+    }
+    ensure!(!rows.is_empty(), "--only takes one of {}", KINDS.join(", "));
     let is_whole = rows.iter().all(|row| row.faults.is_empty());
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Kinds of attempts.
+const KINDS: [&str; 11] = [
+    "kills",
+    "full-disk",
+    "failing-disk",
+    "overrun",
+    "interrupted-readings",
+    "foreign-changes",
+    "clock",
+    "attackers",
+    "growth",
+    "installations",
+    "collectors",
+];
+
 /// Rows that share the time.
-const ROWS: u32 = 9;
+const ROWS: u32 = 11;
 
 /// The number behind an option.
 fn number_after(option: &str) -> Result<Option<u64>> {
+    let Some(text) = text_after(option)? else { return Ok(None) };
+    Ok(Some(text.parse().with_context(|| format!("{option}: `{text}` is not a number"))?))
+}
+
+/// The text behind an option.
+fn text_after(option: &str) -> Result<Option<String>> {
     let mut arguments = std::env::args().skip_while(|argument| argument != option);
     if arguments.next().is_none() {
         return Ok(None);
     }
-    let text = arguments.next().with_context(|| format!("{option} needs a number"))?;
-    Ok(Some(text.parse().with_context(|| format!("{option}: `{text}` is not a number"))?))
+    let text = arguments.next();
+    text.with_context(|| format!("{option} needs a value")).map(Some)
 }

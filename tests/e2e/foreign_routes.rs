@@ -234,7 +234,7 @@ async fn a_different_route_in_the_same_place_is_named() {
 async fn a_route_of_others_that_wins_is_named() {
     let net = ports(&["eth0"]);
     net.ip("address add 10.0.0.10/24 dev eth0");
-    let agent = AgentProcess::start(&net).await;
+    let mut agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
     set_routes(&client, &[route("10.9.0.0/16", "10.0.0.2")]).await.unwrap();
     net.ip("route add 10.9.0.0/16 via 10.0.0.3 metric 5");
@@ -243,7 +243,28 @@ async fn a_route_of_others_that_wins_is_named() {
     assert!(agent.log().contains("proto boot metric 5"), "{}", agent.log());
     net.ip("route del 10.9.0.0/16 metric 5");
     eventually("no more", || agent.show("pending").is_empty()).await;
+    // One of a routing daemon is not announced to the agent, so the kernel is asked.
+    net.ip("route add 10.9.0.0/16 via 10.0.0.3 metric 5 proto zebra");
+    // More specific routes hide the first address of the prefix, or its last one.
+    for specific in ["10.9.0.0/24", "10.9.255.0/24"] {
+        net.ip(&format!("route add {specific} via 10.0.0.4 proto bgp"));
+        let words = "shadowed by `10.9.0.0/16 via 10.0.0.3 dev eth0 proto zebra metric 5`";
+        let pending = agent.show("pending");
+        assert!(pending.contains(words), "{specific}: {pending}");
+        net.ip(&format!("route del {specific}"));
+    }
+    assert!(!agent.log().contains("proto zebra metric 5"), "{}", agent.log());
+    agent.kill();
+    agent.restart().await;
+    let client = agent.gnmi().await;
+    eventually("it is logged", || agent.log().contains("proto zebra metric 5")).await;
+    assert!(!agent.show("values").contains("proto zebra"), "the engine does not know it");
+    net.ip("route del 10.9.0.0/16 metric 5");
+    assert_eq!(agent.show("pending"), "");
     // A worse one says nothing, and is left alone.
+    net.ip("route add 10.9.0.0/16 via 10.0.0.3 metric 500 proto bgp");
+    assert_eq!(agent.show("pending"), "");
+    net.ip("route del 10.9.0.0/16 metric 500");
     net.ip("route add 10.9.0.0/16 via 10.0.0.3 metric 500");
     eventually("it is seen", || agent.show("values").contains("metric 500")).await;
     assert_eq!(agent.show("pending"), "");

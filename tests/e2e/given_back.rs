@@ -1,12 +1,15 @@
 //! Deletions: what others own is given back where the kernel takes it, and never keeps a change from being made.
 
+use holdfast_proto::gnmi::SetRequest;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;
+use holdfast_tests::gnmi::{parse_path, update};
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 use tonic::Code;
 
-use crate::documents::{config_of, ipv4_of, ipv6_of};
+use crate::documents::{addresses, config_of, ipv4_of, ipv6_of, port};
+use crate::foreign_routes::ports;
 use crate::refused_sets::refused;
 
 #[tokio::test]
@@ -145,6 +148,94 @@ async fn hosts_that_cannot_be_are_refused_before_the_kernel() {
     let path = format!("{ipv4}/addresses/address[ip=192.0.2.33]");
     let words = refused(&client, &path, address("192.0.2.33", 27), Code::InvalidArgument).await;
     assert!(words.contains("broadcast address of 192.0.2.33/27"), "{words}");
+}
+
+/// The kernel never asks a neighbour for an address that the box has on any link, so one of the two is refused, in whatever order they come.
+#[tokio::test]
+async fn a_neighbor_cannot_have_an_address_of_another_link() {
+    const MAC: &str = "02:00:00:00:00:07";
+    let net = ports(&["eth0", "eth1", "eth2"]);
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let interfaces: Vec<_> = ["eth0", "eth1", "eth2"].map(|name| port(name, &[])).into();
+    client.update("/interfaces", json!({"interface": interfaces})).await.unwrap();
+    let address = |family: &str, ip: &str| format!("{family}/addresses/address[ip={ip}]");
+    let neighbor = |family: &str, ip: &str| format!("{family}/neighbors/neighbor[ip={ip}]");
+    let host = |ip: &str, length: u8| json!({"config": {"ip": ip, "prefix-length": length}});
+    let entry = |ip: &str| json!({"config": {"ip": ip, "link-layer-address": MAC}});
+    let cases = [("192.0.2.1", 24, ipv4_of as fn(&str) -> String), ("2001:db8::1", 64, ipv6_of)];
+    for (ip, length, of) in cases {
+        let ports = ["eth0", "eth1", "eth2"].map(of);
+        let objects = [format!("address {ip}/{length} of eth1"), format!("neighbor {ip} of eth")];
+        let is_named = |words: &str| objects.iter().all(|object| words.contains(object.as_str()));
+        // The address is first.
+        client.update(&address(&ports[1], ip), host(ip, length)).await.unwrap();
+        let path = neighbor(&ports[0], ip);
+        let words = refused(&client, &path, entry(ip), Code::InvalidArgument).await;
+        assert!(is_named(&words), "{words}");
+        client.delete(&address(&ports[1], ip)).await.unwrap();
+        // Several links have a neighbour with the address.
+        client.update(&neighbor(&ports[0], ip), entry(ip)).await.unwrap();
+        client.update(&neighbor(&ports[2], ip), entry(ip)).await.unwrap();
+        let path = address(&ports[1], ip);
+        let words = refused(&client, &path, host(ip, length), Code::InvalidArgument).await;
+        assert!(is_named(&words), "{words}");
+        client.delete(&neighbor(&ports[0], ip)).await.unwrap();
+        let words = refused(&client, &path, host(ip, length), Code::InvalidArgument).await;
+        assert!(is_named(&words), "{words}");
+        // One Set exchanges them.
+        let addresses = json!({"addresses": addresses(&[&format!("{ip}/{length}")])});
+        let mut new = entry(ip);
+        new["ip"] = json!(ip);
+        let neighbors = json!({"neighbors": {"neighbor": [new]}});
+        let exchange = SetRequest {
+            delete: vec![parse_path(&neighbor(&ports[2], ip))],
+            update: vec![update(&ports[1], addresses.clone())],
+            ..Default::default()
+        };
+        client.set(exchange).await.unwrap();
+        assert_eq!(net.ip("neighbor show nud permanent"), "", "{ip}");
+        assert!(net.ip("address show dev eth1").contains(ip), "{ip}");
+        // So does one Set that has both.
+        client.delete(&address(&ports[1], ip)).await.unwrap();
+        let both = SetRequest {
+            update: vec![update(&ports[1], addresses), update(&ports[0], neighbors)],
+            ..Default::default()
+        };
+        let refused = client.set(both).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+        assert!(is_named(refused.message()), "{refused}");
+    }
+    // A link-local address is another host on each link.
+    client.update(&address(&ipv6_of("eth1"), "fe80::7"), host("fe80::7", 64)).await.unwrap();
+    client.update(&neighbor(&ipv6_of("eth0"), "fe80::7"), entry("fe80::7")).await.unwrap();
+    assert_eq!(agent.show("pending"), "");
+}
+
+/// One that cannot be in the kernel yet is told from one that waits for an address of the box.
+#[tokio::test]
+async fn a_neighbor_of_a_link_that_is_down_waits_for_an_address_to_go() {
+    let net = ports(&["eth0", "eth1"]);
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    client
+        .update("/interfaces", json!({"interface": [port("eth0", &[]), port("eth1", &[])]}))
+        .await
+        .unwrap();
+    client.update(&config_of("eth0"), json!({"enabled": false})).await.unwrap();
+    let neighbor = format!("{}/neighbors/neighbor[ip=192.0.2.1]", ipv4_of("eth0"));
+    let entry = json!({"config": {"ip": "192.0.2.1", "link-layer-address": "02:00:00:00:00:07"}});
+    client.update(&neighbor, entry).await.unwrap();
+    let address = format!("{}/addresses/address[ip=192.0.2.1]", ipv4_of("eth1"));
+    let host = json!({"config": {"ip": "192.0.2.1", "prefix-length": 24}});
+    client.update(&address, host).await.unwrap();
+    client.update(&config_of("eth0"), json!({"enabled": true})).await.unwrap();
+    let pending = agent.show("pending");
+    assert!(pending.contains("neighbor 192.0.2.1 of eth0"), "{pending}");
+    assert!(pending.contains("address/eth1/192.0.2.1 holds what it needs"), "{pending}");
+    client.delete(&address).await.unwrap();
+    eventually("the neighbour is there", || agent.show("pending").is_empty()).await;
+    assert!(net.ip("neighbor show nud permanent").contains("192.0.2.1"));
 }
 
 /// The kernel takes 255 octets, without a final zero.

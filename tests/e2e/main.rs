@@ -42,6 +42,7 @@ mod pending;
 mod ping_traceroute;
 mod process;
 mod refused_sets;
+mod renamed_ports;
 mod reserved_items;
 mod restart;
 mod routes;

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use holdfast_base::now_ns;
-use holdfast_platform::Destination;
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::descriptors::route::{self, route_text};
 use holdfast_platform::transport::Event;
 use holdfast_platform::values::{KernelRoute, MAIN_TABLE};
+use holdfast_platform::{BestRoutes, Destination};
 use holdfast_scheduler::{Fact, Key, Scope, SharedValue};
 use tracing::warn;
 
@@ -109,12 +109,7 @@ impl CoreTask {
             return;
         }
         if let Some(theirs) = self.foreign_routes.preferred_to(ours) {
-            let (route, shadowed_by) = (route_text(ours), route_text(theirs));
-            warn!(
-                route,
-                shadowed_by,
-                "the kernel prefers another program's route, because its metric is lower"
-            );
+            warn_of_shadow(ours, theirs);
         }
     }
 
@@ -156,6 +151,53 @@ impl CoreTask {
         let effective = self.configuration.effective();
         let main = destinations.iter().filter(|destination| destination.table == MAIN_TABLE);
         main.flat_map(|it| registry.static_routes_to(effective, it.prefix))
+    }
+}
+
+fn warn_of_shadow(ours: &KernelRoute, theirs: &KernelRoute) {
+    let route = route_text(ours);
+    let shadowed_by = route_text(theirs);
+    warn!(
+        route,
+        shadowed_by, "the kernel prefers another program's route, because its metric is lower"
+    );
+}
+
+/// The route of another program that the kernel prefers to a route of ours, of those that it uses.
+pub(super) fn preferred_of<'b>(
+    best: &'b BestRoutes,
+    ours: &KernelRoute,
+) -> Option<&'b KernelRoute> {
+    best.get(&Destination::of(ours)).filter(|theirs| theirs.metric < ours.metric)
+}
+
+/// Routes of ours for which the kernel is asked after a reading of everything, whether it prefers another program's: ten milliseconds
+/// beside everything else. `show pending` asks for all.
+const ROUTES_LOOKED_UP: usize = 1_000;
+
+impl CoreTask {
+    /// After a reading of everything, asks the kernel which routes of daemons it prefers to ours, and logs them. The kernel does not
+    /// announce these to us. The loop goes on meanwhile.
+    pub(super) fn log_routes_of_daemons(&self, event: &Event) {
+        let Event::Retrieved { scope: Scope::Everything, facts } = event else { return };
+        let routes = facts.iter().filter(|fact| fact.key.kind() == kinds::ROUTE);
+        let routes = routes.filter_map(|fact| as_route(fact.value.as_ref()?));
+        let ours = routes.filter(|route| route.foreign.is_none()).take(ROUTES_LOOKED_UP);
+        let ours: Vec<KernelRoute> = ours.cloned().collect();
+        if ours.is_empty() {
+            return;
+        }
+        let lookup = self.route_lookup.clone();
+        tokio::spawn(async move {
+            let mut destinations: Vec<Destination> = ours.iter().map(Destination::of).collect();
+            destinations.dedup();
+            let best = lookup.of_daemons(&destinations).await;
+            for route in &ours {
+                if let Some(theirs) = preferred_of(&best, route) {
+                    warn_of_shadow(route, theirs);
+                }
+            }
+        });
     }
 }
 

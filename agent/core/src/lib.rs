@@ -57,9 +57,9 @@ use holdfast_config::services::{Applied, BoxState};
 use holdfast_config::{
     ClaimKey, Configuration, InstancePath, Models, Namespace, ServiceTag, Value,
 };
-use holdfast_platform::Collector;
 use holdfast_platform::descriptors::credential;
 use holdfast_platform::objects::Registry;
+use holdfast_platform::{Collector, RouteLookup};
 use holdfast_scheduler::{TransactionRecord, ValueStatus};
 use holdfast_store::StoreError;
 use holdfast_telemetry::{BoundaryReceiver, BoundarySender, Revision};
@@ -126,6 +126,7 @@ pub struct CoreHandle {
     boundary_tx: BoundarySender,
     /// Reader of polled state; `None` with the simulated kernel, which has nothing to poll.
     collector: Option<Arc<Collector>>,
+    route_lookup: RouteLookup,
     /// Counters of services of the agent, which no revision holds.
     polled: Arc<[Arc<dyn PolledState>]>,
 }
@@ -413,6 +414,8 @@ impl Statuses for CoreHandle {
     }
 
     async fn remarks(&self) -> Result<Vec<Remark>, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(self.inspect(|view| view.remarks()).await?)
+        let ours = self.inspect(|view| view.destinations_of_ours()).await?;
+        let best = self.route_lookup.of_daemons(&ours).await;
+        Ok(self.inspect(move |view| view.remarks(&best)).await?)
     }
 }

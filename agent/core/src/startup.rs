@@ -101,6 +101,7 @@ impl Core {
     /// When stored data cannot be read, or new data cannot be written.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let Parts { models, transport, events, collector, .. } = parts;
+        let route_lookup = transport.route_lookup();
         let Parts {
             polled,
             profiles,
@@ -185,6 +186,7 @@ impl Core {
             examiner,
             pairs: Arc::new(pairs),
             foreign_routes: ForeignRoutes::default(),
+            route_lookup: route_lookup.clone(),
             routes_shown: BTreeSet::new(),
             store,
             next_number,
@@ -235,6 +237,7 @@ impl Core {
             registry,
             boundary_tx,
             collector,
+            route_lookup,
             polled: polled.into(),
         };
         Ok(Self { handle, stop_tx: Some(stop_tx), ended_rx })

@@ -13,9 +13,9 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use holdfast_base::{RebootInhibitors, now_ns};
 use holdfast_config::Configuration;
-use holdfast_platform::ForeignRoutes;
 use holdfast_platform::objects::VethPairs;
 use holdfast_platform::transport::{self, Events, Transport};
+use holdfast_platform::{ForeignRoutes, RouteLookup};
 use holdfast_scheduler::{Delta, Key, Now, SharedValue, TransactionOutcome, TxnId};
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::{Store, StoreError, Ticket};
@@ -96,6 +96,7 @@ pub(super) struct CoreTask {
     pub(super) pairs: Arc<VethPairs>,
     /// Routes of other programs, some of which routes of ours may take over.
     pub(super) foreign_routes: ForeignRoutes,
+    pub(super) route_lookup: RouteLookup,
     /// Keys under which the engine was shown foreign routes of another metric, to be taken over.
     pub(super) routes_shown: BTreeSet<Key>,
     pub(super) store: Store,
@@ -238,6 +239,7 @@ impl CoreTask {
     fn handle_platform_event(&mut self, event: transport::Event) {
         let now = self.now();
         self.log_changed_order(&event);
+        self.log_routes_of_daemons(&event);
         let changed = self.foreign_routes.note(&event);
         let event = self.with_routes_to_take_over(event, &changed);
         let step = event.report_to(&mut self.engine.write(), now);

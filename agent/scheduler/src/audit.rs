@@ -34,13 +34,13 @@ impl Engine {
             let has =
                 node.present.iter().filter(|_| node.ours).flat_map(|present| present.claims());
             for claim in has {
-                let holder = self.graph.holder(claim);
-                if holder.is_none() || !self.graph.is_claimant(claim, idx) {
+                let (holders, _) = self.graph.holders(&claim.identity);
+                if holders.is_empty() || !self.graph.is_claimant(claim, idx) {
                     return Err(format!("{} has {claim:?}, and is not known to", node.key));
                 }
                 // A value that could not be deleted keeps an identity that another one got meanwhile.
                 let stays = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
-                if self.is_idle() && holder != Some(idx) && !stays {
+                if self.is_idle() && !holders.contains(&idx) && !stays {
                     return Err(format!("{} has {claim:?}, and another one as well", node.key));
                 }
             }

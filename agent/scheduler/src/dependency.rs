@@ -162,9 +162,31 @@ impl From<Facet> for Offer {
     }
 }
 
-/// Identity in the system that only one value can hold at a time. The old holder goes before a new one comes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Claim(pub Facet);
+/// Claim of an identity in the system, which one value can hold at a time, or all values of one side together: an address of
+/// the box is no address of a neighbour, however many links have such a neighbour. The old holders go before a value comes
+/// that cannot hold the identity with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub(crate) identity: Facet,
+    pub(crate) side: Option<&'static str>,
+}
+
+impl Claim {
+    /// Claim of a value that holds the identity alone.
+    pub fn alone(identity: Facet) -> Self {
+        Self { identity, side: None }
+    }
+
+    /// Claim of a value that holds the identity together with others of its side.
+    pub fn with_side(identity: Facet, side: &'static str) -> Self {
+        Self { identity, side: Some(side) }
+    }
+
+    /// True when a value with this claim can hold the identity together with holders of `side`.
+    pub(crate) fn goes_with(&self, side: Option<&'static str>) -> bool {
+        self.side.is_some() && self.side == side
+    }
+}
 
 /// Values that the system removes by itself together with a value (or with a property that a value loses), so that they
 /// need no delete of their own.

@@ -176,6 +176,33 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         None
     }
 
+    /// Number by which the system knows the object that an observed value or a pre-image shows, under whatever key, as long as the
+    /// system runs. What we applied to such an object, and its pre-image, follow it to another key.
+    fn identity(&self, observed: &Self::Value) -> Option<u64> {
+        let _ = observed;
+        None
+    }
+
+    /// True when the object of a pre-image and an observed one, of the same [`identity`](Self::identity), are one even if the system
+    /// may have run anew in between.
+    fn is_same_object(&self, before: &Self::Value, observed: &Self::Value) -> bool {
+        let _ = (before, observed);
+        false
+    }
+
+    /// The same value under another key. Needed of values with an identity, and of those that go along with them.
+    fn rekeyed(&self, value: &Self::Value, key: &Key) -> Option<Self::Value> {
+        let _ = (value, key);
+        None
+    }
+
+    /// Keys of other values that belong to the object under the key `from`, each with the key that it has once the object is
+    /// under the key `to`.
+    fn keys_along(&self, from: &Key, to: &Key) -> Vec<(Key, Key)> {
+        let _ = (from, to);
+        Vec::new()
+    }
+
     /// True when an observed value is on an object, so that a reading of what is on that object ([`Scope::On`]) has it.
     ///
     /// [`Scope::On`]: crate::Scope::On
@@ -252,6 +279,10 @@ pub trait AnyDescriptor: Debug + Send + Sync {
         new: &dyn ObjectValue,
         before: Option<&dyn ObjectValue>,
     ) -> Option<SharedValue>;
+    fn identity(&self, observed: &dyn ObjectValue) -> Option<u64>;
+    fn is_same_object(&self, before: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool;
+    fn rekeyed(&self, value: &dyn ObjectValue, key: &Key) -> Option<SharedValue>;
+    fn keys_along(&self, from: &Key, to: &Key) -> Vec<(Key, Key)>;
     fn is_on(&self, observed: &dyn ObjectValue, object: &Key) -> bool;
     fn tolerates(&self, applied: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool;
     fn removed_last(&self) -> bool;
@@ -370,6 +401,23 @@ impl<D: Descriptor> AnyDescriptor for D {
         let value =
             Descriptor::restoring_update(self, typed(self, applied), typed(self, new), before)?;
         Some(Arc::new(value))
+    }
+
+    fn identity(&self, observed: &dyn ObjectValue) -> Option<u64> {
+        Descriptor::identity(self, typed(self, observed))
+    }
+
+    fn is_same_object(&self, before: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool {
+        Descriptor::is_same_object(self, typed(self, before), typed(self, observed))
+    }
+
+    fn rekeyed(&self, value: &dyn ObjectValue, key: &Key) -> Option<SharedValue> {
+        let value = Descriptor::rekeyed(self, typed(self, value), key)?;
+        Some(Arc::new(value))
+    }
+
+    fn keys_along(&self, from: &Key, to: &Key) -> Vec<(Key, Key)> {
+        Descriptor::keys_along(self, from, to)
     }
 
     fn is_on(&self, observed: &dyn ObjectValue, object: &Key) -> bool {

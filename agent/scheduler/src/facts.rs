@@ -45,6 +45,9 @@ impl Engine {
                 return;
             }
         };
+        if let Some(value) = &fact.value {
+            self.follow_object(&fact.key, value, now, step);
+        }
         self.on_observed(idx);
         self.end_operation_ahead(idx, step);
         match self.graph.node(idx).running_op() {
@@ -110,7 +113,7 @@ impl Engine {
         }
     }
 
-    fn on_appeared(
+    pub(crate) fn on_appeared(
         &mut self,
         idx: NodeIdx,
         value: &SharedValue,
@@ -139,7 +142,11 @@ impl Engine {
         self.graph.set_present(idx, Some(spec), ours);
         let node = self.graph.node(idx);
         match node.goal {
-            Goal::Nothing if ours || self.graph.owned(&node.key, value) => {
+            Goal::Nothing
+                if ours
+                    || self.graph.owned(&node.key, value)
+                    || self.graph.restores.contains_key(&node.key) =>
+            {
                 self.schedule_drift_check(idx, now, urgent, step)
             }
             Goal::Nothing | Goal::Refused(..) => {}

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::arena::{Arena, Slots};
-use crate::dependency::{Claim, Target};
+use crate::dependency::{Claim, Facet, Target};
 use crate::descriptor::{Registry, catch_panic};
 use crate::drift_policy::DriftPolicy;
 use crate::key::{FixedMap, Key, KindId, Kinds, hash_of};
@@ -67,11 +67,42 @@ const SHARDS: usize = 256;
 /// Stale entries that a list of watchers may hold, besides half of its length, before it is cleaned.
 const STALE_WATCHERS: u32 = 16;
 
+/// Kind of an object, and the number by which the system knows it under whatever key.
+pub(crate) type ObjectIdentity = (KindId, u64);
+
+/// Adopted object of which a pre-image is kept.
+#[derive(Debug)]
+pub(crate) struct AdoptedObject {
+    /// Key of the pre-image.
+    pub(crate) key: Key,
+    /// True once the object was seen under this key. A number may be that of another object after a restart of the system.
+    pub(crate) is_seen: bool,
+}
+
 #[derive(Debug, Default)]
 struct ClaimState {
-    holder: Option<NodeIdx>,
-    /// Values whose goal has this claim; may be stale.
+    holders: SmallVec<[NodeIdx; 1]>,
+    /// Side of the holders.
+    side: Option<&'static str>,
+    /// Values whose goal claims this identity; may be stale.
     claimants: Vec<NodeIdx>,
+}
+
+impl ClaimState {
+    /// Holder that keeps another value from the identity.
+    fn rival(&self, claim: &Claim, idx: NodeIdx) -> Option<NodeIdx> {
+        let mut others = self.holders.iter().filter(|&&holder| holder != idx);
+        others.next().filter(|_| !claim.goes_with(self.side)).copied()
+    }
+
+    /// Notes a claimant. A value of the side of the holders may come and go any number of times while others hold the identity.
+    fn add_claimant(&mut self, idx: NodeIdx) {
+        if self.claimants.len() == self.claimants.capacity() {
+            self.claimants.sort_unstable();
+            self.claimants.dedup();
+        }
+        self.claimants.push(idx);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -84,7 +115,7 @@ pub(crate) struct Graph {
     pub(crate) watcher_updates: WatcherUpdates,
     /// Kinds of all keys that ever were a target. Keys of other kinds need not be looked up.
     pub(crate) target_kinds: Kinds,
-    claims: FixedMap<Claim, ClaimState>,
+    claims: FixedMap<Facet, ClaimState>,
     /// Addresses of the `Covering` targets.
     pub(crate) addresses: Addresses,
     /// Number of providers of each prefix.
@@ -93,6 +124,8 @@ pub(crate) struct Graph {
     present_keys: FixedMap<KindId, BTreeSet<Key>>,
     /// Pre-images of adopted objects.
     pub(crate) restores: BTreeMap<Key, SharedValue>,
+    /// Places of pre-images whose objects the system numbers.
+    pub(crate) adopted: FixedMap<ObjectIdentity, AdoptedObject>,
     /// Values that are intended and not in place, or reduced, or have an error.
     pub(crate) unsettled: NodeSet,
     pub(crate) unsupported: Unsupported,
@@ -187,15 +220,53 @@ impl Graph {
         self.nodes[idx].observed = observed;
     }
 
+    fn note_adopted(&mut self, key: &Key, identity: ObjectIdentity) {
+        let observed = self.find(key).and_then(|idx| self.node(idx).observed.as_ref());
+        let is_there = observed.and_then(|it| self.identity(key, it)) == Some(identity);
+        let known = self.adopted.get(&identity);
+        let is_seen = is_there || known.is_some_and(|known| known.is_seen && known.key == *key);
+        self.adopted.insert(identity, AdoptedObject { key: key.clone(), is_seen });
+    }
+
+    /// Identity of the object that a value of this key shows.
+    pub(crate) fn identity(&self, key: &Key, value: &SharedValue) -> Option<ObjectIdentity> {
+        let descriptor = self.registry.descriptor(key.kind())?;
+        let number = catch_panic(|| descriptor.identity(&**value)).ok().flatten()?;
+        Some((key.kind(), number))
+    }
+
+    /// True when a value shows the object whose pre-image is under this key.
+    pub(crate) fn is_same_object(&self, key: &Key, observed: &SharedValue) -> bool {
+        let descriptor = self.registry.descriptor(key.kind());
+        let before = self.restores.get(key).zip(descriptor);
+        before.is_some_and(|(before, descriptor)| {
+            catch_panic(|| descriptor.is_same_object(&**before, &**observed)).unwrap_or(false)
+        })
+    }
+
+    /// A value as that of another key.
+    pub(crate) fn rekeyed(&self, value: &SharedValue, key: &Key) -> Option<SharedValue> {
+        let descriptor = self.registry.descriptor(key.kind())?;
+        catch_panic(|| descriptor.rekeyed(&**value, key)).ok().flatten()
+    }
+
     /// Sets the pre-image of an adopted object. True when that is a change.
     pub(crate) fn set_restore(&mut self, key: &Key, restore: Option<SharedValue>) -> bool {
-        let changed = match restore {
-            Some(restore) => {
-                self.restores.insert(key.clone(), restore);
-                true
-            }
-            None => self.restores.remove(key).is_some(),
+        let identity = restore.as_ref().and_then(|restore| self.identity(key, restore));
+        let before = match restore {
+            Some(restore) => self.restores.insert(key.clone(), restore),
+            None => self.restores.remove(key),
         };
+        let changed = identity.is_some() || self.restores.contains_key(key) || before.is_some();
+        let of_before = before.and_then(|before| self.identity(key, &before));
+        if let Some(gone) = of_before.filter(|_| of_before != identity)
+            && self.adopted.get(&gone).is_some_and(|adopted| adopted.key == *key)
+        {
+            self.adopted.remove(&gone);
+        }
+        if let Some(identity) = identity {
+            self.note_adopted(key, identity);
+        }
         match self.find(key) {
             Some(idx) if changed => self.log.push(GraphChange::Node(idx)),
             None if changed => self.log.forget(), // plans find pre-images by key, changes by node
@@ -307,7 +378,7 @@ impl Graph {
     /// True when another value holds an identity that this one claims.
     pub(crate) fn is_contended(&self, idx: NodeIdx) -> bool {
         let claims = self.node(idx).goal.spec().map_or(&[][..], |spec| spec.claims());
-        claims.iter().any(|claim| self.holder(claim).is_some_and(|holder| holder != idx))
+        claims.iter().any(|claim| self.rival(claim, idx).is_some())
     }
 
     /// Number of present providers of a target, whether or not it has a state yet.
@@ -332,14 +403,21 @@ impl Graph {
         self.present_keys.contains_key(&kind)
     }
 
-    pub(crate) fn holder(&self, claim: &Claim) -> Option<NodeIdx> {
-        self.claims.get(claim).and_then(|claimed| claimed.holder)
+    /// Holders of an identity, with their side.
+    pub(crate) fn holders(&self, identity: &Facet) -> (&[NodeIdx], Option<&'static str>) {
+        let claimed = self.claims.get(identity);
+        claimed.map_or((&[], None), |claimed| (&claimed.holders, claimed.side))
     }
 
-    /// True when this value holds an identity, or may get it when its holder goes.
+    /// Another value that holds a claimed identity, and with which this one cannot hold it.
+    pub(crate) fn rival(&self, claim: &Claim, idx: NodeIdx) -> Option<NodeIdx> {
+        self.claims.get(&claim.identity).and_then(|claimed| claimed.rival(claim, idx))
+    }
+
+    /// True when this value holds an identity, or may get it when its holders go.
     pub(crate) fn is_claimant(&self, claim: &Claim, idx: NodeIdx) -> bool {
-        let claimed = self.claims.get(claim);
-        claimed.is_some_and(|it| it.holder == Some(idx) || it.claimants.contains(&idx))
+        let claimed = self.claims.get(&claim.identity);
+        claimed.is_some_and(|it| it.holders.contains(&idx) || it.claimants.contains(&idx))
     }
 
     /// Sets the sources of a node and the goal that follows from them. Some of the targets of the goal may be `known`.
@@ -360,7 +438,7 @@ impl Graph {
         self.nodes[idx].unmet = self.recount_unmet(idx);
         let spec = self.node(idx).goal.spec().cloned();
         for claim in spec.iter().flat_map(|spec| spec.claims()) {
-            self.claims.entry(claim.clone()).or_default().claimants.push(idx);
+            self.claims.entry(claim.identity.clone()).or_default().add_claimant(idx);
         }
         self.update_unsettled(idx);
     }

@@ -34,6 +34,7 @@ mod history;
 mod inspect;
 mod key;
 mod key_text;
+mod moves;
 mod operation;
 mod overlay;
 mod plan;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::dependency::{Dependency, Space, Target};
+use crate::dependency::{Claim, Dependency, Space, Target};
 use crate::graph::{Goal, Graph, NodeIdx, Sources, TargetId};
 use crate::key::{FixedMap, Key, hash_of};
 use crate::plan::{After, Cause};
@@ -212,9 +212,22 @@ impl OverlayTarget {
 
 #[derive(Debug, Default)]
 pub(crate) struct OverlayClaim {
-    pub(crate) holder: Option<OverlayIdx>,
+    pub(crate) holders: SmallVec<[OverlayIdx; 1]>,
+    /// Side of the holders.
+    pub(crate) side: Option<&'static str>,
     pub(crate) waiting: Vec<OverlayIdx>,
-    pub(crate) released_by: Option<u32>,
+    /// Operations by which the last holders released it.
+    pub(crate) released_by: SmallVec<[u32; 1]>,
+    /// Operations by which holders left of which others of their side are left.
+    pub(crate) left_by: SmallVec<[u32; 1]>,
+}
+
+impl OverlayClaim {
+    /// Holder that keeps another value from the identity.
+    pub(crate) fn rival(&self, claim: &Claim, oidx: OverlayIdx) -> Option<OverlayIdx> {
+        let mut others = self.holders.iter().filter(|&&holder| holder != oidx);
+        others.next().filter(|_| !claim.goes_with(self.side)).copied()
+    }
 }
 
 /// Changes of readiness, collected while counts are updated, for the planner to act on.

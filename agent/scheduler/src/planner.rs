@@ -49,7 +49,7 @@ pub(crate) use planning::{goals, plan_for};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::dependency::{Claim, Facet};
+use crate::dependency::Facet;
 use crate::descriptor::{ChangeMethod, catch_panic};
 use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::{FixedMap, Key};
@@ -98,7 +98,7 @@ pub(crate) struct PlannerOf<G> {
     pub(crate) found: Vec<OverlayIdx>,
     pub(crate) restores: Vec<(Key, SharedValue)>,
     /// Identities reserved for the values that held them before a change that is being undone.
-    reserved_claims: FixedMap<Claim, Key>,
+    reserved_claims: FixedMap<Facet, Vec<Key>>,
     /// Values that wait because an identity is reserved for another one.
     yielding: BTreeMap<Key, OverlayIdx>,
     /// Number of parts that descriptors listed.

@@ -32,7 +32,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::dependency::Claim;
+use crate::dependency::Facet;
 use crate::engine::{Engine, EngineOutput, TransactionOutcome};
 use crate::graph::NodeIdx;
 use crate::history::{
@@ -112,7 +112,7 @@ pub(crate) struct Transaction {
     changes: Vec<IntentChange>,
     before: Vec<Option<SharedValue>>,
     /// Identities held by the touched values before the change.
-    claims_before: FixedMap<Claim, Key>,
+    claims_before: FixedMap<Facet, Vec<Key>>,
     /// Way back, while the transaction settles.
     rollback: Option<Box<Rollback>>,
     /// Keys read after a failure without an answer yet.

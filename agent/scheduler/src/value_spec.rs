@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smol_str::SmolStr;
 
-use crate::dependency::{Cascade, Claim, Dependency, Offer, Space, Target};
+use crate::dependency::{Cascade, Claim, Dependency, Facet, Offer, Space, Target};
 use crate::descriptor::{AnyDescriptor, Effect, Part, PartsChanged, Registry, catch_panic};
 use crate::key::Key;
 use crate::sorted_map::SortedMap;
@@ -213,6 +213,11 @@ impl ValueSpec {
 
     pub(crate) fn claims(&self) -> &[Claim] {
         self.rare.as_ref().map_or(&[], |rare| &rare.claims)
+    }
+
+    /// Claim of this identity.
+    pub(crate) fn claim_of(&self, identity: &Facet) -> Option<&Claim> {
+        self.claims().iter().find(|claim| claim.identity == *identity)
     }
 
     pub(crate) fn cascades(&self) -> &[Cascade] {

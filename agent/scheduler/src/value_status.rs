@@ -175,11 +175,8 @@ impl Engine {
             return None;
         }
         let claims = node.goal.spec().map_or(&[][..], |spec| spec.claims());
-        let holders = claims.iter().filter_map(|claim| self.graph.holder(claim));
-        holders
-            .filter(|&holder| holder != idx)
-            .map(|holder| self.graph.node(holder).key.clone())
-            .next()
+        let holder = claims.iter().find_map(|claim| self.graph.rival(claim, idx));
+        holder.map(|holder| self.graph.node(holder).key.clone())
     }
 
     /// A shortest cycle of values that wait for one another, through this one.

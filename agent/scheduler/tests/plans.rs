@@ -142,6 +142,16 @@ fn an_identity_is_released_before_it_is_claimed() {
     );
 }
 
+#[test]
+fn an_identity_is_held_by_one_side() {
+    check("", "a #x/s; b #x/s", "c #x/s", "create c");
+    check("", "a #x/s; b #x/s", "-a; -b; c #x/t; d #x/t", "delete a; delete b; create c; create d");
+    check("", "a #x/s; b #x/s", "-a; -b; c #x", "delete a; delete b; create c");
+    check("", "a #x", "-a; b #x/s; c #x/s", "delete a; create b; create c");
+    check("", "a #x/s; b #x/s", "-a; c #x/s", "delete a; create c");
+    check("", "a #x/s", "a #x/t; b #x/t", "update a; create b");
+}
+
 // proves kv.V7, kv.V8
 #[test]
 fn changes_move_dependencies_and_offers() {

@@ -62,9 +62,20 @@ fn reached(link: &str, table: u32, prefix: IpNet) -> [Offer; 2] {
     [Space::table(table), Space::link(link)].map(|space| Offer::prefix(space, prefix))
 }
 
-/// Identity of a host on a link: an address of ours, or a neighbour.
-pub(super) fn host_identity(link: &str, ip: IpAddr) -> Claim {
-    Claim(Facet::of(kinds::ADDRESS, "host").str(link).ip(ip))
+/// Claim of a host's identity, by an address of the box or by a neighbour. The kernel never asks a neighbour for an address that the
+/// box has on any link; several links may have a neighbour with one address, and an address may wait on one link while another has it. A
+/// link-local address is another host on each link.
+pub(super) fn host_identity(link: &str, ip: IpAddr, side: &'static str) -> Claim {
+    let identity = Facet::of(kinds::ADDRESS, "host");
+    let identity = if is_link_local(ip) { identity.str(link) } else { identity };
+    Claim::with_side(identity.ip(ip), side)
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
 }
 
 /// Key of the prefix that an address makes on-link.
@@ -159,9 +170,9 @@ impl Descriptor for AddressDescriptor {
         observed.facts.as_ref().is_some_and(|facts| facts.ours)
     }
 
-    /// An address is an identity on its link, which no neighbour there can have.
+    /// An address of the box is no neighbour's.
     fn claims(&self, address: &Address) -> Vec<Claim> {
-        vec![host_identity(&address.link, address.ip)]
+        vec![host_identity(&address.link, address.ip, "box")]
     }
 
     fn classify(&self, error: &OperationError) -> ErrorClass {
@@ -325,14 +336,10 @@ impl Descriptor for ConnectedPrefixDescriptor {
     /// Makes an address that moves leave its old link first, so that the routes through it are created again and
     /// do not stay on the old link.
     fn claims(&self, part: &ConnectedPrefix) -> Vec<Claim> {
-        let everywhere = match part.ip {
-            IpAddr::V4(ip) => ip.is_link_local(),
-            IpAddr::V6(ip) => ip.is_unicast_link_local(),
-        };
-        if everywhere {
+        if is_link_local(part.ip) {
             Vec::new()
         } else {
-            vec![Claim(Facet::of(kinds::CONNECTED, "ip").ip(part.ip))]
+            vec![Claim::alone(Facet::of(kinds::CONNECTED, "ip").ip(part.ip))]
         }
     }
 

@@ -92,6 +92,10 @@ impl Descriptor for LinkSettingDescriptor {
         expected.enabled == observed.enabled
     }
 
+    fn rekeyed(&self, part: &LinkSetting, key: &Key) -> Option<LinkSetting> {
+        Some(LinkSetting { link: link::link_of(key)?, ..part.clone() })
+    }
+
     /// The setting exists as long as the link does, so there is always a value to restore.
     fn restore(&self, observed: &LinkSetting) -> Option<LinkSetting> {
         (!observed.on_our_link).then(|| observed.clone())

@@ -77,9 +77,9 @@ impl Descriptor for NeighborDescriptor {
         vec![up, family]
     }
 
-    /// A neighbour cannot have an address of ours on its link.
+    /// A neighbour cannot have an address of the box.
     fn claims(&self, neighbor: &Neighbor) -> Vec<Claim> {
-        vec![address::host_identity(&neighbor.link, neighbor.ip)]
+        vec![address::host_identity(&neighbor.link, neighbor.ip, "neighbor")]
     }
 
     fn classify(&self, error: &OperationError) -> ErrorClass {

@@ -324,6 +324,14 @@ pub(crate) fn is_adoptable(protocol: u8) -> bool {
 pub(crate) const WATCHED_PROTOCOLS: [RouteProtocol; 4] =
     [RouteProtocol::Boot, RouteProtocol::Static, RouteProtocol::Ra, RouteProtocol::Dhcp];
 
+/// True for a route of a program whose routes are not watched, because it may have a million: a routing daemon.
+pub(crate) fn is_of_daemon(route: &KernelRoute) -> bool {
+    let protocol = route.foreign.as_ref().map_or(OUR_PROTOCOL, |foreign| foreign.protocol);
+    let others = [RouteProtocol::Kernel, RouteProtocol::IcmpRedirect];
+    let known = WATCHED_PROTOCOLS.into_iter().chain(others).map(u8::from);
+    protocol != OUR_PROTOCOL && !known.into_iter().any(|other| other == protocol)
+}
+
 /// A route as `ip route` writes it.
 pub fn route_text(route: &KernelRoute) -> String {
     let mut text = route.prefix.to_string();

@@ -9,6 +9,8 @@ use holdfast_scheduler::{
     TransportId,
 };
 
+use crate::route_lookup::RouteLookup;
+
 pub(crate) mod cancellation;
 mod carrier;
 pub(crate) mod codecs;
@@ -57,6 +59,11 @@ pub trait Transport: Send {
 
     /// Reads all objects, answered by one [`Event::Retrieved`] of [`Scope::Everything`].
     fn retrieve(&mut self);
+
+    /// A way to ask the kernel which routes it uses.
+    fn route_lookup(&self) -> RouteLookup {
+        RouteLookup::default()
+    }
 }
 
 /// A report of a transport. Reports come in the order in which the transport learned of their content.

@@ -325,7 +325,7 @@ mod tests {
             schema.without_module("other").unwrap().without_module("extra").unwrap()
         };
         let (size, mut schema) = (first.nodes.len(), removed(&first));
-        for _ in 0..20 {
+        for _ in 0..1000 {
             assert_eq!((schema.nodes.len(), linked(&schema)), (size, linked(&base)));
             schema = schema.with_modules(&modules).unwrap();
             assert_eq!((schema.nodes.len(), schema.modules.len()), (size, first.modules.len()));

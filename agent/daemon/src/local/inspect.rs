@@ -104,7 +104,7 @@ fn table(
     let value = |status: &ValueStatus| -> Line {
         let state = status.state.to_string();
         let key = registry.key_text(&status.key);
-        [state, key, status.label.clone(), reason(status, statuses, now)]
+        [state, key, status.label.clone(), reason(status, statuses, registry, now)]
     };
     let entry = |entry: &IncompleteEntry| -> Line {
         let key = entry.key.as_ref().map(|key| registry.key_text(key));
@@ -132,7 +132,7 @@ fn table(
     text
 }
 
-fn reason(status: &ValueStatus, all: &[ValueStatus], now: Duration) -> String {
+fn reason(status: &ValueStatus, all: &[ValueStatus], registry: &Registry, now: Duration) -> String {
     let detail = &status.detail;
     let mut reasons = Vec::new();
     if !detail.unmet.is_empty() {
@@ -143,8 +143,10 @@ fn reason(status: &ValueStatus, all: &[ValueStatus], now: Duration) -> String {
     reasons.extend(detail.invalid.iter().chain(&detail.drift).map(ToString::to_string));
     reasons.extend(detail.error_text(now));
     if let Some(holder) = &detail.conflict {
-        let label = all.iter().find(|other| other.key == *holder).map(|other| other.label.as_str());
-        reasons.push(format!("{} holds what it needs", label.unwrap_or("another value")));
+        let label = all.iter().find(|other| other.key == *holder).map(|other| other.label.clone());
+        // A value that is in place is not in a list of those that wait.
+        let name = label.unwrap_or_else(|| registry.key_text(holder));
+        reasons.push(format!("{name} holds what it needs"));
     }
     if let Some(owner) = &detail.other_owner {
         reasons.push(format!("{owner} asks for another one"));

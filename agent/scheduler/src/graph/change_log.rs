@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use ipnet::IpNet;
 
 use super::{NodeIdx, TargetId};
-use crate::dependency::{Claim, Space};
+use crate::dependency::{Facet, Space};
 use crate::key::Key;
 
 /// Number of entries kept. A large transaction has some for each value, so a plan older than one is made again without a
@@ -46,7 +46,7 @@ pub(crate) enum GraphChange {
     /// Number of providers of a prefix in a space. Boxed, since it is rare and larger than the other entries.
     Prefix(Box<(Space, IpNet)>),
     /// Holder of an identity.
-    Claim(Claim),
+    Claim(Facet),
 }
 
 /// Latest changes, and the number of all changes.

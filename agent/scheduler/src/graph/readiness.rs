@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use smallvec::{SmallVec, smallvec};
 
 use super::{Graph, GraphChange, NodeIdx, STALE_WATCHERS, TargetId, TargetState, difference};
-use crate::dependency::{Claim, Dependency, Space, Target};
+use crate::dependency::{Claim, Dependency, Facet, Space, Target};
 use crate::key::{Key, KindId};
 use crate::sorted_map::SortedMap;
 use crate::targets::provided_targets;
@@ -222,70 +222,91 @@ impl Graph {
             self.release(claim, idx);
         }
         for claim in new.iter().flat_map(|spec| spec.claims()) {
-            let claimed = self.claims.entry(claim.clone()).or_default();
-            match claimed.holder {
-                None => {
-                    claimed.holder = Some(idx);
-                    self.log.push(GraphChange::Claim(claim.clone()));
-                    self.reason_changed
-                        .extend(claimed.claimants.iter().filter(|&&claimant| claimant != idx));
-                }
-                Some(holder) if holder != idx => {
-                    // The identity was given to another value, and this one has to go; should that one leave first,
-                    // this one is next.
-                    claimed.claimants.push(idx);
-                    self.mark_dirty(idx);
-                }
-                Some(_) => {}
-            }
+            self.take(claim, idx);
         }
     }
 
-    /// Releases an identity. Another value may hold it already: one that came back from drift after the identity was
-    /// given away. Else the claimants are marked dirty.
+    /// Gives an identity to a value, unless others hold it with which this one cannot.
+    fn take(&mut self, claim: &Claim, idx: NodeIdx) {
+        let claimed = self.claims.entry(claim.identity.clone()).or_default();
+        if claimed.holders.is_empty() {
+            claimed.side = claim.side;
+            let claimants = claimed.claimants.iter().filter(|&&claimant| claimant != idx);
+            self.reason_changed.extend(claimants);
+        } else if claimed.rival(claim, idx).is_some() {
+            // The identity was given to another value, and this one has to go; should that one leave first,
+            // this one is next.
+            claimed.add_claimant(idx);
+            return self.mark_dirty(idx);
+        }
+        if !claimed.holders.contains(&idx) {
+            claimed.holders.push(idx);
+            self.log.push(GraphChange::Claim(claim.identity.clone()));
+        }
+    }
+
+    /// Releases an identity. Where nobody else holds it, another value may have it already: one that came back from drift
+    /// after the identity was given away. Else the claimants are marked dirty.
     pub(super) fn release(&mut self, claim: &Claim, idx: NodeIdx) {
-        let Some(claimed) = self.claims.get_mut(claim) else { return };
-        if claimed.holder != Some(idx) {
+        let identity = &claim.identity;
+        let Some(claimed) = self.claims.get_mut(identity) else { return };
+        let Some(at) = claimed.holders.iter().position(|&holder| holder == idx) else { return };
+        claimed.holders.swap_remove(at);
+        self.log.push(GraphChange::Claim(identity.clone()));
+        if !claimed.holders.is_empty() {
             return;
         }
-        claimed.holder = None;
-        self.log.push(GraphChange::Claim(claim.clone()));
-        match self.next_holder(claim, idx) {
-            None => self.mark_claimants_dirty(claim, idx),
-            next_holder => self.claims.entry(claim.clone()).or_default().holder = next_holder,
+        claimed.side = None;
+        for (next, claim) in self.next_holders(identity, idx) {
+            let claimed = self.claims.entry(identity.clone()).or_default();
+            if claimed.rival(&claim, next).is_none() {
+                claimed.side = claim.side;
+                claimed.holders.push(next);
+            }
+        }
+        // Others of the side that has it now may come, too.
+        let (holders, side) = self.holders(identity);
+        if holders.is_empty() || side.is_some() {
+            self.mark_claimants_dirty(identity, idx);
         }
     }
 
-    fn next_holder(&self, claim: &Claim, idx: NodeIdx) -> Option<NodeIdx> {
-        let mut others =
-            self.claims.get(claim)?.claimants.iter().filter(|&&claimant| claimant != idx);
-        let has = |&&claimant: &&NodeIdx| {
+    /// Claimants other than `idx` that have an identity already, with their claims.
+    fn next_holders(&self, identity: &Facet, idx: NodeIdx) -> Vec<(NodeIdx, Claim)> {
+        let claimants = self.claims.get(identity).map_or(&[][..], |claimed| &claimed.claimants);
+        let mut next: Vec<(NodeIdx, Claim)> = Vec::new();
+        for &claimant in claimants.iter().filter(|&&claimant| claimant != idx) {
             let node = self.node(claimant);
-            node.ours
-                && node.present.as_ref().is_some_and(|present| present.claims().contains(claim))
-        };
-        others.find(has).copied()
+            let present = node.present.iter().filter(|_| node.ours);
+            let claim = present.flat_map(|it| it.claims()).find(|it| it.identity == *identity);
+            if let Some(claim) = claim
+                && next.iter().all(|(known, _)| *known != claimant)
+            {
+                next.push((claimant, claim.clone()));
+            }
+        }
+        next
     }
 
     /// Marks claimants of the identities that this value was to get, and did not get.
     pub(crate) fn forgo_claims(&mut self, idx: NodeIdx) {
         let Some(spec) = self.node(idx).goal.spec().cloned() else { return };
         for claim in spec.claims() {
-            if self.holder(claim).is_none() {
-                self.mark_claimants_dirty(claim, idx);
+            if self.holders(&claim.identity).0.is_empty() {
+                self.mark_claimants_dirty(&claim.identity, idx);
             }
         }
     }
 
-    /// Marks the claimants of a free identity, except the value that had it or was to have it.
-    fn mark_claimants_dirty(&mut self, claim: &Claim, idx: NodeIdx) {
-        let Some(claimed) = self.claims.get_mut(claim) else { return };
+    /// Marks the claimants of an identity that is free, or that others of a side hold, except the value that had it or was to have it.
+    fn mark_claimants_dirty(&mut self, identity: &Facet, idx: NodeIdx) {
+        let Some(claimed) = self.claims.get_mut(identity) else { return };
         let mut claimants = std::mem::take(&mut claimed.claimants);
         claimants.sort_unstable();
         claimants.dedup();
         claimants.retain(|&claimant| {
             let goal = self.node(claimant).goal.spec();
-            goal.is_some_and(|spec| spec.claims().contains(claim))
+            goal.is_some_and(|spec| spec.claim_of(identity).is_some())
         });
         for &claimant in claimants.iter().filter(|&&claimant| claimant != idx) {
             self.reason_changed.push(claimant);
@@ -295,10 +316,11 @@ impl Graph {
                 self.mark_dirty(claimant);
             }
         }
-        if claimants.is_empty() {
-            self.claims.remove(claim);
-        } else if let Some(claimed) = self.claims.get_mut(claim) {
+        if let Some(claimed) = self.claims.get_mut(identity) {
             claimed.claimants = claimants;
+            if claimed.claimants.is_empty() && claimed.holders.is_empty() {
+                self.claims.remove(identity);
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 
 use super::{OverlayClaim, OverlayIdx, OverlayNode, OverlayTargetId, TargetRef};
 use crate::arena::Slots;
-use crate::dependency::{Claim, Space, Target};
+use crate::dependency::{Facet, Space, Target};
 use crate::graph::{Graph, GraphChange, NodeIdx, TargetId};
 use crate::key::{FixedHasher, FixedMap, Key, Kinds, hash_of};
 use crate::targets::{Addresses, provided_targets};
@@ -29,7 +29,7 @@ pub(crate) struct ReadSet {
     pub(super) by_known_target: FixedMap<TargetId, OverlayTargetId>,
     /// Targets that the graph does not have, by hash.
     pub(super) by_target: Slots,
-    pub(super) claims: FixedMap<Claim, OverlayClaim>,
+    pub(super) claims: FixedMap<Facet, OverlayClaim>,
     /// Addresses and key prefixes of targets of the overlay.
     pub(super) addresses: Addresses,
     pub(super) unders: bool,
@@ -118,7 +118,7 @@ impl Readings<'_> {
                 let (space, prefix) = **offered;
                 reads.addresses.within(space, prefix).next().is_some()
             }
-            GraphChange::Claim(claim) => reads.claims.contains_key(claim),
+            GraphChange::Claim(identity) => reads.claims.contains_key(identity),
         }
     }
 

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use smallvec::SmallVec;
 
 use super::{
     Overlay, OverlayClaim, OverlayIdx, OverlayTarget, OverlayTargetId, OverlayTargetIds, TargetRef,
     to_u32,
 };
-use crate::dependency::{Claim, Space, Target};
+use crate::dependency::{Claim, Facet, Space, Target};
 use crate::graph::{TargetId, TargetState, difference};
 use crate::key::{Key, hash_of};
 use crate::sorted_map::SortedMap;
@@ -281,38 +282,53 @@ impl Overlay<'_> {
         }
         for claim in spec.claims() {
             if sign > 0 {
-                self.claim_mut(claim).holder.get_or_insert(oidx);
+                self.take(claim, oidx);
             } else if self.node(oidx).in_cascade.is_none() {
                 self.release(claim, oidx, by);
             }
         }
     }
 
+    /// Gives an identity to a value, unless others hold it with which this one cannot.
+    fn take(&mut self, claim: &Claim, oidx: OverlayIdx) {
+        let claimed = self.claim_mut(&claim.identity);
+        if claimed.rival(claim, oidx).is_none() && !claimed.holders.contains(&oidx) {
+            claimed.side = claim.side;
+            claimed.holders.push(oidx);
+        }
+    }
+
     pub(crate) fn release(&mut self, claim: &Claim, oidx: OverlayIdx, by: Option<u32>) {
-        let claimed = self.claim_mut(claim);
-        if claimed.holder.is_none_or(|holder| holder == oidx) {
-            claimed.holder = None;
-            claimed.released_by = by;
+        let claimed = self.claim_mut(&claim.identity);
+        let held = claimed.holders.len();
+        claimed.holders.retain(|holder| *holder != oidx);
+        if claimed.holders.len() < held || held == 0 {
+            claimed.left_by.extend(by);
+        }
+        if claimed.holders.is_empty() {
+            claimed.released_by = std::mem::take(&mut claimed.left_by);
             let waiting = std::mem::take(&mut claimed.waiting);
             self.ready_changes.ready.extend(waiting);
         }
     }
 
-    /// State of an identity, opened with its holder in the graph.
-    pub(crate) fn claim_mut(&mut self, claim: &Claim) -> &mut OverlayClaim {
-        if !self.reads.claims.contains_key(claim) {
-            let holder = self.graph.holder(claim).map(|idx| self.touch_idx(idx).0);
-            let holder = holder.filter(|&oidx| {
+    /// State of an identity, opened with its holders in the graph.
+    pub(crate) fn claim_mut(&mut self, identity: &Facet) -> &mut OverlayClaim {
+        if !self.reads.claims.contains_key(identity) {
+            let (holders, side) = self.graph.holders(identity);
+            let mut holders: SmallVec<[OverlayIdx; 1]> =
+                holders.iter().map(|&idx| self.touch_idx(idx).0).collect();
+            holders.retain(|&mut oidx| {
                 // The holder may have gone by this plan before the identity was looked up.
-                self.node(oidx).ours
-                    && self.node(oidx).present.as_ref().is_some_and(|t| t.claims().contains(claim))
-                    || self.node(oidx).in_cascade.is_some()
+                let node = self.node(oidx);
+                let present = node.present.as_ref().filter(|_| node.ours);
+                present.is_some_and(|present| present.claim_of(identity).is_some())
+                    || node.in_cascade.is_some()
             });
-            self.reads
-                .claims
-                .insert(claim.clone(), OverlayClaim { holder, ..OverlayClaim::default() });
+            let claimed = OverlayClaim { holders, side, ..OverlayClaim::default() };
+            self.reads.claims.insert(identity.clone(), claimed);
         }
-        self.reads.claims.get_mut(claim).expect("just made")
+        self.reads.claims.get_mut(identity).expect("just made")
     }
 
     pub(super) fn add_provider(&mut self, target_id: OverlayTargetId, by: Option<u32>) {

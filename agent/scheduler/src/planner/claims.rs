@@ -1,7 +1,7 @@
 //! Identities that only one value can hold: holders, waiting claimants, and reservations.
 
 use super::Planner;
-use crate::dependency::Claim;
+use crate::dependency::{Claim, Facet};
 use crate::graph::Goal;
 use crate::key::Key;
 use crate::overlay::{OverlayIdx, PendingAction};
@@ -13,8 +13,8 @@ impl Planner<'_> {
     pub(super) fn is_claimed(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
         let mut claimed = false;
         for claim in spec.claims() {
-            let state = self.overlay.claim_mut(claim);
-            if state.holder.is_some_and(|holder| holder != oidx) {
+            let state = self.overlay.claim_mut(&claim.identity);
+            if state.rival(claim, oidx).is_some() {
                 state.waiting.push(oidx);
                 claimed = true;
             }
@@ -24,20 +24,24 @@ impl Planner<'_> {
 
     /// True when an identity of a present value was given to another one, because the value seemed gone.
     pub(super) fn has_lost_claim(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
-        let mut holders = spec.claims().iter().map(|claim| self.overlay.claim_mut(claim).holder);
-        holders.any(|holder| holder.is_some_and(|holder| holder != oidx))
+        spec.claims().iter().any(|claim| self.rival(oidx, claim).is_some())
     }
 
-    /// True when an identity is reserved for another value that still claims it.
+    /// Another value that holds an identity, and with which this one cannot hold it.
+    fn rival(&mut self, oidx: OverlayIdx, claim: &Claim) -> Option<OverlayIdx> {
+        self.overlay.claim_mut(&claim.identity).rival(claim, oidx)
+    }
+
+    /// True when an identity is reserved for other values that still claim it, and cannot hold it with this one.
     pub(super) fn is_reserved(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
         if self.reserved_claims.is_empty() {
             return false;
         }
         let key = &self.overlay.node(oidx).key;
         let others = spec.claims().iter().any(|claim| {
-            self.reserved_claims
-                .get(claim)
-                .is_some_and(|owner| owner != key && self.still_claims(owner, claim))
+            let owners = self.reserved_claims.get(&claim.identity);
+            let owners = owners.filter(|owners| !owners.contains(key));
+            owners.into_iter().flatten().any(|owner| self.still_claims(owner, claim))
         });
         if others {
             self.yielding.insert(key.clone(), oidx);
@@ -45,27 +49,32 @@ impl Planner<'_> {
         others
     }
 
+    /// True when a value claims an identity so that one with `claim` cannot hold it too.
     fn still_claims(&self, owner: &Key, claim: &Claim) -> bool {
         let oidx = self.overlay.touched(owner);
         let goal = oidx.and_then(|oidx| self.overlay.node(oidx).goal.spec());
-        goal.is_some_and(|spec| spec.claims().contains(claim))
+        let owned = goal.and_then(|spec| spec.claim_of(&claim.identity));
+        owned.is_some_and(|owned| !owned.goes_with(claim.side))
     }
 
-    /// Parks values that got a reserved identity meanwhile, if the value it is reserved for claims it again.
+    /// Parks values that got a reserved identity meanwhile, if a value it is reserved for claims it again.
     pub(super) fn reclaim_reserved(&mut self) {
-        let mut reserved_claims: Vec<(Claim, Key)> = self
+        let mut reserved_claims: Vec<(Facet, Vec<Key>)> = self
             .reserved_claims
             .iter()
-            .map(|(claim, owner)| (claim.clone(), owner.clone()))
+            .map(|(identity, owners)| (identity.clone(), owners.clone()))
             .collect();
         reserved_claims.sort_unstable();
-        for (claim, owner) in reserved_claims {
-            let holder = self.overlay.claim_mut(&claim).holder;
-            let Some(holder) = holder.filter(|&it| self.overlay.node(it).key != owner) else {
-                continue;
-            };
-            if self.still_claims(&owner, &claim) {
-                self.park(holder);
+        for (identity, owners) in reserved_claims {
+            let claimed = self.overlay.claim_mut(&identity);
+            let side = claimed.side;
+            let mut holders = claimed.holders.clone();
+            holders.retain(|&mut holder| !owners.contains(&self.overlay.node(holder).key));
+            let held = Claim { identity, side };
+            if owners.iter().any(|owner| self.still_claims(owner, &held)) {
+                for holder in holders {
+                    self.park(holder);
+                }
             }
         }
     }
@@ -93,7 +102,7 @@ impl Planner<'_> {
             _ => return Ok(()),
         };
         for claim in spec.claims() {
-            let holder = self.overlay.claim_mut(claim).holder.filter(|&holder| holder != oidx);
+            let holder = self.rival(oidx, claim);
             let Some(holder) = holder.map(|holder| self.overlay.node(holder)) else { continue };
             let registry = &self.overlay.graph.registry;
             let key = self.overlay.node(oidx).key.clone();

@@ -71,7 +71,7 @@ impl Planner<'_> {
             );
             let claims = node.goal.spec().filter(|spec| !spec.claims().is_empty()).cloned();
             for claim in claims.iter().flat_map(|spec| spec.claims()) {
-                before.extend(self.overlay.claim_mut(claim).released_by);
+                before.extend(self.overlay.claim_mut(&claim.identity).released_by.iter().copied());
             }
         }
         for &target_id in lost {

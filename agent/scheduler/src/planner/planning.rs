@@ -20,7 +20,7 @@ use std::sync::Arc;
 use super::intent::sorted_places;
 use super::tasks::Unit;
 use super::{Planner, PlannerOf, validation};
-use crate::dependency::Claim;
+use crate::dependency::Facet;
 use crate::engine::Engine;
 use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedMap, Key, sort_by_keys_of};
@@ -49,7 +49,7 @@ pub struct Planning {
     /// Values whose surroundings changed, to be planned for beside the change.
     revisits: Vec<NodeIdx>,
     /// Identities reserved for their holders before a change that is being undone.
-    reserved_claims: FixedMap<Claim, Key>,
+    reserved_claims: FixedMap<Facet, Vec<Key>>,
     /// State of the planner, with the revision of the graph at which it paused.
     paused: Option<(PlannerOf<()>, u64)>,
     /// Number of times that the plan was begun.
@@ -91,7 +91,7 @@ impl Planning {
 
     /// Reserves identities for their holders before a change that is being undone.
     #[must_use]
-    pub(crate) fn keeping(self, reserved_claims: FixedMap<Claim, Key>) -> Self {
+    pub(crate) fn keeping(self, reserved_claims: FixedMap<Facet, Vec<Key>>) -> Self {
         Self { reserved_claims, ..self }
     }
 

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::dependency::{Claim, Space, Target};
+use crate::dependency::{Facet, Space, Target};
 use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedHasher, FixedMap, Key, KeySet};
 use crate::operation::Action;
@@ -69,7 +69,7 @@ pub(crate) struct ConflictSet {
     /// Targets that gain or lose (true) a provider.
     moves: FixedMap<Target, bool>,
     prefixes: PrefixTable<bool>,
-    claims: FixedSet<Claim>,
+    claims: FixedSet<Facet>,
     /// Number of values that are in the set.
     done: usize,
 }
@@ -204,7 +204,7 @@ impl ConflictSet {
     fn add(&mut self, change: &ValueChange<'_>) {
         self.keys.insert(change.key.clone());
         for spec in change.specs() {
-            self.claims.extend(spec.claims().iter().cloned());
+            self.claims.extend(spec.claims().iter().map(|claim| claim.identity.clone()));
             for need in &spec.needs {
                 self.needs.entry(&need.target);
             }
@@ -222,7 +222,9 @@ impl ConflictSet {
     pub(super) fn conflicts_with(&self, change: &ValueChange<'_>, going: &GoingKeys) -> bool {
         let specs = || change.specs();
         self.keys.contains(change.key)
-            || specs().flat_map(ValueSpec::claims).any(|claim| self.claims.contains(claim))
+            || specs()
+                .flat_map(ValueSpec::claims)
+                .any(|claim| self.claims.contains(&claim.identity))
             || specs().flat_map(|spec| &spec.needs).any(|need| self.changes(&need.target))
             || self.relies_on(change, going)
     }

@@ -267,8 +267,9 @@ impl Engine {
         let node = self.graph.node(idx);
         let present = node.present.iter().filter(|_| node.ours);
         for claim in present.flat_map(|present| present.claims()) {
-            if self.graph.holder(claim) == Some(idx) {
-                transaction.claims_before.insert(claim.clone(), node.key.clone());
+            if self.graph.holders(&claim.identity).0.contains(&idx) {
+                let holders = transaction.claims_before.entry(claim.identity.clone()).or_default();
+                holders.push(node.key.clone());
             }
         }
     }

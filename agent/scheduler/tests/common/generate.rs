@@ -40,7 +40,7 @@ pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = Str
         if !REDUCIBLE.contains(&name) {
             tokens.extend(fixed(&[".p", ".r(<c)", ".t(.q)", ".*s", ".w(|a,|b&A)"]));
         }
-        tokens.extend(fixed(&["#x", "#y"]));
+        tokens.extend(fixed(&["#x", "#y", "#x/s", "#x/s", "#y/s", "#y/t"]));
         if REDUCIBLE.contains(&name) {
             let members = proptest::sample::select(&MEMBERS[..]);
             tokens.push((12, members.prop_map(str::to_owned).boxed()));

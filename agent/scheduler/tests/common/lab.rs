@@ -263,7 +263,13 @@ impl Lab {
                 return Err(error(2, "no such thing", false));
             }
             (_, Some(new)) => {
-                let new = thing(new);
+                let mut new = thing(new);
+                // The system keeps the number of an object.
+                let number = self.system.get(&op.key).and_then(|old| old.starting("^").next());
+                if let Some(number) = number {
+                    new = new.without_number();
+                    new.tokens.push(format!("^{number}"));
+                }
                 if (self.failed_in_batch || !self.failing.is_empty()) && !self.has_needs(&new) {
                     return Err(error(101, "unreachable", false));
                 }

@@ -45,11 +45,13 @@ impl Reference {
     /// Of values that claim one identity, any may hold it; the values left out must be exactly the others, and nothing
     /// else may be missing.
     pub fn check(&self, system: &BTreeMap<Key, Thing>) -> Result<(), String> {
-        let claims = claims(system)?;
+        let holders = holders(system)?;
         let expected = self.expected_values();
         let left_out = |(key, expected): &(&Key, &ExpectedValue)| {
-            let holders = expected.thing.claims().filter_map(|claim| claims.get(claim));
-            !system.contains_key(*key) && holders.into_iter().any(|holder| *holder != *key)
+            let is_held = |(identity, side): (&str, Option<&'static str>)| {
+                holders.get(identity).is_some_and(|held| !held.is_shared_with(side))
+            };
+            !system.contains_key(*key) && expected.thing.claims().into_iter().any(is_held)
         };
         let left_out: BTreeSet<&Key> =
             expected.iter().filter(left_out).map(|(key, _)| key).collect();
@@ -133,15 +135,35 @@ impl ExpectedValue {
     }
 }
 
-/// Holders of the identities; an error when two values hold one.
-fn claims(system: &BTreeMap<Key, Thing>) -> Result<BTreeMap<&str, &Key>, String> {
-    let mut claims = BTreeMap::new();
+/// Identity that values of the system hold.
+struct Held<'s> {
+    /// One of the holders.
+    by: &'s Key,
+    side: Option<&'static str>,
+}
+
+impl Held<'_> {
+    /// True when a value that claims the identity for this side holds it together with the holders.
+    fn is_shared_with(&self, side: Option<&'static str>) -> bool {
+        side.is_some() && side == self.side
+    }
+}
+
+/// Holders of the identities; an error when two values hold one that cannot hold it together.
+fn holders(system: &BTreeMap<Key, Thing>) -> Result<BTreeMap<&str, Held<'_>>, String> {
+    let mut holders: BTreeMap<&str, Held<'_>> = BTreeMap::new();
     for (key, thing) in system {
-        for claim in thing.claims() {
-            if let Some(other) = claims.insert(claim, key) {
-                return Err(format!("{other} and {key} both hold {claim}"));
+        for (identity, side) in thing.claims() {
+            match holders.get(identity) {
+                Some(held) if held.is_shared_with(side) => {}
+                Some(Held { by, .. }) => {
+                    return Err(format!("{by} and {key} both hold {identity}"));
+                }
+                None => {
+                    holders.insert(identity, Held { by: key, side });
+                }
             }
         }
     }
-    Ok(claims)
+    Ok(holders)
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use holdfast_scheduler::{
     Cascade, ChangeMethod, Claim, Delta, Dependency, Descriptor, Effect, ErrorClass, Facet, Key,
-    KindId, ObjectValue, Offer, OperationError, Part, PartsChanged, Registry, SharedValue, Space,
-    Target, TransportId,
+    KindId, ObjectValue, Offer, OperationError, Part, PartsChanged, Registry, Segment, SharedValue,
+    Space, Target, TransportId,
 };
 
 /// `errno` of an operation that the state of another object prevents: EACCES.
@@ -47,6 +47,13 @@ impl Thing {
 
     pub fn key(&self) -> Key {
         key(&self.name)
+    }
+
+    /// The same without the number by which the system knows it.
+    pub fn without_number(&self) -> Self {
+        let mut thing = self.clone();
+        thing.tokens.retain(|token| !token.starts_with('^'));
+        thing
     }
 
     pub fn has(&self, token: &str) -> bool {
@@ -140,8 +147,18 @@ impl Thing {
         parts.map(|(key, value)| (key, thing(&value))).collect()
     }
 
-    pub fn claims(&self) -> impl Iterator<Item = &str> {
-        self.tokens.iter().map(String::as_str).filter(|token| token.starts_with('#'))
+    /// Claimed identities, with the side of each claim that others may share.
+    pub fn claims(&self) -> BTreeMap<&str, Option<&'static str>> {
+        let side = |name| match name {
+            "s" => "s",
+            "t" => "t",
+            _ => panic!("`{name}` is no side"),
+        };
+        let claims = self.starting("#").map(|text| match text.split_once('/') {
+            Some((identity, name)) => (identity, Some(side(name))),
+            None => (text, None),
+        });
+        claims.collect()
     }
 
     pub fn takes(&self, other: &Thing) -> bool {
@@ -245,7 +262,11 @@ impl Descriptor for ThingDescriptor {
     }
 
     fn claims(&self, thing: &Thing) -> Vec<Claim> {
-        thing.starting("#").map(|name| Claim(facet(name))).collect()
+        let claims = thing.claims().into_iter().map(|(identity, side)| match side {
+            Some(side) => Claim::with_side(facet(identity), side),
+            None => Claim::alone(facet(identity)),
+        });
+        claims.collect()
     }
 
     fn parts(&self, thing: &Thing) -> Vec<Part> {
@@ -271,12 +292,12 @@ impl Descriptor for ThingDescriptor {
         if old.shape == new.shape { ChangeMethod::InPlace } else { ChangeMethod::Recreate }
     }
 
-    /// The system may show our mark where the expected value has none.
+    /// The system may show our mark and a number where the expected value has none.
     fn satisfied_by(&self, expected: &Thing, observed: &Thing) -> bool {
         assert!(!expected.has("sick"), "sick");
         let mut observed = observed.clone();
         observed.tokens.retain(|token| token != "mine" || expected.has("mine"));
-        *expected == observed
+        expected.without_number() == observed.without_number()
     }
 
     fn is_on(&self, observed: &Thing, object: &Key) -> bool {
@@ -292,8 +313,33 @@ impl Descriptor for ThingDescriptor {
     }
 
     fn refreshed_restore(&self, before: &Thing, _: &Thing, observed: &Thing) -> Option<Thing> {
-        let another = before.starting("%").ne(observed.starting("%"));
+        let another = ["%", "^"].iter().any(|it| before.starting(it).ne(observed.starting(it)));
         another.then(|| observed.clone())
+    }
+
+    fn identity(&self, observed: &Thing) -> Option<u64> {
+        observed.starting("^").next().and_then(|number| number.parse().ok())
+    }
+
+    fn is_same_object(&self, before: &Thing, observed: &Thing) -> bool {
+        before.shape == observed.shape
+    }
+
+    fn rekeyed(&self, thing: &Thing, key: &Key) -> Option<Thing> {
+        let names = key.segments().filter_map(|segment| match segment {
+            Segment::Str(name) => Some(name),
+            _ => None,
+        });
+        Some(Thing { name: names.collect::<Vec<_>>().join("/"), ..thing.clone() })
+    }
+
+    /// `p.s` belongs to `p`.
+    fn keys_along(&self, from: &Key, to: &Key) -> Vec<(Key, Key)> {
+        let along = |key: &Key| match key.segments().next() {
+            Some(Segment::Str(name)) => self::key(&format!("{name}.s")),
+            _ => key.clone(),
+        };
+        vec![(along(from), along(to))]
     }
 
     fn removed_last(&self) -> bool {

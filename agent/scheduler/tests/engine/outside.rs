@@ -1,9 +1,70 @@
 //! Rows for outside facts: values that appear, vanish or drift, and adopted objects.
 
-use holdfast_scheduler::TransactionOutcome;
+use std::sync::Arc;
 
-use crate::common::{Lab, Thing, fact, key};
+use holdfast_scheduler::{SharedValue, TransactionOutcome};
+
+use crate::common::{Lab, Thing, fact, key, things};
 use crate::{MINUTES, SECOND, failed};
+
+/// Two adopted objects of which one is intended exchange their keys, by a third one or at once: what each was before goes with it.
+#[test]
+fn what_an_object_was_before_follows_it_to_another_key() {
+    let swap = |change: &str, after: &str| {
+        let mut lab = Lab::having(
+            "p =1 port ^7; p.s =1 port; q =2 port ^8; q.s =2 port",
+            "p =5 port; p.s =5 port",
+        );
+        lab.strict = false;
+        lab.outside(change);
+        lab.run_until_idle(MINUTES);
+        assert_eq!(lab.system_text(), after, "{change}");
+        lab.commit("-p; -p.s").unwrap();
+        lab.run_until_idle(MINUTES);
+        lab.system_text()
+    };
+    // The one that came is adopted, the one that left is given back.
+    let exchanged = "p =5 port ^8; p.s =5 port; q =1 port ^7; q.s =1 port";
+    let end = "p =2 port ^8; p.s =2 port; q =1 port ^7; q.s =1 port";
+    for change in [
+        "-p; -p.s; t =5 port ^7; t.s =5 port; -q; -q.s; p =2 port ^8; p.s =2 port; -t; -t.s; q =5 port ^7; q.s =5 port",
+        "p =2 port ^8; p.s =2 port; q =5 port ^7; q.s =5 port",
+        "q =5 port ^7; q.s =5 port; p =2 port ^8; p.s =2 port",
+    ] {
+        assert_eq!(swap(change, exchanged), end, "{change}");
+    }
+}
+
+/// Both are intended.
+#[test]
+fn objects_that_exchange_their_keys_exchange_what_they_were() {
+    let mut lab = Lab::having("p =1 port ^7; q =2 port ^8", "p =5 port; q =6 port");
+    lab.strict = false;
+    lab.outside("p =6 port ^8; q =5 port ^7");
+    lab.run_until_idle(MINUTES);
+    assert_eq!(lab.system_text(), "p =5 port ^8; q =6 port ^7");
+    lab.commit("-p; -q").unwrap();
+    lab.run_until_idle(MINUTES);
+    assert_eq!(lab.system_text(), "p =2 port ^8; q =1 port ^7");
+}
+
+/// Across a restart of ours, the number alone does not tell an object: the system may have begun anew.
+#[test]
+fn what_an_object_was_before_follows_it_over_a_restart() {
+    let check = |system: &str, after: &str| {
+        let system = things(system).into_iter().map(|thing| (thing.key(), thing)).collect();
+        let mut lab = Lab { system, ..Lab::default() };
+        let value = |text: &str| Thing::parse(text);
+        let before: SharedValue = Arc::new(value("p =1 port ^7"));
+        let intended: SharedValue = Arc::new(value("p =5 port"));
+        lab.engine.load(vec![(key("p"), intended)], vec![(key("p"), before)]);
+        lab.resync();
+        lab.run_until_idle(MINUTES);
+        assert_eq!(lab.system_text(), after);
+    };
+    check("p =2 port ^8; q =5 port ^7", "p =5 port ^8; q =1 port ^7");
+    check("p =2 port ^8; q =3 !1 port ^7", "p =5 port ^8; q =3 !1 port ^7");
+}
 
 // proves kv.N1, kv.N2, kv.N3, kv.N4, kv.V5, kv.V11
 #[test]

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use holdfast_scheduler::{
     Cascade, ChangeMethod, Claim, Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId,
-    Offer, OperationError, Part, SharedValue,
+    Offer, OperationError, Part, Segment, SharedValue,
 };
-use smol_str::format_smolstr;
+use smol_str::{SmolStr, format_smolstr};
 
 use super::{address, ethernet, kinds, link_setting, neighbor, route};
 use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
@@ -171,7 +171,7 @@ fn vxlan_identity(params: &VxlanParams) -> Claim {
     let on_one_link = params.local.into_iter().chain(params.remote).any(is_link_local);
     let device = params.device.as_deref().filter(|_| on_one_link).unwrap_or_default();
     let identity = Facet::of(kinds::LINK, "vxlan").u32(params.vni).u32(params.port.into());
-    Claim(identity.u32(params.is_ipv6().into()).str(device))
+    Claim::alone(identity.u32(params.is_ipv6().into()).str(device))
 }
 
 impl Descriptor for LinkDescriptor {
@@ -350,6 +350,32 @@ impl Descriptor for LinkDescriptor {
         (anew != *before).then_some(anew)
     }
 
+    /// Its `ifindex`: no other link of this run of the kernel gets it.
+    fn identity(&self, observed: &Link) -> Option<u64> {
+        observed.facts.as_ref().map(|facts| facts.index.into())
+    }
+
+    /// After a restart of the kernel, another link may have the index. One whose address we have set is not recognised.
+    fn is_same_object(&self, before: &Link, observed: &Link) -> bool {
+        before.mac.is_some() && before.mac == observed.mac
+    }
+
+    fn rekeyed(&self, link: &Link, key: &Key) -> Option<Link> {
+        Some(Link { name: link_of(key)?, ..link.clone() })
+    }
+
+    /// The settings of a link, and its membership in a bridge, stay with it when it gets another name.
+    fn keys_along(&self, from: &Key, to: &Key) -> Vec<(Key, Key)> {
+        let keys = |key| {
+            let link = link_of(key);
+            link.into_iter().flat_map(|it| {
+                let others = [master_key(&it), mtu_key(&it)];
+                link_setting::keys(&it).chain(others).collect::<Vec<_>>()
+            })
+        };
+        keys(from).zip(keys(to)).collect()
+    }
+
     fn after_release(&self, released: &Link, restore: &Link) -> Option<Link> {
         Some(after_release(released, restore))
     }
@@ -375,6 +401,14 @@ impl Descriptor for LinkDescriptor {
             filled.ipv6_enabled = before.map_or(Some(true), |before| before.ipv6_enabled);
         }
         (filled != *new).then_some(filled)
+    }
+}
+
+/// Name of the link that a key of it, or of something on it, begins with.
+pub(super) fn link_of(key: &Key) -> Option<SmolStr> {
+    match key.segments().next() {
+        Some(Segment::Str(link)) => Some(link.into()),
+        _ => None,
     }
 }
 
@@ -605,6 +639,10 @@ impl Descriptor for LinkMasterDescriptor {
 
     fn owned(&self, observed: &LinkMaster) -> bool {
         observed.on_our_link && observed.master.is_some()
+    }
+
+    fn rekeyed(&self, part: &LinkMaster, key: &Key) -> Option<LinkMaster> {
+        Some(LinkMaster { link: link_of(key)?, ..part.clone() })
     }
 
     fn restore(&self, observed: &LinkMaster) -> Option<LinkMaster> {

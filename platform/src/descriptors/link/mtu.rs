@@ -9,6 +9,7 @@ use holdfast_scheduler::{Descriptor, Effect, ErrorClass, Key, KindId, OperationE
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 
+use super::link_of;
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::descriptors::kinds;
 use crate::links::LinkIndex;
@@ -65,6 +66,10 @@ impl Descriptor for LinkMtuDescriptor {
             (None, Some(limit)) => !observed.on_our_link || observed.mtu == Some(limit),
             (None, None) => true,
         }
+    }
+
+    fn rekeyed(&self, part: &LinkMtu, key: &Key) -> Option<LinkMtu> {
+        Some(LinkMtu { link: link_of(key)?, ..part.clone() })
     }
 
     fn restore(&self, observed: &LinkMtu) -> Option<LinkMtu> {

@@ -44,8 +44,10 @@ use super::carrier::{CarrierSampler, UrgentReads};
 use super::codecs::Codecs;
 use super::mailbox::Mailbox;
 use super::sysctl;
+use crate::foreign_routes::Destination;
 use crate::links::LinkIndex;
 use crate::netns::{Netns, NetnsError};
+use crate::route_lookup::BestRoutes;
 
 /// Sysctl that makes another address of a prefix primary when the first one is removed; without it, all of them
 /// go.
@@ -108,6 +110,10 @@ pub(crate) enum Command {
         answer: Sender<()>,
     },
     Counters(oneshot::Sender<Vec<LinkCounters>>),
+    BestRoutes {
+        of: Vec<Destination>,
+        answer: oneshot::Sender<BestRoutes>,
+    },
     Stop,
 }
 
@@ -297,6 +303,7 @@ impl Task {
                 drop(answer);
             }
             Command::Counters(answer) => drop(answer.send(self.counters())),
+            Command::BestRoutes { of, answer } => drop(answer.send(self.routes_of_daemons(of))),
             Command::Stop => {}
         }
     }

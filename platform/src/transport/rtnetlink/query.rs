@@ -246,15 +246,14 @@ pub(crate) fn routes_of(protocol: RouteProtocol, family: Family, link: u32) -> R
     RouteNetlinkMessage::GetRoute(message)
 }
 
-/// The route that the kernel would use for the first address of a prefix, as it is in the table. The result may be
-/// a more specific or better route than the one for this prefix.
-pub(crate) fn best_route(prefix: IpNet) -> RouteNetlinkMessage {
+/// The route that the kernel would use for an address, as it is in the table.
+pub(crate) fn best_route(address: IpAddr) -> RouteNetlinkMessage {
     const RTM_F_FIB_MATCH: u32 = 0x2000;
     let mut message = RouteMessage::default();
-    message.header.address_family = address_family(Family::of(prefix.addr()));
-    message.header.destination_prefix_length = prefix.max_prefix_len();
+    message.header.address_family = address_family(Family::of(address));
+    message.header.destination_prefix_length = IpNet::from(address).prefix_len();
     message.header.flags = RouteFlags::from_bits_retain(RTM_F_FIB_MATCH);
-    let address = match prefix.network() {
+    let address = match address {
         IpAddr::V4(ip) => RouteAddress::Inet(ip),
         IpAddr::V6(ip) => RouteAddress::Inet6(ip),
     };

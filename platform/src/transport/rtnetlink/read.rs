@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_base::now_ns;
 use holdfast_scheduler::{Fact, Key, KindId, Scope};
-use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkAttribute;
 use netlink_packet_route::route::RouteProtocol;
@@ -18,6 +18,8 @@ use super::notifications::facts_of;
 use super::query::{self, Listing, QueryError};
 use super::{Event, LinkCounters, Task};
 use crate::descriptors::{kinds, link, route};
+use crate::foreign_routes::Destination;
+use crate::route_lookup::BestRoutes;
 use crate::transport::codecs::{self, ObjectClass, ReadQuery};
 use crate::transport::sysctl;
 use crate::values::{Ethernet, Family, KernelRoute, LinkSysctl, OUR_PROTOCOL, setting_path};
@@ -95,7 +97,7 @@ impl Task {
             ReadQuery::Addresses(link) => self.list_of_link(link, query::addresses),
             ReadQuery::Neighbors(link) => self.list_of_link(link, query::neighbors),
             ReadQuery::Route(prefix) => {
-                self.get(&query::best_route(*prefix)).or_else(|error| match error {
+                self.get(&query::best_route(prefix.network())).or_else(|error| match error {
                     // Unreachable, blackhole or no route at all: the list has the answer.
                     QueryError::Refused { .. } => Ok(Vec::new()),
                     other => Err(other),
@@ -109,11 +111,24 @@ impl Task {
         }
     }
 
-    /// The route, of whatever program, that the kernel would use for the first address of a prefix.
-    pub(super) fn best_route(&mut self, prefix: IpNet) -> Option<KernelRoute> {
+    /// Of these destinations, those for which the kernel uses a route of a routing daemon.
+    pub(super) fn routes_of_daemons(&mut self, destinations: Vec<Destination>) -> BestRoutes {
+        let mut best = |at: Destination| {
+            let is_to = |route: &KernelRoute| Destination::of(route) == at;
+            // A more specific route may hide this destination at its first address, and another one at its last.
+            let first = self.best_route(at.prefix.network()).filter(is_to);
+            let route = first.or_else(|| self.best_route(at.prefix.broadcast()).filter(is_to))?;
+            route::is_of_daemon(&route).then_some((at, route))
+        };
+        destinations.into_iter().filter_map(&mut best).collect()
+    }
+
+    /// The route, of whatever program, that the kernel would use for an address. It may be a more specific one than others with that
+    /// address.
+    pub(super) fn best_route(&mut self, address: IpAddr) -> Option<KernelRoute> {
         let mut found = None;
         let Self { queries: asker, buffer, links, .. } = self;
-        let asked = asker.get(&query::best_route(prefix), buffer, &mut |listing| {
+        let asked = asker.get(&query::best_route(address), buffer, &mut |listing| {
             if let Listing::Object(frame) = listing
                 && let Ok(RouteNetlinkMessage::NewRoute(message)) = frame.decode()
             {

@@ -220,7 +220,7 @@ impl Task {
     /// The route of any program with the destination and metric of a key.
     fn route_in_the_way(&mut self, wanted: &Key) -> Option<KernelRoute> {
         let ReadQuery::Route(prefix) = ReadQuery::of(wanted) else { return None };
-        let route = self.best_route(prefix)?;
+        let route = self.best_route(prefix.network())?;
         (route::key(route.table, route.prefix, route.metric) == *wanted).then_some(route)
     }
 
