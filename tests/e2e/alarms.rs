@@ -310,6 +310,16 @@ async fn readers_see_alarms_and_change_nothing() {
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
 }
 
+/// Open alarms, as the operator at the box sees them.
+pub(crate) fn open_alarms(agent: &AgentProcess) -> String {
+    fault(agent, &["list"])
+}
+
+/// Acknowledges an alarm at the box, and returns what that prints.
+pub(crate) fn acknowledge(agent: &AgentProcess, id: &str) -> String {
+    fault(agent, &["ack", id])
+}
+
 /// What `holdfast fault ...` prints.
 fn fault(agent: &AgentProcess, arguments: &[&str]) -> String {
     let output = agent.command("fault").args(arguments).output().unwrap();

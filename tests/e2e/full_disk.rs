@@ -12,6 +12,7 @@ use holdfast_tests::netns::Netns;
 use serde_json::json;
 use tonic::Code;
 
+use crate::alarms::{acknowledge, open_alarms};
 use crate::documents::config_of;
 
 /// Space for the first start of an agent, and a few changes.
@@ -19,6 +20,8 @@ const DISK: &str = "size=8m";
 
 /// The first description of the port.
 const FIRST: &str = "before";
+
+const STORE_FAILED: &str = "store-failed@agent";
 
 /// A file that takes all free space.
 struct Filler(PathBuf);
@@ -90,7 +93,14 @@ async fn full_disk_refuses_changes_and_keeps_the_configuration() {
     })
     .await;
 
+    eventually("the disk is an alarm", || open_alarms(&agent).contains(STORE_FAILED)).await;
+    let said = acknowledge(&agent, STORE_FAILED);
+    assert!(said.contains("the disk refuses it"), "{said}");
+    assert!(open_alarms(&agent).contains("acknowledged by local"), "it is in force all the same");
+
     filler.remove();
+    // No client writes, and the end is noticed all the same.
+    eventually("the alarm is over", || !open_alarms(&agent).contains(STORE_FAILED)).await;
     client.update(&config_of("eth0"), json!({"description": "room"})).await.unwrap();
     assert_eq!(net.link("eth0").alias, "room");
     eventually("both histories are written", || {

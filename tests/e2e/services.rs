@@ -20,6 +20,8 @@ use holdfast_tests::services::{
 };
 use tempfile::TempDir;
 
+use crate::alarms::open_alarms;
+
 const ACME: &str = "holdfast_native:/services/bridge-port[name=acme]";
 const BOLT: &str = "holdfast_native:/services/bridge-port[name=bolt]";
 
@@ -174,11 +176,14 @@ async fn a_stage_that_contradicts_a_client_fails_by_name_until_the_client_lets_g
     update(&gnmic, port, r#"{"mtu": 1300}"#).await;
     net.ip("link set peer9 up");
     plans_with(&gnmic, &["failed", "`1300` by client native", "`1400` by sized-port"]).await;
+    let alarm = format!("plan-failed@service:{TAG}");
+    eventually("it is an alarm", || open_alarms(&agent).contains(&alarm)).await;
     assert_eq!(net.link("eth9").mtu, 1300);
     assert_eq!(net.link("eth9").master.as_deref(), Some("br0"));
 
     gnmic.run(&["set", "--delete", &format!("{port}/mtu")]).await;
     eventually("the stage is reached", || net.link("eth9").mtu == 1400).await;
+    eventually("the alarm is over", || !open_alarms(&agent).contains(&alarm)).await;
     net.ip("link set peer9 down");
     plans_with(&gnmic, &["reached"]).await;
     assert_eq!(net.link("eth9").mtu, 1400, "it is sticky");

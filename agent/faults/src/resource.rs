@@ -11,13 +11,15 @@ pub enum Resource {
     /// The agent itself.
     Agent,
     Interface(SmolStr),
+    /// An instance of a service, by its name: TYPE[KEY='VALUE'].
+    Service(SmolStr),
     /// An object of the engine, by the name that `show` prints.
     Value(SmolStr),
 }
 
 /// Reason for which a text names no resource.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no resource: `agent`, `interface:NAME` or `value:NAME`")]
+#[error("`{0}` names no resource: `agent`, `interface:NAME`, `service:NAME` or `value:NAME`")]
 pub struct ResourceError(SmolStr);
 
 impl Resource {
@@ -25,7 +27,7 @@ impl Resource {
     pub fn item(&self) -> &str {
         match self {
             Self::Agent => "agent",
-            Self::Interface(name) | Self::Value(name) => name,
+            Self::Interface(name) | Self::Service(name) | Self::Value(name) => name,
         }
     }
 }
@@ -35,6 +37,7 @@ impl fmt::Display for Resource {
         match self {
             Self::Agent => f.write_str("agent"),
             Self::Interface(name) => write!(f, "interface:{name}"),
+            Self::Service(name) => write!(f, "service:{name}"),
             Self::Value(name) => write!(f, "value:{name}"),
         }
     }
@@ -47,6 +50,7 @@ impl FromStr for Resource {
         match text.split_once(':') {
             None if text == "agent" => Ok(Self::Agent),
             Some(("interface", name)) if !name.is_empty() => Ok(Self::Interface(name.into())),
+            Some(("service", name)) if !name.is_empty() => Ok(Self::Service(name.into())),
             Some(("value", name)) if !name.is_empty() => Ok(Self::Value(name.into())),
             _ => Err(ResourceError(text.into())),
         }

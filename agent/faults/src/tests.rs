@@ -115,6 +115,7 @@ fn names_are_read_as_they_are_written() {
         DOWN,
         "address-duplicate.2001:db8::1@interface:eth1",
         "store-failed@agent",
+        "plan-failed@service:bridge-port[name='acme@home']",
         "value-failed@value:route/main/10.0.0.0/24",
     ] {
         assert_eq!(text.parse::<Condition>().unwrap().to_string(), text);

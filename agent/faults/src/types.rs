@@ -66,6 +66,11 @@ const fn simple(name: &'static str, severity: Severity, description: &'static st
 /// All types, by name.
 pub static TYPES: &[AlarmType] = &[
     simple(
+        "action-in-doubt",
+        Severity::Minor,
+        "An action of a service was begun, and nobody knows whether it was done. `holdfast service resolve` says so.",
+    ),
+    simple(
         "address-duplicate",
         Severity::Minor,
         "Another host on the link has this IPv6 address, so the kernel does not use it.",
@@ -106,6 +111,11 @@ pub static TYPES: &[AlarmType] = &[
         )
     },
     simple(
+        "plan-failed",
+        Severity::Major,
+        "A state of a service instance has failed, or nothing of the instance can be evaluated.",
+    ),
+    simple(
         "storage-low",
         Severity::Major,
         "Less than 5 % of the disk with the state folder is free.",
@@ -123,6 +133,11 @@ pub static TYPES: &[AlarmType] = &[
             "An object of the configuration is not in the system because its last operation failed.",
         )
     },
+    simple(
+        "zombie-stuck",
+        Severity::Minor,
+        "A service instance that is deleted or not deployed cannot take back what it made.",
+    ),
 ];
 
 impl AlarmType {

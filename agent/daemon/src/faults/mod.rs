@@ -18,6 +18,7 @@ mod disk;
 mod documents;
 mod filter;
 mod handle;
+mod instances;
 mod links;
 mod rows;
 mod server;

@@ -22,6 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use super::handle::{FaultService, Listening, OperatorWord, Request};
+use super::instances::Instances;
 use super::links::{BoxView, Links};
 use super::rows::RowWriter;
 use super::settings::SettingNodes;
@@ -112,6 +113,7 @@ pub(super) struct FaultTask {
     revisions: watch::Receiver<Arc<Revision>>,
     faults: Faults,
     links: Links,
+    instances: Instances,
     setting_nodes: SettingNodes,
     /// The part of the configuration that had the settings last; `None` before the first look.
     settings: Option<Option<Arc<Branch<Provenance>>>>,
@@ -137,6 +139,7 @@ impl FaultTask {
             core,
             faults,
             links: Links::new(native)?,
+            instances: Instances::default(),
             setting_nodes: SettingNodes::find(native)?,
             settings: None,
             leaves: AlarmLeaves::find(native)?,
@@ -198,7 +201,8 @@ impl FaultTask {
         let (revision, configuration) = self.newest();
         self.take_settings(configuration.effective());
         let view = BoxView { state: &revision.native, configuration: configuration.effective() };
-        let level = self.links.level(view, revision.time_ns);
+        let mut level = self.links.level(view, revision.time_ns);
+        level.extend(self.instances.level(&configuration.layers().book, revision.time_ns));
         self.take(Input::Level(Source::Revision, level));
     }
 
@@ -207,7 +211,8 @@ impl FaultTask {
         let (revision, configuration) = self.newest();
         self.take_settings(configuration.effective());
         let view = BoxView { state: &revision.native, configuration: configuration.effective() };
-        let reports = self.links.look(view, revision.time_ns);
+        let mut reports = self.links.look(view, revision.time_ns);
+        reports.extend(self.instances.look(&configuration.layers().book, revision.time_ns));
         if !reports.is_empty() {
             self.take(Input::Reports(Source::Revision, reports));
         }

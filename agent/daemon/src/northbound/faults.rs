@@ -80,7 +80,7 @@ impl View {
         permits(&self.places.alarm, &alarm.condition.to_string())
             && match &alarm.condition.resource {
                 Resource::Interface(name) => permits(&self.places.interface, name),
-                Resource::Agent | Resource::Value(_) => true,
+                Resource::Agent | Resource::Service(_) | Resource::Value(_) => true,
             }
     }
 
