@@ -82,6 +82,7 @@ async fn reflection_lists_all_that_the_listener_serves() {
             "gnsi.credentialz.v1.Credentialz",
             "gnsi.pathz.v1.Pathz",
             "grpc.health.v1.Health",
+            "holdfast.faults.v1.Faults",
             "holdfast.services.v1.Handler",
             "holdfast.services.v1.Operations",
             "holdfast.services.v1.Packages",

@@ -84,7 +84,7 @@ impl Journal {
         })?);
         let octets = file.read(total).map_err(StoreError::accessing("read the history"))?;
         let (entry_tx, entry_rx) = sync_channel(QUEUE_DEPTH);
-        let writer = Writer { file: Arc::clone(&file), octets, unwritten: VecDeque::new() };
+        let writer = Writer { name, file: Arc::clone(&file), octets, unwritten: VecDeque::new() };
         thread::Builder::new()
             .name("history".to_owned())
             .spawn(move || writer.serve(&entry_rx))
@@ -162,6 +162,8 @@ fn total(redb: &Database) -> Result<usize, redb::Error> {
 
 /// State of the thread.
 struct Writer {
+    /// File name, for the log.
+    name: &'static str,
     file: Arc<HistoryFile>,
     /// Octets of the entries in the file.
     octets: usize,
@@ -240,13 +242,13 @@ impl Writer {
                 self.octets = octets;
                 self.unwritten.clear();
                 if refused_before {
-                    info!("the disk takes the history again");
+                    info!(file = self.name, "the disk takes the history again");
                 }
                 true
             }
             Err(refused) => {
                 if !refused_before {
-                    error!(error = %ErrorChain(&refused), "history is in memory only, until the disk takes it");
+                    error!(file = self.name, error = %ErrorChain(&refused), "history is in memory only, until the disk takes it");
                 }
                 self.forget_oldest();
                 false
@@ -313,6 +315,7 @@ mod tests {
         let journal = Journal::open(folder.path(), JournalKind::Transactions).unwrap();
         let (_entry_tx, entry_rx) = sync_channel(QUEUE_DEPTH);
         let mut writer = Writer {
+            name: "history.redb",
             file: Arc::clone(&journal.file),
             octets: 0,
             unwritten: VecDeque::from([(1, b"n1".to_vec())]),
