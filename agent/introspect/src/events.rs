@@ -1,8 +1,9 @@
 //! Live events: `events`, a stream of server-sent events.
 //!
-//! There are three kinds: `transaction`, whose id is the transaction number, so that a reader that reconnects with
-//! `Last-Event-ID` misses none that is still recorded; `status`, with changed values; and `missed`, after which
-//! the reader should read everything again, because it was too slow.
+//! There are four kinds: `transaction`, whose id is the transaction number, so that a reader that reconnects with
+//! `Last-Event-ID` misses none that is still recorded; `status`, with changed values; `alarms`, after which the reader
+//! should read the alarms again, however often they have changed; and `missed`, after which it should read everything
+//! again, because it was too slow.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,9 +15,11 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::{Stream, StreamExt, stream};
 use holdfast_core::{CoreEvent, ShortStatus};
 use serde_json::json;
+use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::alarms::AlarmChanges;
 use super::arguments::Arguments;
 use super::document::Renderer;
 use super::http_error::HttpError;
@@ -59,27 +62,56 @@ pub(super) async fn events(
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = arguments.number("after-seq")?.or(last);
     // Subscribe before reading the past: a transaction may then be sent twice, but none is lost.
-    let receiver = introspect.core.listen();
+    let sources = LiveSources {
+        core_rx: introspect.core.listen(),
+        alarms: AlarmChanges::of(&introspect.core),
+    };
     let past = match after {
         Some(after) => introspect.replay_events(after, PAGE).await?,
         None => Vec::new(),
     };
     let render = introspect.render.clone();
-    let live = stream::unfold(receiver, |mut receiver| async move {
-        match receiver.recv().await {
-            Ok(it) => Some((Some(it), receiver)),
-            Err(RecvError::Lagged(_)) => Some((None, receiver)),
-            Err(RecvError::Closed) => None,
-        }
+    let live = stream::unfold(sources, |mut sources| async move {
+        let received = sources.receive().await?;
+        Some((received, sources))
     });
-    let live = live.map(move |receiver| {
+    let live = live.map(move |received| {
         let _until_the_end = &place;
-        core_event(&render, receiver)
+        live_event(&render, received)
     });
     // The first octets tell the reader that it is connected.
     let greeting = stream::iter([Event::default().comment("listening")]);
     let all = greeting.chain(stream::iter(past)).chain(live).map(Ok);
     Ok(Sse::new(all).keep_alive(KeepAlive::default()))
+}
+
+/// Sources of what happens from now on.
+struct LiveSources {
+    core_rx: broadcast::Receiver<CoreEvent>,
+    alarms: AlarmChanges,
+}
+
+/// What a reader of events is told.
+enum LiveEvent {
+    Core(CoreEvent),
+    /// The alarms of the box are others now.
+    Alarms,
+    /// Events of the core that the reader was too slow for.
+    Missed,
+}
+
+impl LiveSources {
+    /// The next event; `None` once the core has stopped.
+    async fn receive(&mut self) -> Option<LiveEvent> {
+        tokio::select! {
+            received = self.core_rx.recv() => match received {
+                Ok(event) => Some(LiveEvent::Core(event)),
+                Err(RecvError::Lagged(_)) => Some(LiveEvent::Missed),
+                Err(RecvError::Closed) => None,
+            },
+            Ok(()) = self.alarms.changed() => Some(LiveEvent::Alarms),
+        }
+    }
 }
 
 impl Introspect {
@@ -99,16 +131,17 @@ impl Introspect {
     }
 }
 
-fn core_event(render: &Renderer, received: Option<CoreEvent>) -> Event {
+fn live_event(render: &Renderer, received: LiveEvent) -> Event {
     match received {
-        None => event("missed", None, &json!({})),
-        Some(CoreEvent::Transaction(record)) => {
+        LiveEvent::Missed => event("missed", None, &json!({})),
+        LiveEvent::Alarms => event("alarms", None, &json!({})),
+        LiveEvent::Core(CoreEvent::Transaction(record)) => {
             event("transaction", Some(record.txn.0), &json!(render.transaction(&record)))
         }
-        Some(CoreEvent::Statuses { omitted, .. }) if omitted > 0 => {
+        LiveEvent::Core(CoreEvent::Statuses { omitted, .. }) if omitted > 0 => {
             event("missed", None, &json!({}))
         }
-        Some(CoreEvent::Statuses { changed, .. }) => {
+        LiveEvent::Core(CoreEvent::Statuses { changed, .. }) => {
             let changed: Vec<_> = changed.iter().map(|it| status_summary(render, it)).collect();
             event("status", None, &json!(changed))
         }

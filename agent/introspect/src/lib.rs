@@ -8,6 +8,7 @@
 //!
 //! Absent on purpose: anything that changes the box, except `downstream-resync`, which only repairs it.
 
+mod alarms;
 mod archive;
 mod arguments;
 mod document;
@@ -76,6 +77,7 @@ pub fn routes(core: CoreHandle, started_ns: u64, journal: Option<Journal>) -> Ro
         .route("/scheduler/why", get(explain::explain))
         .route("/scheduler/plan", get(plan::plan_repair).post(plan::plan_change))
         .route("/scheduler/graph", get(graph::graph))
+        .route("/scheduler/alarms", get(alarms::alarms))
         .route("/scheduler/services", get(services::services))
         .route("/scheduler/events", get(events::events))
         .route("/metrics", get(metrics::metrics))

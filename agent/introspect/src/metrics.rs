@@ -1,6 +1,7 @@
 //! `/metrics` in the text format of Prometheus, and `/health`.
 //!
-//! The samples are read from the engine at each request, and printed by the encoder of the crate `prometheus`.
+//! The samples are read from the engine and the newest revision at each request, and printed by the encoder of the crate
+//! `prometheus`.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -9,14 +10,15 @@ use axum::Json;
 use axum::extract;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use holdfast_core::Datastore;
 use holdfast_scheduler::{Engine, ValueState};
 use prometheus::TextEncoder;
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType, Summary};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::Introspect;
 use super::http_error::HttpError;
+use super::{Introspect, alarms};
 
 /// Time limit for the answer of a healthy core, whose longest events take some tenths of a second.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(2);
@@ -37,6 +39,7 @@ pub(super) async fn metrics(
     extract::State(introspect): extract::State<Introspect>,
 ) -> Result<Response, HttpError> {
     let started = introspect.started_ns as f64 / NANOSECONDS;
+    let alarms = alarms::open_counts(&introspect.core.revision());
     let page = introspect.core.inspect(move |view| {
         let mut page = Page::default();
         let version = gauge(&[("version", &env!("CARGO_PKG_VERSION"))], 1.0);
@@ -45,6 +48,10 @@ pub(super) async fn metrics(
         let help = "When the agent began, since 1970.";
         let began = vec![gauge(&[], started)];
         page.add("holdfast_start_time_seconds", MetricType::GAUGE, help, began);
+        let help = "Open alarms by severity, shelved ones left out.";
+        let alarms =
+            alarms.map(|(severity, count)| gauge(&[("severity", &severity)], count as f64));
+        page.add("holdfast_alarms", MetricType::GAUGE, help, alarms.into());
         page.engine(view.engine);
         page
     });

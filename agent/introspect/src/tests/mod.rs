@@ -17,6 +17,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
+mod alarms;
 mod history;
 
 use super::*;

@@ -1,8 +1,10 @@
-// The page of the agent: values, their graph, service instances and transactions, as they are now.
+// The page of the agent: alarms of the box, then values, their graph, service instances and transactions, as they are now.
 //
 // Everything comes from the paths below scheduler/; what changes is told by scheduler/events. Nothing is kept here
 // that the agent does not know.
 
+/** Alarms in each of the two tables; an operator who has more works from the worst down. */
+const ALARMS = 500;
 /** Rows of the table of values; with more, the search narrows them down. */
 const ROWS = 500;
 /** Values read at the start, a page at a time. */
@@ -20,6 +22,10 @@ const byId = (id) => document.getElementById(id);
 const values = new Map();
 const transactions = new Map();
 let services = [];
+/** What is drawn of the alarms; null until they have been read. */
+let alarms = null;
+/** How often alarms were asked for, and which of these answers is drawn: an older one may come later. */
+const alarmReads = { begun: 0, drawn: 0 };
 const wanted = new Set();
 let chosen = null;
 
@@ -80,6 +86,78 @@ function gathered(action) {
       guarded(async () => action());
     }, GATHER);
   };
+}
+
+// Alarms
+
+/** One page of alarms: the worst ones, and whether there are more. */
+async function someAlarms(more) {
+  const response = await read(`alarms?limit=${ALARMS}${more}`);
+  return { rows: await response.json(), more: response.headers.has("link") };
+}
+
+async function readAlarms() {
+  const number = ++alarmReads.begun;
+  const found = { open: await someAlarms(""), shelved: await someAlarms("&shelved=true") };
+  if (number < alarmReads.drawn) return;
+  alarmReads.drawn = number;
+  // Nothing moves under the hand of the reader unless it has changed.
+  const isSame = JSON.stringify(found) === JSON.stringify(alarms);
+  alarms = found;
+  if (!isSame) drawAlarms();
+}
+
+function drawAlarms() {
+  const { open, shelved } = alarms;
+  byId("alarm-count").textContent = open.rows.length === 0 ? "no alarms" : `${alarmCount(open)}: ${severities(open.rows)}`;
+  byId("open").hidden = open.rows.length === 0;
+  byId("open").tBodies[0].replaceChildren(...open.rows.map((it) => alarmRow(it)));
+  const aside = byId("shelved");
+  aside.hidden = shelved.rows.length === 0;
+  aside.querySelector("summary").textContent = `${alarmCount(shelved)} put aside`;
+  const shelfOf = (it) => make("td", {}, `the shelf ${it.Shelf}`);
+  aside.querySelector("tbody").replaceChildren(...shelved.rows.map((it) => alarmRow(it, shelfOf(it))));
+}
+
+function alarmCount({ rows, more }) {
+  if (more) return `more than ${rows.length} alarms, the worst ${rows.length} shown`;
+  return rows.length === 1 ? "1 alarm" : `${rows.length} alarms`;
+}
+
+/** How many there are of each severity; the agent sends the worst first. */
+function severities(rows) {
+  const counts = new Map();
+  for (const { Severity } of rows) counts.set(Severity, (counts.get(Severity) ?? 0) + 1);
+  return [...counts].map(([severity, count]) => `${count} ${severity.toLowerCase()}`).join(", ");
+}
+
+function alarmRow(it, ...more) {
+  return make(
+    "tr",
+    { "data-alarm": it.Id },
+    make("td", {}, badge(it.Severity.toLowerCase())),
+    make("td", { class: "time" }, when(it.Since)),
+    make("td", {}, it.Id),
+    make("td", {}, it.Text),
+    make("td", {}, it.Occurrences),
+    make("td", {}, operatorWord(it)),
+    ...more,
+  );
+}
+
+function operatorWord(it) {
+  const word = { ack: "acknowledged by", closed: "closed by" }[it.OperatorState];
+  if (!word) return "not acknowledged";
+  return `${word} ${it.Operator}${it.OperatorText ? `: ${it.OperatorText}` : ""}`;
+}
+
+/** Says that the alarms may be others by now, from the moment in which the agent is not heard any more. */
+function markAlarms(isLive) {
+  const stale = byId("alarms-stale");
+  if (!isLive && stale.hidden && alarms) {
+    stale.textContent = `The agent does not answer. These were the alarms at ${when(Date.now())}; they may have changed.`;
+  }
+  stale.hidden = isLive || !alarms;
 }
 
 // Values
@@ -411,11 +489,13 @@ function listen() {
   const live = (yes) => {
     byId("live").dataset.live = yes ? "yes" : "no";
     byId("live").textContent = yes ? "live" : "connecting";
+    markAlarms(yes);
   };
   // After every connection all is read: what happened before it was not told.
   events.addEventListener("open", () => guarded(readAll).then(() => live(true)));
   events.addEventListener("error", () => live(false));
   events.addEventListener("missed", gathered(readAll));
+  events.addEventListener("alarms", gathered(readAlarms));
   events.addEventListener("status", ({ data }) => {
     for (const it of JSON.parse(data)) stale.add(it.key);
     update();
@@ -428,6 +508,7 @@ function listen() {
 }
 
 async function readAll() {
+  await readAlarms();
   await readValues();
   await readTransactions();
   if (current() === "services") await readServices();
