@@ -3,11 +3,13 @@
 //! The program is a process of its own, so that nothing in the agent waits for it. A message that it does not take is given
 //! to it again, and the stream is resumed by the id of the last change that it has taken: it gets each change at least once.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -32,8 +34,8 @@ pub enum WatchError {
     Program { program: PathBuf, source: io::Error },
     #[error("cannot {action} `{}`", path.display())]
     Resume { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("`{}` has no id of a change: {text:?}", path.display())]
-    ResumeForm { path: PathBuf, text: String },
+    #[error("`{}` has something else than the id of a change", path.display())]
+    ResumeForm { path: PathBuf },
 }
 
 /// Gives each message to a program, and goes on when the agent is started anew.
@@ -68,8 +70,8 @@ pub(crate) async fn execute(
     }
 }
 
-/// Gives one message to the program until it has taken it. Returns the id up to which everything is known then; a message
-/// that all has been told is for this command alone.
+/// Gives one message to the program until it has taken it. Returns the id up to which everything is known then. The program
+/// does not get the message that it is in sync, which has no id.
 async fn give(program: &Path, line: &str) -> Result<Option<u64>, WatchError> {
     let message: Value = serde_json::from_str(line).map_err(ClientError::from)?;
     let known = message.pointer("/event/id").or(message.pointer("/snapshot/last-event-id"));
@@ -85,10 +87,12 @@ async fn give(program: &Path, line: &str) -> Result<Option<u64>, WatchError> {
 /// Starts the program with a message; true when it exits with 0 in time.
 async fn takes(program: &Path, line: &str) -> Result<bool, WatchError> {
     let mut command = Command::new(program);
-    command.stdin(Stdio::piped()).kill_on_drop(true);
+    // A group of its own, so that what the program has started ends with it.
+    command.stdin(Stdio::piped()).kill_on_drop(true).process_group(0);
     let started = command.spawn();
     let mut child =
         started.map_err(|source| WatchError::Program { program: program.to_owned(), source })?;
+    let group = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
     let input = child.stdin.take();
     let work = async {
         if let Some(mut input) = input {
@@ -97,7 +101,12 @@ async fn takes(program: &Path, line: &str) -> Result<bool, WatchError> {
         }
         child.wait().await.is_ok_and(|status| status.success())
     };
-    Ok(timeout(PROGRAM_TIMEOUT, work).await.unwrap_or(false))
+    let worked = timeout(PROGRAM_TIMEOUT, work).await;
+    if let (Err(_), Some(group)) = (&worked, group) {
+        // It may have ended just now.
+        let _gone_already = killpg(group, Signal::SIGKILL);
+    }
+    Ok(worked.unwrap_or(false))
 }
 
 fn read_id(path: &Path) -> Result<Option<u64>, WatchError> {
@@ -108,14 +117,26 @@ fn read_id(path: &Path) -> Result<Option<u64>, WatchError> {
             return Err(WatchError::Resume { action: "read", path: path.to_owned(), source });
         }
     };
-    let id = text.trim().parse();
-    id.map(Some).map_err(|_| WatchError::ResumeForm { path: path.to_owned(), text })
+    match text.trim() {
+        // A power cut may leave it so.
+        "" => Ok(None),
+        id => id.parse().map(Some).map_err(|_| WatchError::ResumeForm { path: path.to_owned() }),
+    }
 }
 
 /// Replaces the file, so that a crash leaves the old id or the new one.
 fn write_id(path: &Path, id: u64) -> Result<(), WatchError> {
-    let new = path.with_extension("new");
-    std::fs::write(&new, format!("{id}\n"))
-        .and_then(|()| std::fs::rename(&new, path))
-        .map_err(|source| WatchError::Resume { action: "write", path: path.to_owned(), source })
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let replace = || -> io::Result<()> {
+        let mut file = std::fs::File::create(&new)?;
+        file.write_all(format!("{id}\n").as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)
+    };
+    replace().map_err(|source| WatchError::Resume {
+        action: "write",
+        path: path.to_owned(),
+        source,
+    })
 }

@@ -424,7 +424,11 @@ async fn start_core(
     let listener_leaves = ListenerLeaves::find(&models.native)?;
     let factory = factory(settings, &loaded)?;
     let journal = Journal::open(settings.state.path(), JournalKind::Transactions)?;
-    let loaded = StoredState { last_recorded: journal.last()?, ..loaded };
+    let last_recorded = journal.last().unwrap_or_else(|error| {
+        warn!(error = %ErrorChain(&error), "the history of earlier runs cannot be read; numbers of transactions begin anew");
+        0
+    });
+    let loaded = StoredState { last_recorded, ..loaded };
     let credential_source: Option<Arc<dyn CredentialSource>> = Some(Arc::new(gnsi.logins.clone()));
     let unknown = settings.unknown_subscription_paths;
     let ignored = Arc::new(northbound::IgnoredSubscriptions::new(&models.native, unknown)?);

@@ -10,15 +10,15 @@ use crate::condition::Condition;
 use crate::faults::Source;
 use crate::types::Severity;
 
-/// What operators say of an alarm; the names are those of RFC 8632.
+/// An operator's word on an alarm; the names are those of RFC 8632.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OperatorState {
     #[default]
     None,
-    /// Somebody takes care of it.
+    /// An operator takes care of it.
     Ack,
-    /// Somebody holds it to be done. It stays open until its condition ends.
+    /// An operator considers it done. It stays open until its condition ends.
     Closed,
 }
 
@@ -57,12 +57,12 @@ pub struct Alarm {
     /// Time and id of its last transition.
     pub changed_ns: u64,
     pub transition: u64,
-    /// How often the condition began since the alarm is open.
+    /// How often the condition has begun since the alarm was raised.
     pub occurrences: u64,
-    /// Who says that the condition holds.
+    /// Sources that say that the condition holds.
     pub sources: BTreeSet<Source>,
     pub operator_state: OperatorState,
-    /// Who said so last, and what.
+    /// Operator who said so last, and the words.
     pub operator: SmolStr,
     pub operator_text: SmolStr,
     /// Shelf that it is put aside on.
@@ -71,7 +71,7 @@ pub struct Alarm {
     pub is_told: bool,
 }
 
-/// What happened to an alarm.
+/// A kind of change of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
@@ -106,12 +106,22 @@ pub struct Transition {
     pub id: u64,
     pub time_ns: u64,
     pub change: Change,
+    /// Severity before; `None` for an alarm that is raised.
+    pub severity_before: Option<Severity>,
     pub alarm: Alarm,
 }
 
 impl Transition {
-    /// True when listeners are told: it is about an alarm that they know, or that they are to know now.
+    /// True when listeners are told: it is about an alarm that they know, or that they are to know now. Of one on a shelf, they
+    /// are told that it was put there, and of its end.
     pub fn is_told(&self) -> bool {
+        let is_shelved = self.alarm.shelf.is_some();
         self.alarm.is_told
+            && (!is_shelved || matches!(self.change, Change::Shelved | Change::Cleared))
+    }
+
+    /// The worse one of the severities before and after.
+    pub fn worst_severity(&self) -> Severity {
+        self.severity_before.map_or(self.alarm.severity, |before| before.max(self.alarm.severity))
     }
 }

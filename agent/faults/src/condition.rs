@@ -1,4 +1,4 @@
-//! What can be true of a resource, and its name.
+//! Conditions, which can be true of a resource, and their names.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 use crate::resource::{Resource, ResourceError};
 use crate::types::AlarmType;
 
-/// Something that is true or false of a resource now. Its text is the id of its alarm: `link-down@interface:eth1`, or
+/// A statement that is true or false of a resource now. Its text is the id of its alarm: `link-down@interface:eth1`, or
 /// `address-duplicate.2001:db8::1@interface:eth1` where one resource may have several of a type.
 #[derive(Clone, Debug)]
 pub struct Condition {

@@ -28,22 +28,22 @@ use crate::resource::Resource;
 use crate::stored::{Row, StoredAlarm};
 use crate::types::Severity;
 
-/// Conditions that are kept at a time. An alarm takes about a kilobyte, with its leaves in both models some four.
+/// Conditions that are kept at a time. An alarm takes about a kilobyte, and four with its leaves in both models.
 pub const MAX_CONDITIONS: usize = 10_000;
 /// When conditions were left out, sources are asked for all they have once this many are left.
 const ROOM_AFTER_OVERFLOW: usize = MAX_CONDITIONS / 10 * 9;
 /// Pause between two times at which an alarm is shown for nothing but another occurrence.
 const OCCURRENCES_INTERVAL: Duration = Duration::from_secs(1);
-/// Transition ids that are reserved with one write, so that an transition is told without waiting for the disk.
+/// Transition ids that are reserved with one write, so that a transition is told without waiting for the disk.
 const RESERVED_IDS: u64 = 10_000;
 /// Name of the row with the last reserved transition id; ids of alarms have an `@`.
 const RESERVED_ROW: &str = "reserved-event-id";
 
-/// Who reports conditions. A condition holds while any source says so.
+/// A part that reports conditions. A condition holds while any source says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// What the newest revision shows.
+    /// The newest revision.
     Revision,
     /// Statuses of values.
     Engine,
@@ -55,7 +55,7 @@ pub enum Source {
     Diagnosis,
 }
 
-/// What a source says of a condition.
+/// The word of a source on a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub condition: Condition,
@@ -71,7 +71,7 @@ pub struct Report {
     pub raise_after: Duration,
 }
 
-/// What [`Faults`] is told.
+/// An input of [`Faults`].
 #[derive(Clone, Debug)]
 pub enum Input {
     /// Conditions that changed.
@@ -83,12 +83,12 @@ pub enum Input {
     Due,
 }
 
-/// What is to be done.
+/// Work for the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     /// Conditions whose alarm is to be shown as [`Faults::alarm`] now has it; without one, its entry is to go.
     pub shown: BTreeSet<Condition>,
-    /// Events for listeners, in order. Those that are not [told](Transition::is_told) are for the log alone.
+    /// Transitions for listeners, in order. Those that are not [told](Transition::is_told) are for the log alone.
     pub transitions: Vec<Arc<Transition>>,
     /// Rows to write.
     pub rows: Vec<Row>,
@@ -122,10 +122,10 @@ pub struct Faults {
     effects: Effects,
 }
 
-/// What is known of one condition.
+/// All that is known of one condition.
 #[derive(Debug, Default)]
 struct Tracked {
-    /// Who says that it holds.
+    /// Sources that say that it holds.
     holders: BTreeMap<Source, Holder>,
     begins: Begins,
     /// When it began to hold, by both clocks.
@@ -210,13 +210,17 @@ impl Faults {
     }
 
     fn restore(&mut self, alarm: Alarm) {
-        let holder =
-            Holder { severity: None, text: alarm.text.clone(), raise_after: Duration::ZERO };
+        let holder = Holder {
+            severity: Some(alarm.severity),
+            text: alarm.text.clone(),
+            raise_after: Duration::ZERO,
+        };
         let holders = alarm.sources.iter().map(|source| (*source, holder.clone())).collect();
         let condition = alarm.condition.clone();
         self.count(&alarm, true);
         self.effects.shown.insert(condition.clone());
-        let tracked = Tracked { holders, alarm: Some(alarm), ..Tracked::default() };
+        let since = Now { monotonic: Duration::ZERO, unix_ns: alarm.created_ns };
+        let tracked = Tracked { holders, since, alarm: Some(alarm), ..Tracked::default() };
         self.conditions.insert(condition.clone(), tracked);
         // Conclusions are drawn anew.
         if let Some(tracked) = self.conditions.get_mut(&condition) {
@@ -251,7 +255,7 @@ impl Faults {
         &mut self,
         condition: &Condition,
         state: OperatorState,
-        (operator, text): (&str, &str),
+        [operator, text]: [&str; 2],
         now: Now,
     ) -> Result<Effects, OperatorError> {
         let alarm = self.conditions.get_mut(condition).and_then(|it| it.alarm.as_mut());
@@ -322,6 +326,9 @@ impl Faults {
         let tracked = self.conditions.entry(condition.clone()).or_default();
         let held = tracked.holds();
         if holds {
+            // What a report has asked for counts as long as the condition goes on.
+            let asked = tracked.holders.get(&source).map(|holder| holder.raise_after);
+            let raise_after = raise_after.max(asked.unwrap_or_default());
             tracked.holders.insert(source, Holder { severity, text, raise_after });
         } else {
             tracked.holders.remove(&source);
@@ -506,9 +513,11 @@ impl Faults {
 
     fn log_transition(&mut self, change: Change, alarm: Alarm, now: Now) -> Arc<Transition> {
         self.effects.shown.insert(alarm.condition.clone());
+        let before = self.alarm(&alarm.condition).map(|before| before.severity);
+        let severity_before = before.or((change == Change::Cleared).then_some(alarm.severity));
         let transition = self.log.add(|id| {
             let alarm = Alarm { changed_ns: now.unix_ns, transition: id, ..alarm };
-            Transition { id, time_ns: now.unix_ns, change, alarm }
+            Transition { id, time_ns: now.unix_ns, change, severity_before, alarm }
         });
         if transition.id > self.reserved_id {
             self.reserved_id = transition.id + RESERVED_IDS;
@@ -557,14 +566,13 @@ impl Faults {
     /// Counts a report for which there is no room.
     fn leave_out(&mut self, source: Source, now: Now) {
         *self.left_out.entry(source).or_default() += 1;
-        let left_out: u64 = self.left_out.values().sum();
         let report = Report {
             condition: Condition::new("fault-overflow", Resource::Agent),
             holds: true,
-            begins: 0,
+            begins: 1,
             severity: None,
             text: format_smolstr!(
-                "more than {MAX_CONDITIONS} conditions hold; {left_out} further reports were left out"
+                "more than {MAX_CONDITIONS} conditions hold: others have no alarm"
             ),
             seen_ns: now.unix_ns,
             raise_after: Duration::ZERO,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::alarm::Transition;
 
-/// Events that are kept: those of an hour in which four alarms change a second.
+/// Transitions that are kept: those of an hour in which four alarms change a second.
 pub const LOG_TRANSITIONS: usize = 16_384;
 
 /// The last transitions, by ascending id.
@@ -18,7 +18,7 @@ pub struct Log {
     complete_after: u64,
 }
 
-/// What somebody is told who has been told everything up to some transition.
+/// The answer to a listener that has been told everything up to some transition.
 #[derive(Clone, Debug)]
 pub enum Resume {
     /// All that came since, in order.
@@ -33,7 +33,11 @@ impl Log {
     pub(crate) fn restored(transitions: Vec<Transition>, reserved: u64) -> Self {
         let last = transitions.last().map_or(0, |transition| transition.id);
         let last_id = last.max(reserved);
-        let first = transitions.first().map_or(last_id, |transition| transition.id - 1);
+        // An entry may be missing that came among too many, or that this version cannot read.
+        let neighbours = transitions.windows(2).rev();
+        let hole = neighbours.into_iter().find(|pair| pair[0].id + 1 != pair[1].id);
+        let first = hole.map(|pair| &pair[1]).or(transitions.first());
+        let first = first.map_or(last_id, |transition| transition.id - 1);
         let complete_after = if last == last_id { first } else { last_id };
         let kept = transitions.len().saturating_sub(LOG_TRANSITIONS);
         let transitions = transitions.into_iter().skip(kept).map(Arc::new).collect();
@@ -44,12 +48,12 @@ impl Log {
         self.last_id
     }
 
-    /// Events by ascending id.
+    /// Transitions by ascending id.
     pub fn transitions(&self) -> impl DoubleEndedIterator<Item = &Arc<Transition>> {
         self.transitions.iter()
     }
 
-    /// Events after this one.
+    /// Transitions after this one.
     pub fn since(&self, id: u64) -> Resume {
         if id > self.last_id || id < self.complete_after {
             return Resume::Gap;
@@ -58,7 +62,7 @@ impl Log {
         Resume::Transitions(self.transitions.range(at..).cloned().collect())
     }
 
-    /// Adds an transition, and gives it the next id.
+    /// Adds a transition, and gives it the next id.
     pub(crate) fn add(&mut self, transition: impl FnOnce(u64) -> Transition) -> Arc<Transition> {
         self.last_id += 1;
         let transition = Arc::new(transition(self.last_id));

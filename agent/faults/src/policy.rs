@@ -1,4 +1,4 @@
-//! What becomes of conditions: the operator's policies and shelves, and the table of types where none fits.
+//! The way of conditions to alarms: the operator's policies and shelves, and the table of types where none fits.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct Filter {
     pub resource: Glob,
 }
 
-/// What the operator has said of some conditions. `None` leaves a setting as the type has it.
+/// The operator's settings for some conditions. `None` leaves a setting as the type has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub name: SmolStr,
@@ -45,7 +45,7 @@ pub struct Settings {
     shelves: Vec<Shelf>,
 }
 
-/// What holds for one condition.
+/// Settings in force for one condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) is_ignored: bool,
@@ -70,7 +70,7 @@ impl Settings {
         Self { policies, shelves }
     }
 
-    /// What holds for a condition: the first policy that fits it, or its type.
+    /// Settings in force for a condition: those of the first policy that fits it, or its type.
     pub(crate) fn rule(&self, condition: &Condition) -> Rule {
         let kind = condition.kind;
         let built_in = Rule {

@@ -1,4 +1,4 @@
-//! What survives a restart.
+//! Alarms and transitions as they survive a restart.
 
 use std::collections::BTreeSet;
 
@@ -49,6 +49,8 @@ struct StoredTransition {
     id: u64,
     time_ns: u64,
     change: Change,
+    #[serde(default)]
+    severity_before: Option<Severity>,
     alarm: StoredAlarm,
 }
 
@@ -59,6 +61,7 @@ impl Transition {
             id: self.id,
             time_ns: self.time_ns,
             change: self.change,
+            severity_before: self.severity_before,
             alarm: StoredAlarm::of(&self.alarm),
         };
         // Only a map whose keys are no texts cannot be written.
@@ -68,8 +71,8 @@ impl Transition {
     /// Reads what [`Self::to_stored`] has written; `None` for what this version does not know.
     pub fn from_stored(content: &[u8]) -> Option<Self> {
         let stored: StoredTransition = serde_json::from_slice(content).ok()?;
-        let StoredTransition { id, time_ns, change, alarm } = stored;
-        Some(Self { id, time_ns, change, alarm: alarm.alarm().ok()? })
+        let StoredTransition { id, time_ns, change, severity_before, alarm } = stored;
+        Some(Self { id, time_ns, change, severity_before, alarm: alarm.alarm().ok()? })
     }
 }
 

@@ -83,7 +83,7 @@ pub static TYPES: &[AlarmType] = &[
     simple(
         "fault-overflow",
         Severity::Minor,
-        "More conditions hold than the agent keeps; further ones are counted alone.",
+        "More conditions hold than the agent keeps; further ones are only counted.",
     ),
     AlarmType {
         flapping: Some("link-flapping"),

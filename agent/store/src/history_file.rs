@@ -37,12 +37,19 @@ pub(super) struct HistoryFile {
 impl HistoryFile {
     /// Opens a file in the state folder and creates its tables. A foreign or broken file is set aside.
     ///
+    /// A disk that refuses what this writes does not keep a box from starting: the file counts as refused, and is opened again
+    /// by the next write.
+    ///
     /// # Errors
-    /// When the file cannot be created, the disk refuses, or another agent has it open.
+    /// When the file cannot be created for another reason than a full disk, or another agent has it open.
     pub(super) fn open(folder: &Path, name: &str, tables: Tables) -> Result<Self, StoreError> {
         create_private_folder(folder)?;
         let path = folder.join(name);
-        let redb = open_file(&path, tables).or_else(|error| {
+        let redb = open_file(&path, tables).map(Some).or_else(|error| {
+            if is_refusal(&error) {
+                warn!(error = %ErrorChain(&error), file = name, "a history is in memory only, until the disk takes it");
+                return Ok(None);
+            }
             if !is_broken(&error) {
                 return Err(error);
             }
@@ -51,12 +58,12 @@ impl HistoryFile {
             let failed =
                 |source| StoreError::File { action: "put aside", path: path.clone(), source };
             moved.map_err(failed)?;
-            open_file(&path, tables)
+            open_file(&path, tables).map(Some)
         })?;
         Ok(Self {
             path,
             tables,
-            redb: RwLock::new(Some(redb)),
+            redb: RwLock::new(redb),
             #[cfg(test)]
             full: Default::default(),
         })
@@ -111,6 +118,22 @@ impl HistoryFile {
     #[cfg(test)]
     pub(super) fn refuse(&self) {
         self.full.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// True for an error of a disk that has no space, or that refuses writes.
+fn is_refusal(error: &StoreError) -> bool {
+    let is_full = |error: &std::io::Error| {
+        matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    };
+    match error {
+        StoreError::Open { source, .. } | StoreError::Access { source, .. } => match &**source {
+            redb::Error::Io(error) => is_full(error),
+            redb::Error::PreviousIo => true,
+            _ => false,
+        },
+        StoreError::File { source, .. } => is_full(source),
+        _ => false,
     }
 }
 

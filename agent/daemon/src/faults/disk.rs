@@ -52,8 +52,7 @@ fn level(refusal: Option<&str>, is_low: bool, folder: &Path) -> Input {
     let now_ns = now_ns();
     let condition = |kind| Condition::new(kind, Resource::Agent);
     let refused = refusal.map(|reason| {
-        let text =
-            format_smolstr!("the disk refuses the database, so changes are refused: {reason}");
+        let text = format_smolstr!("the disk refuses writes, so changes are refused: {reason}");
         Report::holding(condition("store-failed"), text, now_ns)
     });
     let low = is_low.then(|| {

@@ -1,4 +1,4 @@
-//! Which alarms and transitions somebody asks for.
+//! Selections of alarms and transitions.
 
 use holdfast_faults::{Alarm, Filter, Glob, Severity, Transition};
 
@@ -33,18 +33,20 @@ impl AlarmFilter {
     pub fn matches(&self, alarm: &Alarm) -> bool {
         (self.shelved || alarm.shelf.is_none())
             && alarm.created_ns >= self.since_ns
-            && self.is_about(alarm)
+            && self.is_severe(alarm.severity)
+            && self.subject.matches(&alarm.condition)
     }
 
-    /// Shelving stops raises; the end of what was told is told in any case.
+    /// Shelving stops raises; the end of what was told is told in any case. A change of severity is told to those who know the
+    /// alarm by the one before.
     pub fn matches_transition(&self, transition: &Transition) -> bool {
         (self.shelved || transition.is_told())
             && transition.time_ns >= self.since_ns
-            && self.is_about(&transition.alarm)
+            && self.is_severe(transition.worst_severity())
+            && self.subject.matches(&transition.alarm.condition)
     }
 
-    fn is_about(&self, alarm: &Alarm) -> bool {
-        self.least_severity.is_none_or(|least| alarm.severity >= least)
-            && self.subject.matches(&alarm.condition)
+    fn is_severe(&self, severity: Severity) -> bool {
+        self.least_severity.is_none_or(|least| severity >= least)
     }
 }

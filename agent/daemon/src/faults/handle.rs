@@ -1,8 +1,10 @@
-//! What others may ask of the faults of the box.
+//! Questions to the faults of the box, and listeners.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use holdfast_faults::{Alarm, Condition, OperatorError, OperatorState, Transition};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 /// Requests that wait for the task of faults, which answers each within microseconds.
@@ -26,27 +28,130 @@ pub(super) enum Request {
     Listen { after: Option<u64>, answer: oneshot::Sender<Listening> },
 }
 
-/// What an operator says of an alarm.
+/// Octets of an operator's text: a ticket's number and a sentence or two.
+const MAX_OPERATOR_TEXT: usize = 1024;
+
+/// An operator's word on an alarm.
 #[derive(Clone, Debug)]
 pub struct OperatorWord {
-    pub condition: Condition,
-    pub state: OperatorState,
-    pub operator: String,
-    pub text: String,
+    condition: Condition,
+    state: OperatorState,
+    operator: String,
+    text: String,
 }
 
-/// What a listener is told: first what it does not know yet, then each transition.
+/// Reason for which an operator's text is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WordError {
+    #[error("the text has {0} octets, and may have {MAX_OPERATOR_TEXT}")]
+    Length(usize),
+    #[error("the text has a control character, such as the end of a line")]
+    Control,
+}
+
+impl OperatorWord {
+    /// # Errors
+    /// When the text is too long, or is no single line.
+    pub fn new(
+        condition: Condition,
+        state: OperatorState,
+        operator: String,
+        text: String,
+    ) -> Result<Self, WordError> {
+        if text.len() > MAX_OPERATOR_TEXT {
+            return Err(WordError::Length(text.len()));
+        }
+        if text.contains(char::is_control) {
+            return Err(WordError::Control);
+        }
+        Ok(Self { condition, state, operator, text })
+    }
+
+    pub(super) fn condition(&self) -> &Condition {
+        &self.condition
+    }
+
+    pub(super) fn state(&self) -> OperatorState {
+        self.state
+    }
+
+    /// Name of the operator, and the text.
+    pub(super) fn said(&self) -> [&str; 2] {
+        [&self.operator, &self.text]
+    }
+}
+
+/// One message to a listener.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// All open alarms: one that is not among them has ended. `is_gap` when the log does not have all that came since the
+    /// listener's last transition.
+    Snapshot {
+        alarms: Vec<Alarm>,
+        is_gap: bool,
+        last_id: u64,
+    },
+    Transition(Arc<Transition>),
+    /// The listener knows everything up to this transition.
+    Synced {
+        last_id: u64,
+    },
+}
+
+/// A listener: first it gets what it does not know yet, then each transition. One that is too slow for the task gets what it
+/// has missed from the log.
 #[derive(Debug)]
-pub struct Listening {
+pub struct Listener {
+    faults: FaultService,
+    pending: VecDeque<News>,
+    last_id: u64,
+    transitions: broadcast::Receiver<Arc<Transition>>,
+}
+
+impl Listener {
+    /// The next message; `None` when nobody looks for faults any more.
+    pub async fn next(&mut self) -> Option<News> {
+        loop {
+            if let Some(news) = self.pending.pop_front() {
+                return Some(news);
+            }
+            match self.transitions.recv().await {
+                Ok(transition) if transition.id <= self.last_id => {}
+                Ok(transition) => {
+                    self.last_id = transition.id;
+                    return Some(News::Transition(transition));
+                }
+                Err(RecvError::Lagged(_)) => {
+                    let listening = self.faults.ask_to_listen(Some(self.last_id)).await.ok()?;
+                    self.take(listening);
+                }
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    fn take(&mut self, listening: Listening) {
+        let Listening { snapshot, is_gap, missed, last_id, transitions } = listening;
+        self.pending.extend(snapshot.map(|alarms| News::Snapshot { alarms, is_gap, last_id }));
+        self.pending.extend(missed.into_iter().map(News::Transition));
+        self.last_id = last_id;
+        self.transitions = transitions;
+    }
+}
+
+/// The answer to one who begins to listen.
+#[derive(Debug)]
+pub(super) struct Listening {
     /// Open alarms, for a listener that knows nothing, or of which some events are gone.
-    pub snapshot: Option<Vec<Alarm>>,
+    pub(super) snapshot: Option<Vec<Alarm>>,
     /// The listener asked for events that the log does not have any more.
-    pub is_gap: bool,
+    pub(super) is_gap: bool,
     /// Transitions that it missed.
-    pub missed: Vec<Arc<Transition>>,
+    pub(super) missed: Vec<Arc<Transition>>,
     /// Id of the last transition that the two above contain.
-    pub last_id: u64,
-    pub transitions: broadcast::Receiver<Arc<Transition>>,
+    pub(super) last_id: u64,
+    pub(super) transitions: broadcast::Receiver<Arc<Transition>>,
 }
 
 impl FaultService {
@@ -86,7 +191,17 @@ impl FaultService {
     ///
     /// # Errors
     /// When nobody looks for faults any more.
-    pub async fn listen(&self, after: Option<u64>) -> Result<Listening, FaultsStopped> {
+    pub async fn listen(&self, after: Option<u64>) -> Result<Listener, FaultsStopped> {
+        let listening = self.ask_to_listen(after).await?;
+        let (last_id, transitions) = (listening.last_id, listening.transitions.resubscribe());
+        let faults = self.clone();
+        let mut listener = Listener { faults, pending: VecDeque::new(), last_id, transitions };
+        listener.take(listening);
+        listener.pending.push_back(News::Synced { last_id });
+        Ok(listener)
+    }
+
+    async fn ask_to_listen(&self, after: Option<u64>) -> Result<Listening, FaultsStopped> {
         self.ask(|answer| Request::Listen { after, answer }).await
     }
 

@@ -31,5 +31,5 @@ mod values;
 
 pub use documents::{alarm_document, transition_document};
 pub use filter::AlarmFilter;
-pub use handle::{FaultService, FaultsStopped, Listening, OperatorWord};
+pub use handle::{FaultService, FaultsStopped, Listener, News, OperatorWord, WordError};
 pub use task::{FaultParts, start};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_base::now_ns;
 use holdfast_faults::{Condition, Input, Report, Resource, Severity, Source};
-use smol_str::format_smolstr;
+use smol_str::{SmolStr, format_smolstr};
 use time::OffsetDateTime;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -53,7 +53,7 @@ fn socket_reports(sockets: &[ListenerStatus], now_ns: u64) -> Vec<Report> {
     let report = |socket: &ListenerStatus| {
         let ListenerState::Waiting { reason, .. } = &socket.state else { return None };
         let condition = Condition::new("listener-unavailable", Resource::Agent);
-        let text = format_smolstr!("cannot listen on {}: {reason}", socket.name);
+        let text = SmolStr::from(reason.as_str());
         Some(Report::holding(condition.qualified(&socket.name), text, now_ns))
     };
     sockets.iter().filter_map(report).collect()

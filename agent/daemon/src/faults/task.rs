@@ -159,6 +159,7 @@ impl FaultTask {
         mut requests: mpsc::Receiver<Request>,
     ) {
         self.look_at_all();
+        self.show().await; // a summary of nothing, too
         let core = self.core.clone();
         let ended = core.ended();
         tokio::pin!(ended);
@@ -303,9 +304,8 @@ impl FaultTask {
         word: &OperatorWord,
         answer: oneshot::Sender<Result<bool, OperatorError>>,
     ) {
-        let said = (word.operator.as_str(), word.text.as_str());
         let now = self.now();
-        match self.faults.operate(&word.condition, word.state, said, now) {
+        match self.faults.operate(word.condition(), word.state(), word.said(), now) {
             Ok(effects) => {
                 let (written_tx, written) = oneshot::channel();
                 self.carry_out(effects, Some(written_tx));
@@ -352,7 +352,7 @@ fn log(transition: &Transition) {
         return;
     }
     let change = transition.change.name();
-    info!(event = transition.id, alarm = %condition, perceived_severity = %severity, change, "{text}");
+    info!(event = transition.id, alarm = %condition, perceived_severity = %severity, "{change}: {text}");
 }
 
 async fn wait_until(due: Option<Instant>) {

@@ -1,12 +1,12 @@
 //! Conditions of values that the engine cannot bring about.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_base::now_ns;
 use holdfast_core::{CommitError, CoreEvent, CoreHandle, ShortStatus};
 use holdfast_faults::{Condition, Input, Report, Resource, Source};
-use holdfast_scheduler::{Key, ValueState, ValueStatus};
+use holdfast_scheduler::{Engine, Key, ValueState, ValueStatus};
 use smol_str::{SmolStr, format_smolstr};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, mpsc};
@@ -15,6 +15,8 @@ use tokio::sync::{Notify, mpsc};
 /// reason, and `show` lists all of them.
 const MAX_FAILED: usize = 256;
 
+/// Values with an alarm at which those that were left out are looked for again.
+const ROOM_FOR_OMITTED: usize = MAX_FAILED / 2;
 /// Places of values that one question to the core looks at. The core waits for some milliseconds at most.
 const PLACES_PER_QUESTION: u32 = 16_384;
 
@@ -47,6 +49,7 @@ pub(super) async fn follow(core: CoreHandle, inputs: mpsc::Sender<Input>, releve
             Err(RecvError::Closed) => return,
         };
         let Ok(reports) = reports else { return };
+        is_level_due = failed.has_room_for_omitted();
         if !reports.is_empty()
             && inputs.send(Input::Reports(Source::Engine, reports)).await.is_err()
         {
@@ -55,9 +58,14 @@ pub(super) async fn follow(core: CoreHandle, inputs: mpsc::Sender<Input>, releve
     }
 }
 
-/// Values with an alarm, by their names.
+/// Values with an alarm.
 #[derive(Debug, Default)]
-struct FailedValues(BTreeMap<Key, SmolStr>);
+struct FailedValues {
+    /// Names of the values, as `show` takes them, by key.
+    names: BTreeMap<Key, SmolStr>,
+    /// Some value has failed for which there was no place.
+    has_omitted: bool,
+}
 
 fn has_failed(state: ValueState) -> bool {
     matches!(state, ValueState::Failed | ValueState::Retrying)
@@ -76,62 +84,94 @@ impl FailedValues {
         for status in changed {
             if has_failed(status.state) {
                 fresh.push(status.key.clone());
-            } else if let Some(label) = self.0.remove(&status.key) {
-                reports.push(Report::ended(condition(&label), now_ns));
+            } else if status.state == ValueState::InProgress {
+                // Another try is under way, which says nothing yet.
+            } else if let Some(name) = self.names.remove(&status.key) {
+                reports.push(Report::ended(condition(&name), now_ns));
             }
         }
         if fresh.is_empty() {
             return Ok(reports);
         }
         let statuses = core.inspect(move |view| {
-            let statuses = fresh.iter().filter_map(|key| view.engine.status(key));
-            statuses.collect::<Vec<_>>()
+            fresh.iter().filter_map(|key| NamedStatus::of(view.engine, key)).collect::<Vec<_>>()
         });
         for status in statuses.await? {
-            reports.extend(self.note(&status, now_ns));
+            reports.extend(self.note(status, now_ns));
         }
         Ok(reports)
     }
 
+    /// True once when there is room for values that were left out.
+    fn has_room_for_omitted(&mut self) -> bool {
+        let has_room = self.has_omitted && self.names.len() <= ROOM_FOR_OMITTED;
+        self.has_omitted &= !has_room;
+        has_room
+    }
+
     /// All values that have failed, found in portions.
     async fn level(&mut self, core: &CoreHandle) -> Result<Input, CommitError> {
-        self.0.clear();
+        let known: Arc<BTreeSet<Key>> =
+            Arc::new(std::mem::take(&mut self.names).into_keys().collect());
+        self.has_omitted = false;
         let now_ns = now_ns();
         let mut reports = Vec::new();
         let mut from = 0;
         loop {
             let until = from + PLACES_PER_QUESTION;
+            let known = Arc::clone(&known);
             let question = core.inspect(move |view| {
                 let engine = view.engine;
                 let pending = engine.pending_keys(from..until.min(engine.places()));
-                let failed = pending.filter(|key| has_failed(engine.state(key)));
-                let statuses = failed.take(MAX_FAILED).filter_map(|key| engine.status(key));
+                let failed = pending.filter(|key| match engine.state(key) {
+                    ValueState::InProgress => known.contains(key),
+                    state => has_failed(state),
+                });
+                let failed = failed.take(MAX_FAILED + 1);
+                let statuses = failed.filter_map(|key| NamedStatus::of(engine, key));
                 (statuses.collect::<Vec<_>>(), engine.places())
             });
             let (statuses, places) = question.await?;
-            reports.extend(statuses.iter().filter_map(|status| self.note(status, now_ns)));
-            if until >= places || self.0.len() >= MAX_FAILED {
+            reports.extend(statuses.into_iter().filter_map(|status| self.note(status, now_ns)));
+            if until >= places || self.has_omitted {
                 return Ok(Input::Level(Source::Engine, reports));
             }
             from = until;
         }
     }
 
-    fn note(&mut self, status: &ValueStatus, now_ns: u64) -> Option<Report> {
-        if !has_failed(status.state) {
+    fn note(&mut self, named: NamedStatus, now_ns: u64) -> Option<Report> {
+        let NamedStatus { name, status } = named;
+        if !has_failed(status.state) && status.state != ValueState::InProgress {
             return None; // it has changed since
         }
-        if self.0.len() >= MAX_FAILED && !self.0.contains_key(&status.key) {
+        if self.names.len() >= MAX_FAILED && !self.names.contains_key(&status.key) {
+            self.has_omitted = true;
             return None;
         }
-        let label = SmolStr::from(status.label.as_str());
-        self.0.insert(status.key.clone(), label.clone());
+        let label = &status.label;
         let reason = status.detail.error.as_ref().map(ToString::to_string).unwrap_or_default();
         let text = format_smolstr!("{label} is not in the system as configured: {reason}");
-        Some(Report::holding(condition(&label), text, now_ns))
+        let report = Report::holding(condition(&name), text, now_ns);
+        self.names.insert(status.key, name);
+        Some(report)
     }
 }
 
-fn condition(label: &SmolStr) -> Condition {
-    Condition::new("value-failed", Resource::Value(label.clone()))
+/// Status of a value with its name.
+#[derive(Debug)]
+struct NamedStatus {
+    name: SmolStr,
+    status: ValueStatus,
+}
+
+impl NamedStatus {
+    fn of(engine: &Engine, key: &Key) -> Option<Self> {
+        let name = engine.registry().key_text(key).into();
+        engine.status(key).map(|status| Self { name, status })
+    }
+}
+
+fn condition(name: &SmolStr) -> Condition {
+    Condition::new("value-failed", Resource::Value(name.clone()))
 }

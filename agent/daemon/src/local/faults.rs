@@ -20,8 +20,8 @@ use time::format_description::well_known::Rfc3339;
 
 use super::failure;
 use crate::faults::{
-    AlarmFilter, FaultService, FaultsStopped, Listening, OperatorWord, alarm_document,
-    transition_document,
+    AlarmFilter, FaultService, FaultsStopped, Listener, News, OperatorWord, WordError,
+    alarm_document, transition_document,
 };
 use crate::settings::{FaultFilter, FaultQuestion, FaultWatchRequest, OperatorVerb};
 
@@ -37,6 +37,8 @@ enum AnswerError {
     Severity(String),
     #[error(transparent)]
     Condition(#[from] ConditionError),
+    #[error(transparent)]
+    Word(#[from] WordError),
     #[error(transparent)]
     Operator(#[from] OperatorError),
     #[error(transparent)]
@@ -57,7 +59,9 @@ async fn answer(
         Ok(text) => text.into_response(),
         Err(error) => {
             let status = match error {
-                AnswerError::Severity(_) | AnswerError::Condition(_) => StatusCode::BAD_REQUEST,
+                AnswerError::Severity(_) | AnswerError::Condition(_) | AnswerError::Word(_) => {
+                    StatusCode::BAD_REQUEST
+                }
                 AnswerError::Operator(_) => StatusCode::NOT_FOUND,
                 AnswerError::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
             };
@@ -110,10 +114,12 @@ async fn text(
                 OperatorVerb::Closed => OperatorState::Closed,
             };
             let operator = caller.name.to_string();
-            let word = OperatorWord { condition, state, operator, text };
+            let word = OperatorWord::new(condition, state, operator, text)?;
             match faults.operate(word).await?? {
                 true => String::new(),
-                false => "the disk refuses it: a restart of the agent forgets it\n".to_owned(),
+                false => {
+                    "not on disk yet: a restart of the agent before that forgets it\n".to_owned()
+                }
             }
         }
     })
@@ -197,39 +203,33 @@ async fn watch(
         Ok::<_, AnswerError>((filter, faults.listen(request.after).await?))
     };
     match listening.await {
-        Ok((filter, listening)) => Body::from_stream(lines(filter, listening)).into_response(),
+        Ok((filter, listener)) => Body::from_stream(lines(filter, listener)).into_response(),
         Err(error) => failure(StatusCode::BAD_REQUEST, ErrorChain(&error).to_string()),
     }
 }
 
-/// What a watcher does not know, and then each change, as lines of JSON. The stream ends when the watcher is too slow, or the
-/// agent ends: the watcher goes on with the last id that it has.
+/// News for a watcher, as lines of JSON. The stream ends with the agent.
 fn lines(
     filter: AlarmFilter,
-    listening: Listening,
+    listener: Listener,
 ) -> impl Stream<Item = Result<String, Infallible>> {
-    let Listening { snapshot, is_gap, missed, last_id, transitions } = listening;
-    let mut first = Vec::new();
-    if let Some(alarms) = snapshot {
-        let alarms = alarms.iter().filter(|alarm| filter.matches(alarm)).map(alarm_document);
-        let alarms: Vec<Value> = alarms.collect();
-        let snapshot = json!({"alarms": alarms, "gap": is_gap, "last-event-id": last_id});
-        first.push(json!({"snapshot": snapshot}));
-    }
-    let missed = missed.iter().filter(|transition| filter.matches_transition(transition));
-    first.extend(missed.map(|transition| json!({"event": transition_document(transition)})));
-    first.push(json!({"sync": {"last-event-id": last_id}}));
-    let state = (first.into_iter(), transitions, filter);
-    unfold(state, |(mut first, mut transitions, filter)| async move {
-        if let Some(document) = first.next() {
-            return Some((Ok(line(&document)), (first, transitions, filter)));
-        }
+    unfold((listener, filter), |(mut listener, filter)| async move {
         loop {
-            let transition = transitions.recv().await.ok()?;
-            if filter.matches_transition(&transition) {
-                let document = json!({"event": transition_document(&transition)});
-                return Some((Ok(line(&document)), (first, transitions, filter)));
-            }
+            let document = match listener.next().await? {
+                News::Snapshot { alarms, is_gap, last_id } => {
+                    let alarms = alarms.iter().filter(|alarm| filter.matches(alarm));
+                    let alarms: Vec<Value> = alarms.map(alarm_document).collect();
+                    let snapshot =
+                        json!({"alarms": alarms, "gap": is_gap, "last-event-id": last_id});
+                    json!({"snapshot": snapshot})
+                }
+                News::Transition(transition) if filter.matches_transition(&transition) => {
+                    json!({"event": transition_document(&transition)})
+                }
+                News::Transition(_) => continue,
+                News::Synced { last_id } => json!({"sync": {"last-event-id": last_id}}),
+            };
+            return Some((Ok(line(&document)), (listener, filter)));
         }
     })
 }

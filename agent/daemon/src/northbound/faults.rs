@@ -12,20 +12,22 @@ use holdfast_faults::{
 };
 use holdfast_proto::holdfast::faults as wire;
 use holdfast_proto::holdfast::faults::faults_server::Faults;
+use holdfast_proto::holdfast::faults::watch_response::Content;
 use holdfast_security::pathz::Action;
 use holdfast_security::pathz::nodes::position;
-use tokio::sync::broadcast::error::RecvError;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Code, Request, Response, Status};
 
 use super::response_stream::{ResponseSender, ResponseStream, StreamError, channel};
 use super::status::Refusal;
 use crate::budget::CallerBudget;
-use crate::faults::{AlarmFilter, FaultService, FaultsStopped, Listening, OperatorWord};
+use crate::faults::{
+    AlarmFilter, FaultService, FaultsStopped, Listener, News, OperatorWord, WordError,
+};
 use crate::gnsi::pathz::{PathPermissions, Pathz, PolicyWatch, Scope};
 
-/// Octets of what an operator says of an alarm: a ticket's number and a sentence or two.
-const MAX_OPERATOR_TEXT: usize = 1024;
+/// Events in one answer: some hundred kilobytes.
+const MAX_EVENTS: usize = 1000;
 /// Reason to end a stream that was opened under an earlier pathz policy.
 const POLICY_REPLACED: &str = "the pathz policy has changed since this call began: watch again";
 
@@ -148,7 +150,8 @@ impl<D: Datastore> Faults for FaultsService<D> {
         match events_after {
             Some(after) => {
                 let log = faults.log(after).await.map_err(Refusal::from)?;
-                response.events = log.iter().filter_map(|it| view.event(it)).collect();
+                let events = log.iter().filter_map(|it| view.event(it));
+                response.events = events.take(MAX_EVENTS).collect();
             }
             None => {
                 let alarms = faults.alarms().await.map_err(Refusal::from)?;
@@ -171,10 +174,10 @@ impl<D: Datastore> Faults for FaultsService<D> {
         let mut policies = self.pathz.follow();
         let view = self.view(filter, policies.rights(&caller.name, &self.models()))?;
         let faults = self.faults()?.clone();
-        let listening = faults.listen(after).await.map_err(Refusal::from)?;
+        let listener = faults.listen(after).await.map_err(Refusal::from)?;
         let (sender, mut messages) = channel();
         let task = tokio::spawn(async move {
-            let end = tell(&sender, &view, listening, policies).await;
+            let end = tell(&sender, &view, listener, policies).await;
             sender.close(end);
         });
         messages.own(AbortOnDropHandle::new(task));
@@ -193,13 +196,8 @@ impl<D: Datastore> Faults for FaultsService<D> {
         let state = wire::OperatorState::try_from(state).ok().and_then(operator_state_of);
         let state =
             state.ok_or_else(|| Refusal::invalid("`state`: none, ack or closed is to be given"))?;
-        if text.len() > MAX_OPERATOR_TEXT {
-            let length = text.len();
-            let refusal = format!("`text`: {length} octets, at most {MAX_OPERATOR_TEXT}");
-            return Err(Refusal::invalid(refusal).into());
-        }
         let operator = caller.name.to_string();
-        let word = OperatorWord { condition, state, operator, text };
+        let word = OperatorWord::new(condition, state, operator, text).map_err(Refusal::from)?;
         let said = self.faults()?.operate(word).await.map_err(Refusal::from)?;
         let durable = said.map_err(Refusal::from)?;
         Ok(Response::new(wire::SetOperatorStateResponse { durable }))
@@ -210,38 +208,25 @@ impl<D: Datastore> Faults for FaultsService<D> {
 async fn tell(
     sender: &ResponseSender<wire::WatchResponse>,
     view: &View,
-    listening: Listening,
+    mut listener: Listener,
     mut policies: PolicyWatch,
 ) -> Result<(), StreamError> {
-    use wire::watch_response::Content;
-    let Listening { snapshot, is_gap, missed, last_id, mut transitions } = listening;
-    let send = async |content| sender.send(wire::WatchResponse { content: Some(content) }).await;
-    if let Some(alarms) = snapshot {
-        let alarms = view.alarms(&alarms);
-        send(Content::Snapshot(wire::Snapshot { alarms, gap: is_gap })).await?;
-    }
-    for event in missed.iter().filter_map(|it| view.event(it)) {
-        send(Content::Event(event)).await?;
-    }
-    send(Content::Sync(wire::Sync { last_event_id: last_id })).await?;
     loop {
-        let transition = tokio::select! {
-            transition = transitions.recv() => transition,
+        let news = tokio::select! {
+            news = listener.next() => news.ok_or_else(Refusal::stopping)?,
             () = policies.replaced() => return Err(Refusal::superseded(POLICY_REPLACED).into()),
         };
-        match transition {
-            Ok(transition) => {
-                if let Some(event) = view.event(&transition) {
-                    send(Content::Event(event)).await?;
-                }
+        let content = match news {
+            News::Snapshot { alarms, is_gap, last_id } => {
+                let alarms = view.alarms(&alarms);
+                let snapshot = wire::Snapshot { alarms, gap: is_gap, last_event_id: last_id };
+                Some(Content::Snapshot(snapshot))
             }
-            Err(RecvError::Lagged(missed)) => {
-                let text = format!(
-                    "{missed} events were not read in time: watch again, after the last one"
-                );
-                return Err(Refusal::new(Code::OutOfRange, text).into());
-            }
-            Err(RecvError::Closed) => return Err(Refusal::stopping().into()),
+            News::Transition(transition) => view.event(&transition).map(Content::Event),
+            News::Synced { last_id } => Some(Content::Sync(wire::Sync { last_event_id: last_id })),
+        };
+        if content.is_some() {
+            sender.send(wire::WatchResponse { content }).await?;
         }
     }
 }
@@ -255,6 +240,12 @@ impl From<FaultsStopped> for Refusal {
 impl From<ConditionError> for Refusal {
     fn from(error: ConditionError) -> Self {
         Self::invalid(format!("`id`: {error}"))
+    }
+}
+
+impl From<WordError> for Refusal {
+    fn from(error: WordError) -> Self {
+        Self::invalid(format!("`text`: {error}"))
     }
 }
 
