@@ -12,8 +12,11 @@ pub(super) struct Instances {
     seen: Book,
 }
 
-/// Types of alarms that an instance may have, each with the way to its text.
-const CONDITIONS: [(&str, fn(&ServicePlan) -> Option<SmolStr>); 3] =
+/// The text of a condition of an instance, while it holds.
+type ConditionText = fn(&ServicePlan) -> Option<SmolStr>;
+
+/// Types of alarms that an instance may have.
+const CONDITIONS: [(&str, ConditionText); 3] =
     [("action-in-doubt", action_in_doubt), ("plan-failed", failure), ("zombie-stuck", stuck)];
 
 impl Instances {
