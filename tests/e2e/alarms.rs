@@ -56,7 +56,7 @@ async fn agent_with_port(net: &Netns) -> (AgentProcess, GnmiClient) {
     (agent, client)
 }
 
-// proves sv.C31, sv.C47
+// proves sv.C31
 #[tokio::test]
 async fn a_link_without_a_carrier_is_an_alarm_until_it_is_back() {
     let net = ports(&["eth0", "eth1"]);
@@ -289,7 +289,6 @@ async fn a_watcher_is_told_of_each_change_and_goes_on_where_it_was() {
     assert!(all.alarms[0].event_id > cleared);
 }
 
-// proves sv.C5
 #[tokio::test]
 async fn readers_see_alarms_and_change_nothing() {
     let net = ports(&["eth0"]);
@@ -372,7 +371,6 @@ fn program(folder: &std::path::Path) -> std::path::PathBuf {
     path
 }
 
-// proves sv.C20, sv.C30
 #[tokio::test]
 async fn a_program_gets_each_change_until_it_takes_it_and_after_a_restart() {
     let net = ports(&["eth0"]);

@@ -155,7 +155,6 @@ fn patterns() {
     }
 }
 
-// proves sv.C49
 #[test]
 fn an_alarm_is_raised_and_ends_with_its_condition() {
     let mut faults = Clocked::new();
@@ -269,7 +268,6 @@ fn losses_that_nobody_saw_count() {
     assert_eq!(faults.alarm(FLAPPING).unwrap().occurrences, 6);
 }
 
-// proves sv.C39
 #[test]
 fn policies_decide_in_their_order() {
     let mut faults = Clocked::new();
@@ -291,6 +289,7 @@ fn policies_decide_in_their_order() {
     assert_eq!(faults.wait(2 * SECOND).last(), Some(&format!("cleared {DOWN}")));
 }
 
+// proves sv.C49
 #[test]
 fn a_policy_may_count() {
     let mut faults = Clocked::new();
