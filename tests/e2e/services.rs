@@ -49,6 +49,9 @@ async fn customers_share_a_bridge_until_the_last_one_goes() {
     assert!(config.contains("acme") && config.contains("192.0.2.1/24"), "{config}");
     assert!(!config.contains("prefix-length") && !config.contains("master"), "{config}");
 
+    // The kernel tells of the bridge's carrier, and takes its groups away, up to a second later.
+    let is_told = || net.ip_json("link show dev br0")[0]["operstate"] == "DOWN";
+    eventually("the kernel has told of the bridge", is_told).await;
     agent.kill();
     let monitor = Monitor::start(&net).await;
     agent.restart().await;
