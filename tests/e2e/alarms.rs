@@ -406,12 +406,14 @@ async fn a_program_gets_each_change_until_it_takes_it_and_after_a_restart() {
     watcher.wait().unwrap();
     drop(client);
     let last = got().matches("cleared").count();
+    let client = agent.gnmi().await;
+    let raised = || fault(&agent, &["log"]).matches("raised").count();
+    let before = raised();
     net.ip("link set p0 down");
+    wait_until_open(&client, DOWN).await;
     net.ip("link set p0 up");
-    eventually_async("the log has it", async || {
-        fault(&agent, &["log"]).matches("raised").count() == 1
-    })
-    .await;
+    wait_until_over(&client, DOWN).await;
+    assert_eq!(raised(), before + 1, "the log has it");
     let mut watcher = start(&agent);
     eventually_async("what came meanwhile is told", async || {
         got().matches("cleared").count() > last
