@@ -210,7 +210,8 @@ async fn run() -> Result<ExitCode> {
     set_routes(&agent, &client, &net, count).await?;
     for link in CarrierLink::ALL {
         let kind = link.kind();
-        let (mut during_delete, mut during_set) = (Vec::new(), Vec::new());
+        let mut during_delete = Vec::new();
+        let mut during_set = Vec::new();
         for _ in 0..sizes.notices.rounds {
             let probe = LossProbe::start(&agent, link).await?;
             delete_routes(&agent, &client, &net).await?;

@@ -128,6 +128,17 @@ fn compare_octets(one: &[u8], other: &[u8]) -> Ordering {
     unequal.map_or_else(|| one.len().cmp(&other.len()), |(first, second)| first.cmp(second))
 }
 
+impl InstancePath {
+    /// The same path, below the entry with this key of the last list on it.
+    #[must_use]
+    pub fn with_last_key(mut self, key: Value) -> Self {
+        if let Some(entry) = self.0.iter_mut().rfind(|step| step.keys.is_some()) {
+            entry.keys = Some(Keys::single(key));
+        }
+        self
+    }
+}
+
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self).finish()

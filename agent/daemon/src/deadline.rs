@@ -1,9 +1,9 @@
-//! The deadline of a request: the time until which its client waits for the answer.
+//! Deadlines: the time until which the client of a request waits for the answer, and waiting for a time that may be missing.
 
 use std::time::Duration;
 
 use http::HeaderMap;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 /// Most digits of `grpc-timeout`.
 const MAX_DIGITS: usize = 8;
@@ -13,6 +13,14 @@ const MAX_DIGITS: usize = 8;
 pub(crate) fn deadline_of(headers: &HeaderMap, now: Instant) -> Option<Instant> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     now.checked_add(timeout(text)?)
+}
+
+/// Waits for this moment; without one, never resolves.
+pub(crate) async fn wait_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn timeout(text: &str) -> Option<Duration> {

@@ -459,7 +459,8 @@ async fn start_core(
         rows: &alarms,
         state_folder: settings.state.path().to_owned(),
         journal: Journal::open(settings.state.path(), JournalKind::Alarms)?,
-        server: Some((listeners.clone(), profiles.clone())),
+        listeners: listeners.clone(),
+        profiles: profiles.clone(),
     };
     let (faults, looking_for_faults) = faults::start(found_in)?;
     let actions = ActionResources {

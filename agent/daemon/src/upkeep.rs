@@ -60,9 +60,14 @@ pub fn keep_identity(profiles: TlsProfiles, listeners: Listeners) -> AbortOnDrop
 fn expiry(profiles: &TlsProfiles) -> Option<String> {
     let serving = profiles.server_profile();
     let expires_on = serving.expires_on.filter(|expires_on| *expires_on < now_ns() / NS_PER_S)?;
-    let when = i64::try_from(expires_on).ok()?;
-    let when = time::OffsetDateTime::from_unix_timestamp(when).ok()?;
-    Some(when.date().to_string())
+    day_of(expires_on)
+}
+
+/// The day of a second since 1970, in UTC.
+pub(crate) fn day_of(second: u64) -> Option<String> {
+    let second = i64::try_from(second).ok()?;
+    let time = time::OffsetDateTime::from_unix_timestamp(second).ok()?;
+    Some(time.date().to_string())
 }
 
 /// State leaves of the server that tell where it listens.

@@ -45,8 +45,9 @@ impl fmt::Display for OperatorState {
 }
 
 /// A condition that was raised and has not ended. Times are nanoseconds since 1970.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alarm {
+    #[serde(rename = "id")]
     pub condition: Condition,
     pub severity: Severity,
     pub text: SmolStr,
@@ -100,7 +101,7 @@ impl Change {
 }
 
 /// One line of the log: a change of an alarm, and the alarm afterwards.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transition {
     /// Ascends, also over restarts of the agent.
     pub id: u64,

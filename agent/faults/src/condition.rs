@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::resource::{Resource, ResourceError};
@@ -11,7 +12,8 @@ use crate::types::AlarmType;
 
 /// A statement that is true or false of a resource now. Its text is the id of its alarm: `link-down@interface:eth1`, or
 /// `address-duplicate.2001:db8::1@interface:eth1` where one resource may have several of a type.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Condition {
     pub kind: &'static AlarmType,
     /// Empty where a resource can have one of the type alone.
@@ -77,6 +79,20 @@ impl fmt::Display for Condition {
             write!(f, ".{}", self.qualifier)?;
         }
         write!(f, "@{}", self.resource)
+    }
+}
+
+impl From<Condition> for String {
+    fn from(condition: Condition) -> Self {
+        condition.to_string()
+    }
+}
+
+impl TryFrom<String> for Condition {
+    type Error = ConditionError;
+
+    fn try_from(text: String) -> Result<Self, ConditionError> {
+        text.parse()
     }
 }
 

@@ -25,7 +25,7 @@ use crate::flapping::{Begins, FLAPPING_LOSSES, FLAPPING_WINDOW};
 use crate::log::Log;
 use crate::policy::{Rule, Settings};
 use crate::resource::Resource;
-use crate::stored::{Row, StoredAlarm};
+use crate::stored::Row;
 use crate::types::Severity;
 
 /// Conditions that are kept at a time. An alarm takes about a kilobyte, and four with its leaves in both models.
@@ -117,8 +117,8 @@ pub struct Faults {
     /// Open alarms by severity, without shelved ones.
     open: BTreeMap<Severity, u32>,
     shelved: u32,
-    /// Reports that were left out, by source.
-    left_out: BTreeMap<Source, u64>,
+    /// Sources of which reports were left out.
+    left_out: BTreeSet<Source>,
     effects: Effects,
 }
 
@@ -188,10 +188,9 @@ impl Faults {
                 faults.reserved_id = id.unwrap_or_default();
                 continue;
             }
-            let alarm = StoredAlarm::read(&content).ok().and_then(|stored| stored.alarm().ok());
-            match alarm {
-                Some(alarm) => faults.restore(alarm),
-                None => unreadable.push(name),
+            match serde_json::from_slice(&content) {
+                Ok(alarm) => faults.restore(alarm),
+                Err(_) => unreadable.push(name),
             }
         }
         faults.log = Log::restored(log, faults.reserved_id);
@@ -215,17 +214,15 @@ impl Faults {
             text: alarm.text.clone(),
             raise_after: Duration::ZERO,
         };
-        let holders = alarm.sources.iter().map(|source| (*source, holder.clone())).collect();
+        // Conclusions are drawn anew.
+        let sources = alarm.sources.iter().filter(|source| **source != Source::Diagnosis);
+        let holders = sources.map(|source| (*source, holder.clone())).collect();
         let condition = alarm.condition.clone();
         self.count(&alarm, true);
         self.effects.shown.insert(condition.clone());
         let since = Now { monotonic: Duration::ZERO, unix_ns: alarm.created_ns };
         let tracked = Tracked { holders, since, alarm: Some(alarm), ..Tracked::default() };
-        self.conditions.insert(condition.clone(), tracked);
-        // Conclusions are drawn anew.
-        if let Some(tracked) = self.conditions.get_mut(&condition) {
-            tracked.holders.remove(&Source::Diagnosis);
-        }
+        self.conditions.insert(condition, tracked);
     }
 
     /// Takes an input in. The same inputs at the same times have the same effects.
@@ -490,13 +487,13 @@ impl Faults {
 
     fn clear(&mut self, alarm: Alarm, now: Now) {
         self.count(&alarm, false);
-        if let Some(tracked) = self.conditions.get_mut(&alarm.condition) {
+        self.effects.rows.push(Row::without(&alarm.condition));
+        let transition = self.log_transition(Change::Cleared, alarm, now);
+        if let Some(tracked) = self.conditions.get_mut(&transition.alarm.condition) {
             tracked.alarm = None;
             tracked.falling_since = None;
             tracked.has_unshown = false;
         }
-        self.effects.rows.push(Row::without(&alarm.condition));
-        self.log_transition(Change::Cleared, alarm, now);
     }
 
     /// Keeps an alarm as it is now, and has it shown, stored and told.
@@ -513,8 +510,7 @@ impl Faults {
 
     fn log_transition(&mut self, change: Change, alarm: Alarm, now: Now) -> Arc<Transition> {
         self.effects.shown.insert(alarm.condition.clone());
-        let before = self.alarm(&alarm.condition).map(|before| before.severity);
-        let severity_before = before.or((change == Change::Cleared).then_some(alarm.severity));
+        let severity_before = self.alarm(&alarm.condition).map(|before| before.severity);
         let transition = self.log.add(|id| {
             let alarm = Alarm { changed_ns: now.unix_ns, transition: id, ..alarm };
             Transition { id, time_ns: now.unix_ns, change, severity_before, alarm }
@@ -563,9 +559,9 @@ impl Faults {
         *number = if is_added { *number + 1 } else { number.saturating_sub(1) };
     }
 
-    /// Counts a report for which there is no room.
+    /// Notes a report for which there is no room.
     fn leave_out(&mut self, source: Source, now: Now) {
-        *self.left_out.entry(source).or_default() += 1;
+        self.left_out.insert(source);
         let report = Report {
             condition: Condition::new("fault-overflow", Resource::Agent),
             holds: true,
@@ -587,7 +583,7 @@ impl Faults {
         if !has_room || !self.conditions.get(&overflow).is_some_and(Tracked::holds) {
             return;
         }
-        self.effects.wanted_levels.extend(std::mem::take(&mut self.left_out).into_keys());
+        self.effects.wanted_levels.extend(std::mem::take(&mut self.left_out));
         self.report(Source::Diagnosis, Report::ended(overflow, now.unix_ns), now);
     }
 

@@ -28,7 +28,7 @@ pub use glob::Glob;
 pub use log::{LOG_TRANSITIONS, Log, Resume};
 pub use policy::{Filter, Policy, Settings, Shelf};
 pub use resource::{Resource, ResourceError};
-pub use stored::{Row, StoredAlarm};
+pub use stored::Row;
 pub use types::{AlarmType, Severity, TYPES};
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub(super) async fn alarms(
 /// Number of open alarms of each severity, shelved ones left out.
 pub(super) fn open_counts(revision: &Revision) -> [(&'static str, u64); 4] {
     let summary = NamedBranch::fault_state(revision).and_then(|it| it.container("summary"));
-    // Nothing is shown before the first alarm.
+    // Nothing is shown before the agent looks for faults.
     let count = |severity| summary.as_ref().and_then(|summary| summary.number(severity));
     SEVERITIES.map(|severity| (severity, count(severity).unwrap_or_default()))
 }

@@ -30,12 +30,13 @@ use tokio::{
     runtime,
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
-    time::{Instant, sleep_until},
+    time::Instant,
 };
 use tracing::{error, warn};
 
 use self::lease::Lease;
 pub use self::lease::PortLeases;
+use crate::deadline::wait_until;
 use crate::process::own_caller;
 
 /// Requests for servers that wait: there is one bootstrap, so requests come one after the other.
@@ -176,8 +177,8 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
                     None => return,
                 },
                 Some(lease) = self.lease_rx.recv() => self.take(lease).await,
-                () = reached(self.leases.ends()) => self.expire().await,
-                () = reached(patience) => self.answer(Ok(self.leases.servers())),
+                () = wait_until(self.leases.ends()) => self.expire().await,
+                () = wait_until(patience) => self.answer(Ok(self.leases.servers())),
             }
         }
     }
@@ -248,12 +249,4 @@ async fn apply_leases(core: &impl Datastore, ports: Vec<LeasedPort>) -> Result<(
     }
     let brought = core.change(&own_caller("dhcp"), Intent::Lease(ports)).await;
     brought.map(drop).map_err(|error| ErrorChain(&error).to_string())
-}
-
-/// Waits for this moment; without one, never resolves.
-async fn reached(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
 }

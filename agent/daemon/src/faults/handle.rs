@@ -52,7 +52,7 @@ pub enum WordError {
 
 impl OperatorWord {
     /// # Errors
-    /// When the text is too long, or is no single line.
+    /// When the text is too long, or has more than one line.
     pub fn new(
         condition: Condition,
         state: OperatorState,
@@ -124,32 +124,22 @@ impl Listener {
                 }
                 Err(RecvError::Lagged(_)) => {
                     let listening = self.faults.ask_to_listen(Some(self.last_id)).await.ok()?;
-                    self.take(listening);
+                    self.pending = listening.news;
+                    self.last_id = listening.last_id;
+                    self.transitions = listening.transitions;
                 }
                 Err(RecvError::Closed) => return None,
             }
         }
-    }
-
-    fn take(&mut self, listening: Listening) {
-        let Listening { snapshot, is_gap, missed, last_id, transitions } = listening;
-        self.pending.extend(snapshot.map(|alarms| News::Snapshot { alarms, is_gap, last_id }));
-        self.pending.extend(missed.into_iter().map(News::Transition));
-        self.last_id = last_id;
-        self.transitions = transitions;
     }
 }
 
 /// The answer to one who begins to listen.
 #[derive(Debug)]
 pub(super) struct Listening {
-    /// Open alarms, for a listener that knows nothing, or of which some events are gone.
-    pub(super) snapshot: Option<Vec<Alarm>>,
-    /// The listener asked for events that the log does not have any more.
-    pub(super) is_gap: bool,
-    /// Transitions that it missed.
-    pub(super) missed: Vec<Arc<Transition>>,
-    /// Id of the last transition that the two above contain.
+    /// Transitions that the listener has missed; or a snapshot, if it knows nothing or the log does not go back so far.
+    pub(super) news: VecDeque<News>,
+    /// Id of the last transition that these contain.
     pub(super) last_id: u64,
     pub(super) transitions: broadcast::Receiver<Arc<Transition>>,
 }
@@ -193,12 +183,11 @@ impl FaultService {
     /// When nobody looks for faults any more.
     pub async fn listen(&self, after: Option<u64>) -> Result<Listener, FaultsStopped> {
         let listening = self.ask_to_listen(after).await?;
-        let (last_id, transitions) = (listening.last_id, listening.transitions.resubscribe());
-        let faults = self.clone();
-        let mut listener = Listener { faults, pending: VecDeque::new(), last_id, transitions };
-        listener.take(listening);
-        listener.pending.push_back(News::Synced { last_id });
-        Ok(listener)
+        let last_id = listening.last_id;
+        let mut pending = listening.news;
+        pending.push_back(News::Synced { last_id });
+        let transitions = listening.transitions;
+        Ok(Listener { faults: self.clone(), pending, last_id, transitions })
     }
 
     async fn ask_to_listen(&self, after: Option<u64>) -> Result<Listening, FaultsStopped> {

@@ -37,10 +37,9 @@ impl Instances {
         reports
     }
 
-    /// Reports about all instances, as if nothing had been seen before.
-    pub(super) fn level(&mut self, book: &Book, now_ns: u64) -> Vec<Report> {
+    /// Forgets what was looked at, so that the next look reports about all instances.
+    pub(super) fn forget(&mut self) {
         self.seen = Book::default();
-        self.look(book, now_ns)
     }
 }
 
@@ -74,7 +73,7 @@ fn first_failure(plan: &ServicePlan) -> Option<SmolStr> {
     failed.next()
 }
 
-/// The first action of which nobody knows whether it was done.
+/// The first action whose result is not known.
 fn action_in_doubt(plan: &ServicePlan) -> Option<SmolStr> {
     let mut doubts = plan.calls().filter_map(|call| match &call.action.progress {
         ActionProgress::InDoubt(reason) => {

@@ -1,6 +1,7 @@
 //! Conditions of links, as revisions show them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_config::schema::Schema;
@@ -17,7 +18,7 @@ const NEGOTIATION_TIME: Duration = Duration::from_secs(5);
 /// A branch of a revision.
 type ViewBranch = Branch<LeafVersion>;
 
-/// What a box has of its links: their state, and what the effective configuration says of them.
+/// The state and the effective configuration of a box.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BoxView<'a> {
     pub(super) state: &'a Tree<LeafVersion>,
@@ -30,8 +31,6 @@ pub(super) struct Links {
     nodes: LinkNodes,
     /// The links as they were looked at last.
     seen: LinkLists,
-    /// Duplicate addresses that were reported, by link.
-    duplicates: BTreeMap<SmolStr, Vec<SmolStr>>,
     /// Links that were looked at, for tests: the work is in proportion to what changed.
     visited: usize,
 }
@@ -61,11 +60,10 @@ struct LinkNodes {
     status: NodeId,
 }
 
-/// What matters of one link.
+/// The properties of one link on which its conditions depend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct LinkView {
-    is_configured: bool,
-    /// The configuration wants it up.
+    /// It is configured, and to be up.
     is_wanted: bool,
     is_admin_up: bool,
     status: Option<Status>,
@@ -85,18 +83,13 @@ impl LinkView {
         matches!(self.status, Some(Status::Down | Status::LowerLayerDown))
     }
 
-    /// The link is to be up.
-    fn is_to_work(self) -> bool {
-        self.is_configured && self.is_wanted
-    }
-
     /// The link is to be up, and nothing but its surroundings may keep it from that.
     fn is_watched(self) -> bool {
-        self.is_to_work() && self.is_admin_up && !self.is_missing()
+        self.is_wanted && self.is_admin_up && !self.is_missing()
     }
 
     fn is_missing(self) -> bool {
-        self.is_to_work() && self.status == Some(Status::NotPresent)
+        self.is_wanted && self.status == Some(Status::NotPresent)
     }
 
     /// How often the carrier was lost since an earlier view.
@@ -134,7 +127,7 @@ impl Links {
             address_state: link("ipv6/address/state")?,
             status: link("ipv6/address/state/status")?,
         };
-        Ok(Self { nodes, seen: LinkLists::default(), duplicates: BTreeMap::new(), visited: 0 })
+        Ok(Self { nodes, seen: LinkLists::default(), visited: 0 })
     }
 
     /// Reports about the links that differ from what was looked at before.
@@ -149,51 +142,22 @@ impl Links {
         for keys in changed {
             let Some(name) = name_of(keys) else { continue };
             self.visited += 1;
-            let [before, now] = [&before, &now].map(|lists| self.nodes.view(lists, keys));
-            reports.extend(link_reports(name, before, now, now_ns));
-            let state = self.seen.state.get(keys).map(|it| it.branch().into_shared());
-            self.report_duplicates(name, state.as_deref(), now_ns, &mut reports);
+            let views = [&before, &now].map(|lists| self.nodes.view(lists, keys));
+            reports.extend(link_reports(name, views, now_ns));
+            let addresses = [&before, &now].map(|lists| self.nodes.ipv6(lists, keys));
+            reports.extend(self.nodes.duplicate_reports(name, addresses, now_ns));
         }
         reports
     }
 
-    /// Reports about all links, as if nothing had been seen before.
-    pub(super) fn level(&mut self, view: BoxView<'_>, now_ns: u64) -> Vec<Report> {
+    /// Forgets what was looked at, so that the next look reports about all links.
+    pub(super) fn forget(&mut self) {
         self.seen = LinkLists::default();
-        self.duplicates.clear();
-        self.look(view, now_ns)
     }
 
     #[cfg(test)]
     pub(super) fn visited(&self) -> usize {
         self.visited
-    }
-
-    fn report_duplicates(
-        &mut self,
-        link: &SmolStr,
-        entry: Option<&ViewBranch>,
-        now_ns: u64,
-        reports: &mut Vec<Report>,
-    ) {
-        let found = entry.map(|it| self.nodes.duplicate_addresses(it)).unwrap_or_default();
-        let known = match found.is_empty() {
-            true => self.duplicates.remove(link),
-            false => self.duplicates.insert(link.clone(), found.clone()),
-        };
-        let condition = |address: &SmolStr| {
-            Condition::new("address-duplicate", Resource::Interface(link.clone()))
-                .qualified(address)
-        };
-        for address in known.unwrap_or_default() {
-            if !found.contains(&address) {
-                reports.push(Report::ended(condition(&address), now_ns));
-            }
-        }
-        for address in &found {
-            let text = format_smolstr!("another host on {link} has {address}, so it is not used");
-            reports.push(Report::holding(condition(address), text, now_ns));
-        }
     }
 }
 
@@ -218,7 +182,6 @@ impl LinkNodes {
         let state = lists.state.get(keys).map(|entry| entry.branch().into_shared());
         let state = state.as_deref().and_then(|entry| entry.container(self.state));
         let leaf = |node| state.and_then(|it| it.value(node));
-        let named = |value: Option<&Value>, name: &str| matches!(value, Some(Value::Enum(word)) if word.as_str() == name);
         let status = leaf(self.oper_status).map(|oper| match oper.to_string().as_str() {
             "LOWER_LAYER_DOWN" => Status::LowerLayerDown,
             "DOWN" => Status::Down,
@@ -228,9 +191,8 @@ impl LinkNodes {
         let counters = state.and_then(|it| it.container(self.counters));
         let transitions = counters.and_then(|it| it.value(self.carrier_transitions));
         LinkView {
-            is_configured: configuration.is_some(),
             is_wanted,
-            is_admin_up: named(leaf(self.admin_status), "UP"),
+            is_admin_up: leaf(self.admin_status).is_some_and(|status| status.to_string() == "UP"),
             status,
             carrier_transitions: match transitions {
                 Some(Value::Uint(count)) => *count,
@@ -239,8 +201,40 @@ impl LinkNodes {
         }
     }
 
-    fn duplicate_addresses(&self, entry: &ViewBranch) -> Vec<SmolStr> {
-        let addresses = entry.container(self.ipv6).and_then(|it| it.list(self.address));
+    /// The part of a link's state that has its IPv6 addresses.
+    fn ipv6(&self, lists: &LinkLists, keys: &Keys) -> Option<Arc<ViewBranch>> {
+        let entry = lists.state.get(keys).map(|entry| entry.branch().into_shared())?;
+        entry.container(self.ipv6).cloned()
+    }
+
+    /// Reports about duplicate addresses, unless nothing of IPv6 differs.
+    fn duplicate_reports(
+        &self,
+        link: &SmolStr,
+        [before, now]: [Option<Arc<ViewBranch>>; 2],
+        now_ns: u64,
+    ) -> Vec<Report> {
+        if let (Some(before), Some(now)) = (&before, &now)
+            && Arc::ptr_eq(before, now)
+        {
+            return Vec::new();
+        }
+        let [before, now] = [before, now].map(|ipv6| self.duplicate_addresses(ipv6.as_deref()));
+        let condition = |address: &SmolStr| {
+            Condition::new("address-duplicate", Resource::Interface(link.clone()))
+                .qualified(address)
+        };
+        let ended = before.difference(&now);
+        let ended = ended.map(|address| Report::ended(condition(address), now_ns));
+        let holding = now.iter().map(|address| {
+            let text = format_smolstr!("another host on {link} has {address}, so it is not used");
+            Report::holding(condition(address), text, now_ns)
+        });
+        ended.chain(holding).collect()
+    }
+
+    fn duplicate_addresses(&self, ipv6: Option<&ViewBranch>) -> BTreeSet<SmolStr> {
+        let addresses = ipv6.and_then(|it| it.list(self.address));
         let addresses = addresses.into_iter().flat_map(|list| list.iter());
         let duplicate = addresses.filter(|(_, address)| {
             let branch = address.branch().into_shared();
@@ -259,12 +253,12 @@ fn name_of(keys: &Keys) -> Option<&SmolStr> {
     }
 }
 
-/// What a change of a link says of its conditions.
-fn link_reports(name: &SmolStr, before: LinkView, now: LinkView, now_ns: u64) -> Vec<Report> {
+/// Reports about the conditions of a link that has changed.
+fn link_reports(name: &SmolStr, [before, now]: [LinkView; 2], now_ns: u64) -> Vec<Report> {
     let condition = |kind: &str| Condition::new(kind, Resource::Interface(name.clone()));
     let mut reports = Vec::new();
     if now.is_missing() {
-        let text = format_smolstr!("{name} is configured, and there is no such link");
+        let text = format_smolstr!("{name} is configured, but there is no such link");
         reports.push(Report::holding(condition("link-missing"), text, now_ns));
     } else if before.is_missing() {
         reports.push(Report::ended(condition("link-missing"), now_ns));

@@ -15,7 +15,7 @@ use tracing::debug;
 /// about it, so that a disk that takes rows again is noticed.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// Rows on their way to the disk. There are no more of them than conditions.
+/// Rows on their way to the disk: at most one for each condition.
 #[derive(Debug, Default)]
 pub(super) struct RowWriter {
     unwritten: Mutex<Unwritten>,

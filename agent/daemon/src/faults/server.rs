@@ -5,12 +5,12 @@ use std::time::Duration;
 use holdfast_base::now_ns;
 use holdfast_faults::{Condition, Input, Report, Resource, Severity, Source};
 use smol_str::{SmolStr, format_smolstr};
-use time::OffsetDateTime;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::gnsi::TlsProfiles;
 use crate::listeners::{ListenerState, ListenerStatus, Listeners};
+use crate::upkeep::day_of;
 
 /// Pause between two looks at the certificate, which expires without an event.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(60);
@@ -66,9 +66,7 @@ fn certificate_report(expires_on: Option<u64>, now_ns: u64) -> Option<Report> {
     if expires_on > now + EXPIRY_WARNING.as_secs() {
         return None;
     }
-    let when =
-        i64::try_from(expires_on).ok().and_then(|it| OffsetDateTime::from_unix_timestamp(it).ok());
-    let when = when.map(|when| when.date().to_string()).unwrap_or_default();
+    let when = day_of(expires_on).unwrap_or_default();
     let has_expired = expires_on < now;
     let text = match has_expired {
         true => format_smolstr!("the certificate that clients are shown expired on {when}"),

@@ -8,11 +8,6 @@ use holdfast_config::{MissingNode, NodeId, Provenance, Value, schema::Schema};
 use holdfast_faults::{Filter, Glob, Policy, Settings, Severity, Shelf};
 use smol_str::SmolStr;
 
-/// Place of a policy without an order, as the model has it.
-const DEFAULT_ORDER: u64 = 100;
-/// Window of a policy without one, in seconds, as the model has it.
-const DEFAULT_WINDOW_S: u64 = 60;
-
 /// Nodes of the configuration of faults.
 #[derive(Debug)]
 pub(super) struct SettingNodes {
@@ -104,10 +99,11 @@ impl SettingNodes {
 impl PolicyNodes {
     fn read(&self, entry: &ConfigBranch) -> Policy {
         let milliseconds = |node| number(entry, node).map(Duration::from_millis);
-        let count = number(entry, self.count).unwrap_or(1);
+        // The effective configuration has the defaults of the model.
+        let limited = |node| clamped(number(entry, node).unwrap_or_default());
         Policy {
             name: text(entry, self.name),
-            order: clamped(number(entry, self.order).unwrap_or(DEFAULT_ORDER)),
+            order: limited(self.order),
             filter: filter(entry, self.kind, self.resource),
             is_ignored: entry
                 .value(self.effect)
@@ -115,8 +111,8 @@ impl PolicyNodes {
             severity: entry.value(self.severity).and_then(|it| Severity::by_name(&it.to_string())),
             raise_after: milliseconds(self.raise_after),
             clear_after: milliseconds(self.clear_after).unwrap_or_default(),
-            count: clamped(count),
-            window: Duration::from_secs(number(entry, self.window).unwrap_or(DEFAULT_WINDOW_S)),
+            count: limited(self.count),
+            window: Duration::from_secs(number(entry, self.window).unwrap_or_default()),
         }
     }
 }

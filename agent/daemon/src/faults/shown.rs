@@ -1,7 +1,7 @@
 //! Alarms as leaves of the native model; the map makes those of OpenConfig of them.
 
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, Keys, MissingNode, Name, Value};
+use holdfast_config::{InstancePath, MissingNode, Name, Value};
 use holdfast_core::ServiceState;
 use holdfast_faults::{Alarm, Condition, Faults, OperatorState, Severity};
 use smol_str::SmolStr;
@@ -58,8 +58,9 @@ impl EntryLeaves {
     /// The leaves of an alarm in this list; all of them go without one.
     fn show(&self, id: &SmolStr, alarm: Option<&Alarm>, leaves: &mut ServiceState) {
         let operator = alarm.filter(|alarm| alarm.operator_state != OperatorState::None);
-        let mut put =
-            |path: &InstancePath, value: Option<Value>| leaves.push((of(path, id), value));
+        let mut put = |path: &InstancePath, value: Option<Value>| {
+            leaves.push((path.clone().with_last_key(Value::Str(id.clone())), value));
+        };
         let text = |text: &str| Value::Str(text.into());
         put(&self.id, alarm.map(|_| Value::Str(id.clone())));
         put(&self.kind, alarm.map(|it| text(it.condition.kind.name)));
@@ -113,14 +114,13 @@ impl AlarmLeaves {
         for condition in conditions {
             let id = SmolStr::from(condition.to_string());
             let alarm = faults.alarm(condition);
-            let (shelved, open) = (
-                alarm.filter(|alarm| alarm.shelf.is_some()),
-                alarm.filter(|alarm| alarm.shelf.is_none()),
-            );
+            let shelved = alarm.filter(|alarm| alarm.shelf.is_some());
+            let open = alarm.filter(|alarm| alarm.shelf.is_none());
             self.open.show(&id, open, &mut leaves);
             self.shelved.show(&id, shelved, &mut leaves);
             let shelf = shelved.and_then(|alarm| alarm.shelf.clone());
-            leaves.push((of(&self.shelf, &id), shelf.map(Value::Str)));
+            let path = self.shelf.clone().with_last_key(Value::Str(id));
+            leaves.push((path, shelf.map(Value::Str)));
         }
         for (severity, path) in &self.severities {
             let open = faults.open(*severity);
@@ -137,13 +137,4 @@ impl AlarmLeaves {
 fn entry_leaf(native: &Schema, list: &str, leaf: &str) -> Result<InstancePath, MissingNode> {
     let entry = (list, &[("id", "any")][..]);
     native.instance_path(&[("fault-state", &[][..]), entry, ("state", &[]), (leaf, &[])])
-}
-
-/// The same leaf of the entry with this id.
-fn of(leaf: &InstancePath, id: &SmolStr) -> InstancePath {
-    let mut leaf = leaf.clone();
-    if let Some(entry) = leaf.0.iter_mut().rfind(|step| step.keys.is_some()) {
-        entry.keys = Some(Keys::single(Value::Str(id.clone())));
-    }
-    leaf
 }

@@ -1,33 +1,34 @@
 //! The loop that takes reports in and carries out what comes of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::tree::{Branch, Tree};
-use holdfast_config::{Configuration, MissingNode, Provenance, schema::Schema};
+use holdfast_config::{MissingNode, Provenance, schema::Schema};
 use holdfast_core::{CoreHandle, Datastore};
 use holdfast_faults::{
-    Alarm, Condition, Effects, Faults, Input, OperatorError, Resume, Source, Transition,
+    Alarm, Condition, Effects, Faults, Input, OperatorError, Report, Resume, Source, Transition,
 };
 use holdfast_scheduler::Now;
 use holdfast_store::{Artefact, Journal, Store};
 use holdfast_telemetry::Revision;
 use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
-use super::handle::{FaultService, Listening, OperatorWord, Request};
+use super::handle::{FaultService, Listening, News, OperatorWord, Request};
 use super::instances::Instances;
 use super::links::{BoxView, Links};
 use super::rows::RowWriter;
 use super::settings::SettingNodes;
 use super::shown::AlarmLeaves;
 use super::{disk, server, values};
+use crate::deadline::wait_until;
 use crate::gnsi::TlsProfiles;
 use crate::listeners::Listeners;
 
@@ -51,7 +52,8 @@ pub struct FaultParts<'a> {
     pub state_folder: PathBuf,
     /// The log of earlier runs, and of this one.
     pub journal: Journal,
-    pub server: Option<(Listeners, TlsProfiles)>,
+    pub listeners: Listeners,
+    pub profiles: TlsProfiles,
 }
 
 /// The log of earlier runs; without one that can be read, a new one begins.
@@ -72,7 +74,7 @@ fn read_log(journal: &Journal) -> Vec<Transition> {
 /// # Errors
 /// When the native model lacks a node, which the first test finds.
 pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
-    let FaultParts { core, store, rows, state_folder, journal, server } = parts;
+    let FaultParts { core, store, rows, state_folder, journal, listeners, profiles } = parts;
     let models = core.models();
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
     let (faults, unreadable) = Faults::restored(stored, read_log(&journal));
@@ -86,13 +88,11 @@ pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<(
     let outlets = Outlets { rows: Arc::clone(&rows), journal, relevel: Arc::clone(&relevel) };
     let task = FaultTask::new(core.clone(), &models.native, faults, outlets)?;
     let mut tasks = JoinSet::new();
-    let (writer, disk) = (rows, store.clone());
-    tasks.spawn(async move { writer.run(disk).await });
+    let disk = store.clone();
+    tasks.spawn(async move { rows.run(disk).await });
     tasks.spawn(disk::follow(store, state_folder, input_tx.clone()));
     tasks.spawn(values::follow(core, input_tx.clone(), relevel));
-    if let Some((listeners, profiles)) = server {
-        tasks.spawn(server::follow(listeners, profiles, input_tx));
-    }
+    tasks.spawn(server::follow(listeners, profiles, input_tx));
     let running = tokio::spawn(async move {
         let _sources = tasks;
         task.run(inputs, requests).await;
@@ -199,30 +199,29 @@ impl FaultTask {
 
     /// Looks at the newest revision, as if there had been none before.
     fn look_at_all(&mut self) {
-        let (revision, configuration) = self.newest();
-        self.take_settings(configuration.effective());
-        let view = BoxView { state: &revision.native, configuration: configuration.effective() };
-        let mut level = self.links.level(view, revision.time_ns);
-        level.extend(self.instances.level(&configuration.layers().book, revision.time_ns));
+        self.links.forget();
+        self.instances.forget();
+        let level = self.reports();
         self.take(Input::Level(Source::Revision, level));
     }
 
     /// Looks at what differs in the newest revision.
     fn look(&mut self) {
-        let (revision, configuration) = self.newest();
-        self.take_settings(configuration.effective());
-        let view = BoxView { state: &revision.native, configuration: configuration.effective() };
-        let mut reports = self.links.look(view, revision.time_ns);
-        reports.extend(self.instances.look(&configuration.layers().book, revision.time_ns));
+        let reports = self.reports();
         if !reports.is_empty() {
             self.take(Input::Reports(Source::Revision, reports));
         }
     }
 
-    /// The newest revision, and the configuration, which may be ahead of it: a revision with that follows.
-    fn newest(&mut self) -> (Arc<Revision>, Configuration) {
+    /// Reports about what differs in the newest revision. The configuration may be ahead of it: a revision with that follows.
+    fn reports(&mut self) -> Vec<Report> {
         let revision = self.revisions.borrow_and_update().clone();
-        (revision, self.core.configuration())
+        let configuration = self.core.configuration();
+        self.take_settings(configuration.effective());
+        let view = BoxView { state: &revision.native, configuration: configuration.effective() };
+        let mut reports = self.links.look(view, revision.time_ns);
+        reports.extend(self.instances.look(&configuration.layers().book, revision.time_ns));
+        reports
     }
 
     fn take_settings(&mut self, configuration: &Tree<Provenance>) {
@@ -322,22 +321,16 @@ impl FaultTask {
     async fn listen(&mut self, after: Option<u64>) -> Listening {
         self.show().await; // what is not told yet is in the answer, and must not be told again
         let transitions = self.transitions.subscribe();
-        let resumed = after.map(|after| self.faults.log().since(after));
         let last_id = self.faults.log().last_id();
-        let snapshot = || -> Option<Vec<Alarm>> { Some(self.faults.alarms().cloned().collect()) };
-        match resumed {
-            None => {
-                let snapshot = snapshot();
-                Listening { snapshot, is_gap: false, missed: Vec::new(), last_id, transitions }
+        let resumed = after.map(|after| self.faults.log().since(after));
+        let news = match resumed {
+            Some(Resume::Transitions(missed)) => missed.into_iter().map(News::Transition).collect(),
+            Some(Resume::Gap) | None => {
+                let alarms = self.faults.alarms().cloned().collect();
+                VecDeque::from([News::Snapshot { alarms, is_gap: after.is_some(), last_id }])
             }
-            Some(Resume::Gap) => {
-                let snapshot = snapshot();
-                Listening { snapshot, is_gap: true, missed: Vec::new(), last_id, transitions }
-            }
-            Some(Resume::Transitions(missed)) => {
-                Listening { snapshot: None, is_gap: false, missed, last_id, transitions }
-            }
-        }
+        };
+        Listening { news, last_id, transitions }
     }
 
     fn now(&self) -> Now {
@@ -353,11 +346,4 @@ fn log(transition: &Transition) {
     }
     let change = transition.change.name();
     info!(event = transition.id, alarm = %condition, perceived_severity = %severity, "{change}: {text}");
-}
-
-async fn wait_until(due: Option<Instant>) {
-    match due {
-        Some(due) => sleep_until(due).await,
-        None => std::future::pending().await,
-    }
 }

@@ -15,7 +15,10 @@ fn look(links: &mut Links, agent: &Agent, is_level: bool) -> Vec<Report> {
     let revision = agent.handle.revision();
     let configuration = agent.handle.configuration();
     let view = BoxView { state: &revision.native, configuration: configuration.effective() };
-    if is_level { links.level(view, 1) } else { links.look(view, 1) }
+    if is_level {
+        links.forget();
+    }
+    links.look(view, 1)
 }
 
 async fn agent(folder: &Path, ports: &[&str]) -> Agent {

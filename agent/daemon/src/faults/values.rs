@@ -82,10 +82,11 @@ impl FailedValues {
         let mut reports = Vec::new();
         let mut fresh = Vec::new();
         for status in changed {
+            if status.state == ValueState::InProgress {
+                continue; // another try is under way, which says nothing yet
+            }
             if has_failed(status.state) {
                 fresh.push(status.key.clone());
-            } else if status.state == ValueState::InProgress {
-                // Another try is under way, which says nothing yet.
             } else if let Some(name) = self.names.remove(&status.key) {
                 reports.push(Report::ended(condition(&name), now_ns));
             }

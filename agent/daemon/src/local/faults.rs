@@ -19,6 +19,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::failure;
+use super::table::aligned;
 use crate::faults::{
     AlarmFilter, FaultService, FaultsStopped, Listener, News, OperatorWord, WordError,
     alarm_document, transition_document,
@@ -81,7 +82,7 @@ async fn text(
             let mut alarms = faults.alarms().await?;
             alarms.retain(|alarm| filter.matches(alarm));
             alarms.sort_by_key(|alarm| (Reverse(alarm.severity), alarm.created_ns));
-            table(alarms.iter().map(alarm_line))
+            aligned(alarms.iter().map(alarm_line))
         }
         FaultQuestion::Show { id } => {
             let condition: Condition = id.parse()?;
@@ -93,7 +94,7 @@ async fn text(
             let filter = selection(&filter)?;
             let log = faults.log(after).await?;
             let log = log.iter().filter(|transition| filter.matches_transition(transition));
-            table(log.map(|transition| {
+            aligned(log.map(|transition| {
                 let [severity, _, alarm, text] = alarm_line(&transition.alarm);
                 let change = transition.change.name().to_owned();
                 [
@@ -171,22 +172,6 @@ fn details(alarm: &Alarm) -> String {
     text
 }
 
-/// Lines whose columns, but for the last one, are aligned.
-fn table<const COLUMNS: usize>(lines: impl Iterator<Item = [String; COLUMNS]>) -> String {
-    let lines: Vec<[String; COLUMNS]> = lines.collect();
-    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
-    let mut text = String::new();
-    for line in &lines {
-        let mut row = String::new();
-        for (cell, width) in line.iter().zip(&widths) {
-            let _never_fails = write!(row, "{cell:width$}  ");
-        }
-        let _never_fails = writeln!(text, "{}", row.trim_end());
-    }
-    text
-}
-
 /// A time in UTC, to the second.
 fn time_text(time_ns: u64) -> String {
     let time = OffsetDateTime::from_unix_timestamp_nanos(time_ns.into());
@@ -245,7 +230,7 @@ mod tests {
     #[test]
     fn columns_are_aligned_and_times_are_in_utc() {
         let lines = [["a", "bc"], ["long", "d"]].map(|line| line.map(str::to_owned));
-        assert_eq!(table(lines.into_iter()), "a     bc\nlong  d\n");
+        assert_eq!(aligned(lines.into_iter()), "a     bc\nlong  d\n");
         assert_eq!(time_text(1_800_000_000_123_456_789), "2027-01-15T08:00:00Z");
     }
 }

@@ -1,6 +1,6 @@
 //! Texts for `holdfast show`.
 
-use std::{error::Error, fmt::Write as _, time::Duration};
+use std::{error::Error, time::Duration};
 
 use holdfast_base::now_ns;
 use holdfast_config::{
@@ -15,6 +15,7 @@ use holdfast_scheduler::{Registry, ValueState, ValueStatus};
 use holdfast_telemetry::polled::with_polled_leaves;
 use serde_json::{Map, Value};
 
+use super::table::aligned;
 use super::{service_waits, services};
 use crate::services::action_wait;
 use crate::{northbound::boot_document, settings::ShowContent};
@@ -84,8 +85,8 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
     Ok(serde_json::to_string_pretty(&Value::Object(whole))? + "\n")
 }
 
-/// A line of a table: state, name, label, and the reason if it is not configured.
-type Line = [String; 4];
+/// A line of a table: state, name, and the label with the reason if it is not configured.
+type Line = [String; 3];
 
 /// A table with a line for each value that waits or has failed. `now` is on the clock of the statuses.
 pub(super) fn pending_table(statuses: &[ValueStatus], now: Duration) -> String {
@@ -104,32 +105,22 @@ fn table(
     let value = |status: &ValueStatus| -> Line {
         let state = status.state.to_string();
         let key = registry.key_text(&status.key);
-        [state, key, status.label.clone(), reason(status, statuses, registry, now)]
+        let reason = reason(status, statuses, registry, now);
+        [state, key, format!("{}{reason}", status.label)]
     };
     let entry = |entry: &IncompleteEntry| -> Line {
         let key = entry.key.as_ref().map(|key| registry.key_text(key));
         let name = key.unwrap_or_else(|| entry.native.clone());
-        let why = format!("  (waits for {})", entry.missing);
-        [ValueState::Pending.to_string(), name, entry.label.clone(), why]
+        let text = format!("{}  (waits for {})", entry.label, entry.missing);
+        [ValueState::Pending.to_string(), name, text]
     };
     let remark = |remark: &Remark| -> Line {
         let key = registry.key_text(&remark.key);
-        let why = format!("  ({})", remark.reason);
-        [ValueState::Configured.to_string(), key, remark.label.clone(), why]
+        let text = format!("{}  ({})", remark.label, remark.reason);
+        [ValueState::Configured.to_string(), key, text]
     };
-    let lines: Vec<Line> = statuses
-        .iter()
-        .map(value)
-        .chain(entries.iter().map(entry))
-        .chain(remarks.iter().map(remark))
-        .collect();
-    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
-    let (states, names) = (width(0), width(1));
-    let mut text = String::new();
-    for [state, name, label, why] in &lines {
-        let _never_fails = writeln!(text, "{state:states$}  {name:names$}  {label}{why}");
-    }
-    text
+    let values = statuses.iter().map(value);
+    aligned(values.chain(entries.iter().map(entry)).chain(remarks.iter().map(remark)))
 }
 
 fn reason(status: &ValueStatus, all: &[ValueStatus], registry: &Registry, now: Duration) -> String {

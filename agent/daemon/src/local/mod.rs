@@ -15,6 +15,7 @@ mod packages;
 mod service_operations;
 mod service_waits;
 mod services;
+mod table;
 
 use std::{
     fmt,

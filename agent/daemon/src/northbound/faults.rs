@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_base::Caller;
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, Keys, MissingNode, Models, Value};
+use holdfast_config::{InstancePath, MissingNode, Models, Value};
 use holdfast_core::Datastore;
 use holdfast_faults::{
     Alarm, Change, Condition, ConditionError, OperatorError, OperatorState, Resource, Severity,
@@ -77,7 +77,8 @@ impl View {
         let Some(rights) = &self.rights else { return true };
         let view = rights.read(Scope::Native);
         let permits = |path: &InstancePath, key: &str| {
-            position(view, &with_key(path, key).0).action() == Action::Permit
+            let path = path.clone().with_last_key(Value::Str(key.into()));
+            position(view, &path.0).action() == Action::Permit
         };
         permits(&self.places.alarm, &alarm.condition.to_string())
             && match &alarm.condition.resource {
@@ -95,15 +96,6 @@ impl View {
             self.filter.matches_transition(transition) && self.permits(&transition.alarm);
         is_shown.then(|| event_message(transition))
     }
-}
-
-/// The path of an entry, with this key.
-fn with_key(entry: &InstancePath, key: &str) -> InstancePath {
-    let mut entry = entry.clone();
-    if let Some(step) = entry.0.last_mut() {
-        step.keys = Some(Keys::single(Value::Str(key.into())));
-    }
-    entry
 }
 
 impl<D: Datastore> FaultsService<D> {

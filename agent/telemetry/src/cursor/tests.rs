@@ -125,7 +125,8 @@ fn permissions(rules: &[(Action, &str)]) -> Arc<NodeView> {
 fn selection(pattern: &str, policy: Option<usize>) -> Selection {
     let patterns = OPENCONFIG.resolve_read(&pattern.parse().unwrap()).unwrap();
     let mut cache = LeafSetCache::new(Arc::new(derived_lists()));
-    let (filter, class) = (Filter::default(), ChangeDetection::All);
+    let filter = Filter::default();
+    let class = ChangeDetection::All;
     Selection::with(&mut cache, &OPENCONFIG, patterns, &filter, class)
         .with_permissions(policy.map(|policy| permissions(POLICIES[policy])))
 }
@@ -386,7 +387,8 @@ fn whole(selection: &Selection, revision: &Revision) -> BTreeMap<String, String>
 
 #[test]
 fn two_cursors_in_any_order_reproduce_the_tree() {
-    let (cut, checked) = (Cell::new(0), Cell::new(0));
+    let cut = Cell::new(0);
+    let checked = Cell::new(0);
     let turns = prop::collection::vec(turn(), 1..40);
     let policy = prop::option::weighted(0.6, 0..POLICIES.len());
     let cases = (turns, prop::sample::select(&PATTERNS), policy);

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::ValueEnum;
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, Keys, MissingNode, Value};
+use holdfast_config::{InstancePath, MissingNode, Value};
 use holdfast_core::{Datastore, PolledState, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use smol_str::SmolStr;
@@ -109,9 +109,16 @@ impl IgnoredSubscriptions {
     async fn show(&self, core: &impl Datastore) {
         let mut published = self.published.lock().await;
         let counted: BTreeSet<SmolStr> = self.table().by_path.keys().cloned().collect();
-        let removed = published.difference(&counted).map(|path| (of(&self.path, path), None));
+        let removed = published
+            .difference(&counted)
+            .map(|path| (self.path.clone().with_last_key(Value::Str(path.clone())), None));
         let fresh = counted.difference(&published);
-        let fresh = fresh.map(|path| (of(&self.path, path), Some(Value::Str(path.clone()))));
+        let fresh = fresh.map(|path| {
+            (
+                self.path.clone().with_last_key(Value::Str(path.clone())),
+                Some(Value::Str(path.clone())),
+            )
+        });
         let changes: ServiceState = removed.chain(fresh).collect();
         if !changes.is_empty() {
             core.show_state(changes).await;
@@ -128,7 +135,7 @@ impl PolledState for IgnoredSubscriptions {
     fn leaves(&self) -> Vec<(InstancePath, Value)> {
         let table = self.table();
         let count = |(path, counted): (&SmolStr, &PathCount)| {
-            (of(&self.count, path), Value::Uint(counted.times))
+            (self.count.clone().with_last_key(Value::Str(path.clone())), Value::Uint(counted.times))
         };
         table.by_path.iter().map(count).collect()
     }
@@ -161,15 +168,6 @@ impl Table {
     fn is_log_full(&self) -> bool {
         self.logged.len() >= LOGGED_PATHS
     }
-}
-
-/// The leaf in the entry of another path.
-fn of(leaf: &InstancePath, path: &SmolStr) -> InstancePath {
-    let mut leaf = leaf.clone();
-    if let Some(entry) = leaf.0.iter_mut().rfind(|step| step.keys.is_some()) {
-        entry.keys = Some(Keys::single(Value::Str(path.clone())));
-    }
-    leaf
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use holdfast_telemetry::{
 };
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::super::reads::{ReadPool, WalkQuota};
 use super::super::response_stream::StreamError;
@@ -28,6 +28,7 @@ use super::notifications::{NotificationWriter, SendFilter, TimestampMode, Update
 use super::plan::{StreamMode, SubscriptionPart, SubscriptionPlan};
 use super::sampler::{Sample, Sampler};
 use crate::budget::CallerBudget;
+use crate::deadline::wait_until;
 
 /// The task of one Subscribe RPC.
 #[derive(Debug)]
@@ -543,11 +544,4 @@ async fn next_commit(commits: Option<&mut BoundaryReceiver>) -> Result<Boundary,
         }
         RecvError::Closed => Refusal::stopping(),
     })
-}
-
-async fn wait_until(due: Option<Instant>) {
-    match due {
-        Some(due) => sleep_until(due).await,
-        None => std::future::pending().await,
-    }
 }
