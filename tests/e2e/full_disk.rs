@@ -123,3 +123,38 @@ async fn full_disk_refuses_changes_and_keeps_the_configuration() {
         "what was done while the disk was full is kept"
     );
 }
+
+#[tokio::test]
+async fn a_box_starts_on_a_disk_that_is_full_without_its_histories() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let mut agent = AgentProcess::start(&net).await;
+    agent.kill();
+    mount_small_disk(&agent.state_dir());
+    agent.restart().await;
+    let client = agent.gnmi().await;
+    client.update(&config_of("eth0"), json!({"description": FIRST})).await.unwrap();
+    agent.kill();
+    const HISTORIES: [&str; 3] = ["accounts.redb", "alarms.redb", "history.redb"];
+    for file in HISTORIES {
+        fs::remove_file(agent.state_dir().join(file)).unwrap();
+    }
+    let filler = Filler::on(&agent.state_dir());
+
+    agent.restart().await;
+    let client = agent.gnmi().await;
+    let description = client.read(&format!("{}/description", config_of("eth0"))).await.unwrap();
+    assert_eq!(description, json!(FIRST));
+    for file in HISTORIES {
+        assert!(has_line(&agent.log(), "is in memory only", file), "{file}: {}", agent.log());
+    }
+
+    filler.remove();
+    client.update(&config_of("eth0"), json!({"description": "room"})).await.unwrap();
+    eventually("the histories are written", || {
+        has_line(&agent.log(), "the disk takes the history again", "history.redb")
+            && agent.log().contains("the disk takes accounts again")
+    })
+    .await;
+    agent.restart().await;
+    assert!(!transactions(&agent).is_empty(), "the change is in the history");
+}

@@ -2,19 +2,16 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
-use redb::backends::InMemoryBackend;
-use redb::{
-    Builder, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, WriteTransaction,
-};
+use redb::{ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
+use super::redb_file::{copy_in_memory, open_file};
 use super::{
     ArtefactChange, Change, FinalContent, StoreError, StoredState, Unconfirmed, User,
     accounts::ACCOUNTS_NAME,
@@ -105,7 +102,7 @@ impl Database {
     pub(super) fn open_as_it_is(folder: &Path) -> Result<Self, StoreError> {
         create_private_folder(folder)?;
         let path = folder.join(FILE_NAME);
-        let redb = Some(open_file(&path)?);
+        let redb = Some(open_file(&path, CACHE_BYTES)?);
         Ok(Self {
             path,
             layout: None,
@@ -151,7 +148,7 @@ impl Database {
         self.redb = None; // releases the lock
         let held = open_private_file(&self.path)?;
         held.try_lock().map_err(|_| StoreError::Locked { path: self.path.clone() })?;
-        self.redb = Some(copy_in_memory(&self.path, &held)?);
+        self.redb = Some(copy_in_memory(&self.path, &held, CACHE_BYTES)?);
         self.held = Some(held);
         self.failed = true;
         self.settle_last_run()
@@ -210,7 +207,7 @@ impl Database {
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.layout = None;
         self.redb = None; // releases the lock
-        self.redb = Some(open_file(&self.path)?);
+        self.redb = Some(open_file(&self.path, CACHE_BYTES)?);
         Ok(())
     }
 
@@ -564,31 +561,6 @@ impl StoreError {
     ) -> Self {
         Self::OutOfOrder { attempt, ticket, state: state.into() }
     }
-}
-
-fn open_file(path: &Path) -> Result<redb::Database, StoreError> {
-    let file = open_private_file(path)?;
-    let opened = Builder::new().set_cache_size(CACHE_BYTES).create_file(file);
-    opened.map_err(|error| StoreError::opening(path, error))
-}
-
-/// A copy of the file in memory. What is written to it is lost with it.
-fn copy_in_memory(path: &Path, mut file: &File) -> Result<redb::Database, StoreError> {
-    let mut copied = || -> io::Result<InMemoryBackend> {
-        let mut octets = Vec::new();
-        file.read_to_end(&mut octets)?;
-        let backend = InMemoryBackend::new();
-        backend.set_len(octets.len() as u64)?;
-        backend.write(0, &octets)?;
-        Ok(backend)
-    };
-    let backend = copied().map_err(|source| StoreError::File {
-        action: "read the database",
-        path: path.into(),
-        source,
-    })?;
-    let opened = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(backend);
-    opened.map_err(|error| StoreError::opening(path, error))
 }
 
 pub(super) fn finish(write: WriteTransaction, attempt: &'static str) -> Result<(), StoreError> {

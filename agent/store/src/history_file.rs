@@ -4,15 +4,16 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use holdfast_base::ErrorChain;
-use redb::{Builder, Database, WriteTransaction};
+use redb::{Database, WriteTransaction};
 use tracing::warn;
 
 use super::StoreError;
 use super::folder::{create_private_folder, open_private_file};
+use super::redb_file::{copy_in_memory, open_file};
 
 /// Octets of pages kept in memory. The file is read at start, and on demand.
 const CACHE_OCTETS: usize = 1 << 20;
@@ -22,13 +23,31 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Creates the tables of a file.
 pub(super) type Tables = fn(&WriteTransaction) -> Result<(), redb::Error>;
 
+/// What is read.
+#[derive(Debug)]
+enum Opened {
+    File(Database),
+    /// The disk refused what opening the file writes, so this is a copy in memory. Nothing is written to it.
+    Copy(Database),
+    /// The disk refused a write, and none has succeeded since.
+    Nothing,
+}
+
+impl Opened {
+    fn database(&self) -> Option<&Database> {
+        match self {
+            Self::File(redb) | Self::Copy(redb) => Some(redb),
+            Self::Nothing => None,
+        }
+    }
+}
+
 /// A file in the state folder, written by one thread.
 #[derive(Debug)]
 pub(super) struct HistoryFile {
     path: PathBuf,
     tables: Tables,
-    /// `None` after the disk refused a write, until a write succeeds.
-    redb: RwLock<Option<Database>>,
+    opened: RwLock<Opened>,
     /// Refuses the next write, like a full disk.
     #[cfg(test)]
     full: std::sync::atomic::AtomicBool,
@@ -37,19 +56,15 @@ pub(super) struct HistoryFile {
 impl HistoryFile {
     /// Opens a file in the state folder and creates its tables. A foreign or broken file is set aside.
     ///
-    /// A disk that refuses what this writes does not keep a box from starting: the file counts as refused, and is opened again
-    /// by the next write.
+    /// A disk that refuses what this writes does not keep a box from starting: the file counts as refused, a copy in memory is
+    /// read, and the next write opens the file again.
     ///
     /// # Errors
     /// When the file cannot be created for another reason than a full disk, or another agent has it open.
     pub(super) fn open(folder: &Path, name: &str, tables: Tables) -> Result<Self, StoreError> {
         create_private_folder(folder)?;
         let path = folder.join(name);
-        let redb = open_file(&path, tables).map(Some).or_else(|error| {
-            if is_refusal(&error) {
-                warn!(error = %ErrorChain(&error), file = name, "a history is in memory only, until the disk takes it");
-                return Ok(None);
-            }
+        let opened = open_or_copy(&path, tables).or_else(|error| {
             if !is_broken(&error) {
                 return Err(error);
             }
@@ -58,30 +73,33 @@ impl HistoryFile {
             let failed =
                 |source| StoreError::File { action: "put aside", path: path.clone(), source };
             moved.map_err(failed)?;
-            open_file(&path, tables).map(Some)
+            open_or_copy(&path, tables)
         })?;
         Ok(Self {
             path,
             tables,
-            redb: RwLock::new(redb),
+            opened: RwLock::new(opened),
             #[cfg(test)]
             full: Default::default(),
         })
     }
 
     /// # Errors
-    /// When the file cannot be read, or no write has succeeded since one was refused.
+    /// When the file cannot be read, or no write has succeeded since one was refused while the agent ran.
     pub(super) fn read<T>(
         &self,
         read: impl FnOnce(&Database) -> Result<T, redb::Error>,
     ) -> Result<T, redb::Error> {
-        let redb = self.redb.read().unwrap_or_else(PoisonError::into_inner);
-        read(redb.as_ref().ok_or(redb::Error::PreviousIo)?)
+        read(self.opened().database().ok_or(redb::Error::PreviousIo)?)
+    }
+
+    fn opened(&self) -> RwLockReadGuard<'_, Opened> {
+        self.opened.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True after the disk refused a write, until a write succeeds.
     pub(super) fn is_refused(&self) -> bool {
-        self.read(|_| Ok(())).is_err()
+        !matches!(*self.opened(), Opened::File(_))
     }
 
     /// Writes in one durable transaction, after reopening the file if necessary.
@@ -103,14 +121,14 @@ impl HistoryFile {
             Ok(result)
         };
         let opened =
-            if self.is_refused() { Some(open_file(&self.path, self.tables)?) } else { None };
+            if self.is_refused() { Some(open_with_tables(&self.path, self.tables)?) } else { None };
         let written = match &opened {
             Some(redb) => write(redb),
             None => self.read(write),
         };
         if opened.is_some() || written.is_err() {
-            let usable = opened.filter(|_| written.is_ok());
-            *self.redb.write().unwrap_or_else(PoisonError::into_inner) = usable;
+            let usable = opened.filter(|_| written.is_ok()).map_or(Opened::Nothing, Opened::File);
+            *self.opened.write().unwrap_or_else(PoisonError::into_inner) = usable;
         }
         written.map_err(StoreError::accessing("write a history"))
     }
@@ -151,10 +169,24 @@ fn is_broken(error: &StoreError) -> bool {
     }
 }
 
-fn open_file(path: &Path, tables: Tables) -> Result<Database, StoreError> {
-    let file = open_private_file(path)?;
-    let opened = Builder::new().set_cache_size(CACHE_OCTETS).create_file(file);
-    let redb = opened.map_err(|error| StoreError::opening(path, error))?;
+/// Opens a file, or a copy where the disk refuses what opening the file writes.
+fn open_or_copy(path: &Path, tables: Tables) -> Result<Opened, StoreError> {
+    match open_with_tables(path, tables) {
+        Err(error) if is_refusal(&error) => {
+            warn!(error = %ErrorChain(&error), file = %path.display(), "a history is in memory only, until the disk takes it");
+            let file = open_private_file(path)?;
+            let copy = copy_in_memory(path, &file, CACHE_OCTETS)?;
+            make_tables(copy, tables).map(Opened::Copy)
+        }
+        opened => opened.map(Opened::File),
+    }
+}
+
+fn open_with_tables(path: &Path, tables: Tables) -> Result<Database, StoreError> {
+    make_tables(open_file(path, CACHE_OCTETS)?, tables)
+}
+
+fn make_tables(redb: Database, tables: Tables) -> Result<Database, StoreError> {
     let create = || -> Result<(), redb::Error> {
         let write = redb.begin_write()?;
         tables(&write)?;

@@ -82,10 +82,7 @@ impl Journal {
             write.open_table(TRANSACTIONS)?;
             Ok(())
         })?);
-        let octets = match file.is_refused() {
-            true => 0,
-            false => file.read(total).map_err(StoreError::accessing("read the history"))?,
-        };
+        let octets = file.read(total).map_err(StoreError::accessing("read the history"))?;
         let (entry_tx, entry_rx) = sync_channel(QUEUE_DEPTH);
         let writer = Writer { name, file: Arc::clone(&file), octets, unwritten: VecDeque::new() };
         thread::Builder::new()

@@ -25,6 +25,7 @@ mod layer_rows;
 mod layer_table;
 mod notes;
 mod prepared;
+mod redb_file;
 mod refusal_log;
 mod roll_back;
 mod tables;

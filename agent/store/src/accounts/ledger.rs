@@ -77,37 +77,50 @@ impl Ledger {
     }
 
     fn load(&self, max_octets: usize, now_ns: u64) -> Result<History, StoreError> {
-        let began_ns = self.file.write(|write| {
-            let mut times = write.open_table(TIMES)?;
-            let complete_after = times.get(COMPLETE_AFTER)?.map(|time| time.value());
-            if complete_after.is_none() {
-                times.insert(COMPLETE_AFTER, now_ns)?;
-            }
-            Ok(complete_after.unwrap_or(now_ns))
-        })?;
-        let mut history = History::new(max_octets, began_ns);
-        let mut unreadable = 0_u64;
+        let mut complete_after = None;
+        let mut records = Vec::new();
+        let mut unreadable = Vec::new();
         let read = self.file.read(|redb| {
             let transaction = redb.begin_read()?;
+            let times = transaction.open_table(TIMES)?;
+            complete_after = times.get(COMPLETE_AFTER)?.map(|time| time.value());
             for (ring, table) in TABLES {
                 for row in transaction.open_table(table)?.iter()? {
                     let (time_ns, record) = row?;
                     match serde_json::from_slice::<Record>(record.value()) {
-                        Ok(record) => history.restore(ring, record),
-                        Err(_) => {
-                            unreadable += 1;
-                            history.lose(time_ns.value());
-                        }
+                        Ok(record) => records.push((ring, record)),
+                        Err(_) => unreadable.push(time_ns.value()),
                     }
                 }
             }
             Ok(())
         });
         read.map_err(StoreError::accessing("read the accounts"))?;
-        if unreadable > 0 {
-            warn!(unreadable, "records of accounting cannot be read");
+        if complete_after.is_none() {
+            self.note_beginning(now_ns);
+        }
+        let mut history = History::new(max_octets, complete_after.unwrap_or(now_ns));
+        for (ring, record) in records {
+            history.restore(ring, record);
+        }
+        if !unreadable.is_empty() {
+            warn!(unreadable = unreadable.len(), "records of accounting cannot be read");
+        }
+        for time_ns in unreadable {
+            history.lose(time_ns);
         }
         Ok(history)
+    }
+
+    /// Notes that there are no records from before. A disk that refuses this gets the time with the first records.
+    fn note_beginning(&self, now_ns: u64) {
+        let noted = self.file.write(|write| {
+            write.open_table(TIMES)?.insert(COMPLETE_AFTER, now_ns)?;
+            Ok(())
+        });
+        if let Err(refused) = noted {
+            warn!(error = %ErrorChain(&refused), "accounts are in memory only, until the disk takes them");
+        }
     }
 }
 
