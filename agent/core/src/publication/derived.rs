@@ -24,7 +24,8 @@ use super::state::{show, show_within};
 pub(super) fn derived_lists(registry: &Registry, models: &Models) -> DerivedLists {
     let native = registry.applied_list();
     let openconfig = models.map.list_to_openconfig(native);
-    DerivedLists { openconfig: openconfig.into_iter().collect(), native: vec![native] }
+    let openconfig = openconfig.into_iter().collect();
+    DerivedLists { openconfig, native: vec![native], ..DerivedLists::default() }
 }
 
 /// Where an entry is, and by which rules its state is made. Entries of one list share it.
