@@ -13,6 +13,7 @@
 pub mod codec;
 mod collector;
 pub mod descriptors;
+pub mod failure;
 mod foreign_routes;
 pub mod hostname;
 pub mod links;

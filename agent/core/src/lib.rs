@@ -24,6 +24,7 @@ mod first_showing;
 mod follow_up;
 mod foreign_routes;
 mod handler_calls;
+mod impact;
 mod intent;
 mod options;
 mod outbox;
@@ -80,6 +81,7 @@ pub use election::ElectionError;
 pub use events::{CoreEvent, ShortStatus};
 pub use follow_up::FollowUp;
 pub use handler_calls::{HandlerCalls, HandlerQuestion, HandlerReply, HandlerTransaction};
+pub use impact::{EntryImpact, GraphVersion};
 pub use intent::{CredentialChange, Intent, Values, Walks};
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
 pub use packages::package_row;
@@ -87,6 +89,7 @@ pub use pending::IncompleteEntry;
 pub use preview::{
     BoundedList, ConfigChange, MAX_LISTED, ObjectChange, ObjectEffect, PendingObject, Preview,
 };
+pub use publication::Mark;
 pub use remarks::Remark;
 pub use secret_keeper::UserSecrets;
 pub use service_preview::{ServiceChange, StateChange, StateEffect};
@@ -122,6 +125,7 @@ pub struct CoreHandle {
     behind_rx: watch::Receiver<bool>,
     configuration_rx: watch::Receiver<Configuration>,
     engine: SharedEngine,
+    graph_rx: watch::Receiver<GraphVersion>,
     registry: Arc<Registry>,
     boundary_tx: BoundarySender,
     /// Reader of polled state; `None` with the simulated kernel, which has nothing to poll.
@@ -336,7 +340,7 @@ impl Datastore for CoreHandle {
     }
 
     async fn show_state(&self, leaves: ServiceState) {
-        self.chain.amend(leaves);
+        self.chain.amend(leaves, Vec::new());
     }
 
     fn boundaries(&self) -> BoundaryReceiver {

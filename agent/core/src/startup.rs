@@ -10,7 +10,7 @@ use holdfast_config::services::Services;
 use holdfast_config::{Configuration, Layers, Models, Tree, document, parallel};
 use holdfast_platform::objects::{Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
-use holdfast_platform::{Collector, ForeignRoutes, descriptors, pre_image};
+use holdfast_platform::{Collector, ForeignRoutes, descriptors, failure, pre_image};
 use holdfast_scheduler::{Engine, IntentChange, TxnId};
 use holdfast_store::{ArtefactTable, LayerRows, Store, StoreError, StoredState};
 use holdfast_telemetry::BoundarySender;
@@ -24,6 +24,7 @@ use super::events::EventSender;
 use super::examination::{EntryChange, Examiner};
 use super::first_showing::FirstShowing;
 use super::handler_calls::HandlerCalls;
+use super::impact::GraphVersion;
 use super::outbox::Outbox;
 use super::publication::Publisher;
 use super::reconcile;
@@ -150,6 +151,7 @@ impl Core {
         let begin_engine = || {
             let mut engine = Engine::new(descriptors::registry());
             engine.number_from(TxnId(loaded.last_recorded + 1));
+            engine.index_kinds(&failure::INDEXED_KINDS);
             engine.load(intent, restores);
             if let Some(before) = before {
                 let before = Configuration::new(Arc::clone(&models), before);
@@ -170,6 +172,7 @@ impl Core {
         let chain = Arc::clone(publisher.chain());
         let (behind_tx, behind_rx) = watch::channel(false);
         let (configuration_tx, configuration_rx) = watch::channel(configuration.clone());
+        let (graph_tx, graph_rx) = watch::channel(GraphVersion::default());
         let boundary_tx = BoundarySender::default();
         let (stop_tx, stop_rx) = oneshot::channel();
         let (ready_tx, ready_rx) = oneshot::channel();
@@ -211,6 +214,7 @@ impl Core {
             jobs: JobSet::default(),
             behind_tx,
             configuration_tx,
+            graph_tx,
             boundary_tx: boundary_tx.clone(),
             stop_rx,
             first_showing: FirstShowing::Reading(ready_tx),
@@ -234,6 +238,7 @@ impl Core {
             behind_rx,
             configuration_rx,
             engine: read_beside,
+            graph_rx,
             registry,
             boundary_tx,
             collector,

@@ -33,6 +33,7 @@ use super::examination::Examiner;
 use super::first_showing::FirstShowing;
 use super::follow_up::FollowUp;
 use super::handler_calls::HandlerCalls;
+use super::impact::GraphVersion;
 use super::outbox::Outbox;
 use super::planning::CommitPlan;
 use super::publication::Publisher;
@@ -133,6 +134,7 @@ pub(super) struct CoreTask {
     /// True while a commit was answered that the newest revision does not show.
     pub(super) behind_tx: watch::Sender<bool>,
     pub(super) configuration_tx: watch::Sender<Configuration>,
+    pub(super) graph_tx: watch::Sender<GraphVersion>,
     pub(super) boundary_tx: BoundarySender,
     pub(super) stop_rx: oneshot::Receiver<()>,
     pub(super) first_showing: FirstShowing,
@@ -193,6 +195,7 @@ impl CoreTask {
             self.advance_commits();
             self.admit_alone();
             self.publish_state();
+            self.tell_graph_version();
             self.complete_start();
             self.forget_taken_back();
             self.answer_when_idle();
@@ -245,6 +248,12 @@ impl CoreTask {
         let step = event.report_to(&mut self.engine.write(), now);
         self.follow(step);
         self.follow_foreign_routes(&changed);
+    }
+
+    /// Tells those who follow impacts of a change of the graph, after the revision that shows it.
+    fn tell_graph_version(&self) {
+        let version = GraphVersion(self.engine.read().dependency_version());
+        self.graph_tx.send_if_modified(|known| std::mem::replace(known, version) != version);
     }
 
     pub(super) fn now(&self) -> Now {

@@ -144,6 +144,8 @@ pub(crate) struct Graph {
     pub(crate) reason_changed: Vec<NodeIdx>,
     /// Changes of anything that a plan relies on.
     pub(crate) log: ChangeLog,
+    /// Number of changes of what values there are, what they provide, what they need, and whether they have failed.
+    pub(crate) dependency_version: u64,
     pub(crate) counters: Counters,
 }
 
@@ -305,11 +307,9 @@ impl Graph {
         let unsettled = node.goal.value().is_some() && (!node.in_place() || drifted())
             || node.goal.is_partial()
             || node.retry.as_ref().is_some_and(|t| t.error.is_some());
-        if unsettled {
-            self.unsettled.insert(idx);
-        } else {
-            self.unsettled.remove(idx);
-        }
+        let has_changed =
+            if unsettled { self.unsettled.insert(idx) } else { self.unsettled.remove(idx) };
+        self.dependency_version += u64::from(has_changed);
         self.update_unsupported(idx);
     }
 
@@ -429,6 +429,7 @@ impl Graph {
         target_ids: &[Option<TargetId>],
     ) {
         self.log.push(GraphChange::Node(idx));
+        self.dependency_version += 1;
         let before = self.watched_specs(idx);
         let node = &mut self.nodes[idx];
         node.sources = sources;
@@ -459,6 +460,10 @@ impl Graph {
         if unchanged {
             return;
         }
+        let is_alike = match (&node.present, &present) {
+            (Some(a), Some(b)) => a.is_alike(b) && node.ours == ours,
+            _ => false,
+        };
         // A value that becomes as intended watches the same targets as before.
         let listed = {
             let pointers =
@@ -472,6 +477,7 @@ impl Graph {
         };
         let before = if listed { None } else { Some(self.watched_specs(idx)) };
         let parked = self.parked_by(idx);
+        self.dependency_version += u64::from(!is_alike);
         self.log.push(GraphChange::Node(idx));
         let node = &mut self.nodes[idx];
         let old = std::mem::replace(&mut node.present, present.clone());

@@ -31,6 +31,7 @@ mod engine;
 mod facts;
 mod graph;
 mod history;
+mod impact;
 mod inspect;
 mod key;
 mod key_text;
@@ -62,6 +63,7 @@ pub use engine::{Engine, EngineOutput, Scope, TransactionOutcome};
 pub use history::{
     Author, History, OperationResult, RecordedOperation, Tally, TransactionRecord, Trigger,
 };
+pub use impact::{EDGES_MOST, Failure, Impact, ImpactWalk, LISTED_MOST};
 pub use inspect::DependencyStatus;
 pub use key::{Key, KeyError, KindId, Segment, sort_keys};
 pub use operation::{

@@ -236,6 +236,13 @@ impl ValueSpec {
         &self.needs[from..until]
     }
 
+    /// True when both need and provide the same.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        self.needs == other.needs
+            && self.prefixes() == other.prefixes()
+            && self.offers.keys().eq(other.offers.keys())
+    }
+
     /// True when a value with this spec, under this key, provides a target.
     pub(crate) fn is_offering(&self, key: &Key, target: &Target) -> bool {
         let own = match target {

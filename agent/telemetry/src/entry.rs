@@ -11,14 +11,15 @@
 //! ```
 //!
 //! All leaves of a derived entry have the version with which its configuration, or its state, appeared. An entry of which
-//! one leaf changes later is stored as a branch from then on, so that each leaf has a version of its own.
+//! one leaf changes later is stored as a branch from then on, so that each leaf has a version of its own. The exception is
+//! its mark, one leaf of state that comes and goes with faults: the entry has it as a field, with a version of its own.
 
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::tree::{Branch, Child, EntryBranch, LeafMeta, List, ListEntry};
+use holdfast_config::tree::{Branch, Child, EntryBranch, Leaf, LeafMeta, List, ListEntry};
 use holdfast_config::{LeafMark, NodeId};
 
 use super::revision::{ConfigOrState, LeafVersion};
@@ -39,6 +40,25 @@ pub struct DerivedEntry {
     /// The entry of the configuration in this model.
     config: Option<Arc<Branch<LeafMark>>>,
     state: Option<Arc<dyn EntryState>>,
+    /// Entries that are marked alike, in one draft, share it.
+    mark: Option<Arc<MarkLeaf>>,
+}
+
+/// Leaf by which an entry is marked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MarkLeaf {
+    pub(crate) place: MarkPlace,
+    pub(crate) leaf: Leaf<LeafVersion>,
+}
+
+/// Where the entries of a list have their mark: a leaf of state that never makes an entry by itself, and goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkPlace {
+    pub origin: Origin,
+    pub list: NodeId,
+    /// Container in the entry that holds the leaf.
+    pub container: NodeId,
+    pub leaf: NodeId,
 }
 
 /// Version of the derived entries that one draft adds, which they share. Entries that are laid out ahead get it when their
@@ -78,11 +98,12 @@ pub trait EntryState: Any + Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Lists of each model whose entries are derived.
+/// Lists of each model whose entries are derived, and the marks of entries, derived or not.
 #[derive(Clone, Debug, Default)]
 pub struct DerivedLists {
     pub openconfig: Vec<NodeId>,
     pub native: Vec<NodeId>,
+    pub marks: Vec<MarkPlace>,
 }
 
 impl DerivedLists {
@@ -91,6 +112,16 @@ impl DerivedLists {
             Origin::OpenConfig => self.openconfig.contains(&list),
             Origin::Native => self.native.contains(&list),
         }
+    }
+
+    /// Where the entries of a list have their mark, if they have any.
+    pub fn mark_of(&self, origin: Origin, list: NodeId) -> Option<MarkPlace> {
+        self.marks.iter().find(|it| it.origin == origin && it.list == list).copied()
+    }
+
+    /// The place of which this is the leaf.
+    pub(crate) fn mark_at(&self, origin: Origin, leaf: NodeId) -> Option<MarkPlace> {
+        self.marks.iter().find(|it| it.leaf == leaf && it.origin == origin).copied()
     }
 
     /// By node of a schema: true for these lists and all below.
@@ -152,6 +183,18 @@ impl ViewEntry {
         true
     }
 
+    /// Replaces the mark of a derived entry by what follows from it; false for an entry that is stored.
+    pub(crate) fn update_mark(
+        &mut self,
+        next: impl FnOnce(Option<Arc<MarkLeaf>>) -> Option<Arc<MarkLeaf>>,
+    ) -> bool {
+        match self {
+            Self::Derived(derived) => derived.mark = next(derived.mark.take()),
+            Self::Stored(_) => return false,
+        }
+        true
+    }
+
     /// State of a derived entry.
     pub fn state(&self) -> Option<&Arc<dyn EntryState>> {
         match self {
@@ -168,15 +211,17 @@ impl DerivedEntry {
         state: Option<Arc<dyn EntryState>>,
         version: &EntryVersion,
     ) -> Self {
-        Self { origin, born: version.clone(), config, state }
+        Self { origin, born: version.clone(), config, state, mark: None }
     }
 
-    /// Removes configuration or state. False when nothing is left.
+    /// Removes configuration or state, with the mark. False when nothing is left.
     pub(crate) fn strip(&mut self, plane: ConfigOrState) -> bool {
-        match plane {
-            ConfigOrState::Config => self.config = None,
-            ConfigOrState::State => self.state = None,
-            ConfigOrState::Both => (self.config, self.state) = (None, None),
+        if plane != ConfigOrState::State {
+            self.config = None;
+        }
+        if plane != ConfigOrState::Config {
+            self.state = None;
+            self.mark = None;
         }
         self.config.is_some() || self.state.is_some()
     }
@@ -190,7 +235,7 @@ impl DerivedEntry {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (one, other) => one.is_none() && other.is_none(),
         };
-        config && state && self.born == other.born
+        config && state && self.born == other.born && self.mark == other.mark
     }
 
     fn branch(&self) -> Branch<LeafVersion> {
@@ -201,6 +246,11 @@ impl DerivedEntry {
         }
         if let Some(state) = &self.state {
             state.show(self.origin, born, &mut branch);
+        }
+        if let Some(mark) = &self.mark {
+            let MarkLeaf { place, leaf } = &**mark;
+            let container = branch.container_mut(place.container);
+            container.put_leaf(place.leaf, leaf.value.clone(), leaf.meta);
         }
         branch
     }

@@ -13,8 +13,10 @@ use smol_str::SmolStr;
 
 use self::merge::Merge;
 pub use self::prepared::{ListStates, PreparedTree};
-use self::removal::remove_plane_nodes;
-use super::entry::{DerivedEntry, DerivedLists, EntryState, EntryVersion, ViewEntry};
+use self::removal::{Marks, remove_plane_nodes};
+use super::entry::{
+    DerivedEntry, DerivedLists, EntryState, EntryVersion, MarkLeaf, MarkPlace, ViewEntry,
+};
 
 /// Time and count of a leaf's changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,6 +108,8 @@ pub struct DraftTree<'s> {
     stamp: LeafVersion,
     /// The same, as derived entries share it.
     entry_version: EntryVersion,
+    /// The mark that was set last, for the entries that are marked alike.
+    last_mark: Option<Arc<MarkLeaf>>,
 }
 
 impl Revision {
@@ -117,6 +121,11 @@ impl Revision {
 
     pub fn schema(&self, origin: Origin) -> &Schema {
         self.models.schema(origin)
+    }
+
+    /// True when a list of a model has the entry at the end of `path`.
+    pub fn has_entry(&self, origin: Origin, path: &InstancePath) -> bool {
+        has_entry(self.tree(origin), path)
     }
 
     pub fn tree(&self, origin: Origin) -> &Tree<LeafVersion> {
@@ -147,6 +156,7 @@ impl Revision {
             derived: Arc::clone(&derived),
             stamp,
             entry_version: entry_version.clone(),
+            last_mark: None,
         };
         Draft {
             number,
@@ -244,6 +254,10 @@ impl DraftTree<'_> {
     }
 
     pub fn apply(&mut self, path: &InstancePath, mutation: Mutation) {
+        let leaf = path.last().map(|last| last.node);
+        if let Some(place) = leaf.and_then(|leaf| self.derived.mark_at(self.origin, leaf)) {
+            return self.mark(path, place, mutation);
+        }
         let schema = self.models.schema(self.origin);
         match mutation {
             Mutation::Set(value) => self.set(path, value),
@@ -255,9 +269,54 @@ impl DraftTree<'_> {
                 self.has_removals = true;
             }
             Mutation::Gone(plane) => {
-                remove_plane_nodes(&mut self.tree, schema, path, plane);
+                let marks = Marks { origin: self.origin, lists: &self.derived };
+                remove_plane_nodes(&mut self.tree, schema, path, plane, marks);
                 self.has_removals = true;
             }
+        }
+    }
+
+    /// Sets the mark of an entry, or takes it away. Nothing happens where the entry is not there.
+    fn mark(&mut self, path: &InstancePath, place: MarkPlace, mutation: Mutation) {
+        let entry = InstancePath(path.0[..path.0.len().saturating_sub(STEPS_TO_MARK)].to_vec());
+        let [above @ .., Step { node: list, keys: Some(keys) }] = entry.0.as_slice() else {
+            return;
+        };
+        if !has_entry(&self.tree, &entry) {
+            return;
+        }
+        let value = match mutation {
+            Mutation::Set(value) => Some(value),
+            Mutation::Gone(ConfigOrState::State | ConfigOrState::Both) => None,
+            Mutation::Gone(ConfigOrState::Config) | Mutation::MarkConfigured => return,
+        };
+        self.has_removals |= value.is_none();
+        let before = if self.has_removals { self.before.find_leaf(path) } else { None };
+        let (stamp, last) = (self.stamp, &mut self.last_mark);
+        let next = |old: Option<Arc<MarkLeaf>>| {
+            let value = value.as_ref()?;
+            if old.as_ref().is_some_and(|old| old.leaf.value == *value) {
+                return old;
+            }
+            let version = match (&old, &before) {
+                (None, Some(before)) if before.value == *value => before.meta,
+                (old, before) => {
+                    next_version(old.as_ref().map(|old| &old.leaf).or(before.as_ref()), stamp)
+                }
+            };
+            let next = MarkLeaf { place, leaf: Leaf::new(value.clone(), version) };
+            let shared = last.take().filter(|last| **last == next);
+            *last = Some(shared.unwrap_or_else(|| Arc::new(next)));
+            last.clone()
+        };
+        let schema = self.models.schema(self.origin);
+        let entries = self.tree.branch_mut(schema, above, &stamp).list_mut(*list);
+        if entries.update(keys, |entry| entry.update_mark(next)) == Some(true) {
+            return;
+        }
+        match value {
+            Some(value) => self.set(path, value),
+            None => drop(self.tree.remove(schema, path)),
         }
     }
 
@@ -282,6 +341,16 @@ impl DraftTree<'_> {
         let before = if self.has_removals { self.before.find_branch(steps) } else { None };
         let (schema, stamp) = (self.models.schema(self.origin), self.stamp);
         TreeWriter { branch: self.tree.branch_mut(schema, steps, &stamp), before, schema, stamp }
+    }
+
+    /// Where the entries of a list have their mark, if they have any.
+    pub fn mark_of(&self, list: NodeId) -> Option<MarkPlace> {
+        self.derived.mark_of(self.origin, list)
+    }
+
+    /// True when a list has the entry at the end of `path` so far.
+    pub fn has_entry(&self, path: &InstancePath) -> bool {
+        has_entry(&self.tree, path)
     }
 
     /// State of the derived entry at the end of `path`.
@@ -420,6 +489,16 @@ impl<'p> TreeWriter<'p> {
         };
         self.branch.put_leaf(leaf, value, stamp);
     }
+}
+
+/// Steps from an entry to its mark: the container and the leaf.
+const STEPS_TO_MARK: usize = 2;
+
+/// True when a list has the entry at the end of `path`. The entry itself is not derived.
+fn has_entry(tree: &Tree<LeafVersion>, path: &InstancePath) -> bool {
+    let Some((Step { node, keys: Some(keys) }, above)) = path.0.split_last() else { return false };
+    let above = tree.find_branch(above);
+    above.is_some_and(|above| above.list(*node).is_some_and(|list| list.get(keys).is_some()))
 }
 
 /// Lower half of a revision's number, see [`LeafVersion::incarnation`].

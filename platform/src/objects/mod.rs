@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use smol_str::{SmolStr, ToSmolStr as _};
 
 mod access;
+mod entries;
 mod link;
 mod nodes;
 mod pairs;
@@ -35,6 +36,7 @@ use nodes::Nodes;
 use state::Planes;
 
 pub use access::{GRPC_SERVER, Profiles};
+pub use entries::{EntryShare, StatusNodes, ValueEntry};
 pub use nodes::ModelError;
 pub use pairs::VethPairs;
 pub use reconciliation::{DriftAction, Setting};

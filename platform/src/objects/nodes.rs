@@ -134,6 +134,7 @@ nodes!(
         state_ipv6_forwarding: "/state/ipv6-forwarding",
         state_ipv4_ignore_linkdown: "/state/ipv4-ignore-routes-with-linkdown",
         state_ipv6_ignore_linkdown: "/state/ipv6-ignore-routes-with-linkdown",
+        state_effective_status: "/state/effective-status",
         state_counters: "/state/counters",
         state_carrier_transitions: "/state/counters/carrier-transitions",
     }
@@ -154,6 +155,7 @@ nodes!(
         address_state_ip: "/address/state/ip",
         address_state_prefix_len: "/address/state/prefix-length",
         address_state_origin: "/address/state/origin",
+        address_state_effective_status: "/address/state/effective-status",
         neighbor: "/neighbor",
         mac: "/neighbor/link-layer-address",
         neighbor_state: "/neighbor/state",
@@ -161,6 +163,7 @@ nodes!(
         neighbor_state_mac: "/neighbor/state/link-layer-address",
         neighbor_state_origin: "/neighbor/state/origin",
         neighbor_state_state: "/neighbor/state/neighbor-state",
+        neighbor_state_effective_status: "/neighbor/state/effective-status",
     }
 );
 
@@ -179,6 +182,7 @@ nodes!(
         route_state: "/static/route/state",
         route_state_prefix: "/static/route/state/prefix",
         route_state_description: "/static/route/state/description",
+        route_state_effective_status: "/static/route/state/effective-status",
         hop: "/static/route/next-hop",
         hop_target: "/static/route/next-hop/next-hop",
         hop_interface: "/static/route/next-hop/interface",

@@ -403,13 +403,13 @@ impl Registry {
         Some(leaves.entry(path))
     }
 
-    fn link_path(&self, name: &SmolStr) -> InstancePath {
+    pub(super) fn link_path(&self, name: &SmolStr) -> InstancePath {
         let keys = Keys::single(Value::Str(name.clone()));
         let (list, entry) = (self.nodes.interfaces, self.nodes.link.entry);
         InstancePath(vec![Step::node(list), Step::entry(entry, keys)])
     }
 
-    fn family_path(
+    pub(super) fn family_path(
         &self,
         link: &SmolStr,
         family: NodeId,

@@ -10,18 +10,18 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::{iter, thread};
 
-use holdfast_config::{Configuration, InstancePath, Value, parallel};
+use holdfast_config::{Configuration, parallel};
 use holdfast_platform::objects::state::StateEntry;
 use holdfast_scheduler::{Key, sort_keys};
-use holdfast_telemetry::{DraftTree, LeafVersion, PreparedTree, Revision};
-use imbl::OrdMap;
+use holdfast_telemetry::{Draft, DraftTree, LeafVersion, PreparedTree, Revision};
 
 use super::chain::RevisionChain;
 use super::derived::{NewEntries, NewState};
 use super::prepared::PreparedEntries;
 use super::service_transactions;
 use super::state::{
-    SHOWN_AS_APPLIED, StateChange, StateSource, StateUpdate, clear, follow_configuration, in_both,
+    Others, SHOWN_AS_APPLIED, StateChange, StateSource, StateUpdate, clear, follow_configuration,
+    in_both,
 };
 use crate::commit::AppliedChange;
 use crate::examination::EntryChange;
@@ -51,8 +51,7 @@ pub(super) struct RevisionBuilder {
     pub(super) keys: Arc<Vec<Key>>,
     /// State that is shown of them, apart from objects that are shown as applied.
     pub(super) shown: HashMap<Key, StateEntry>,
-    /// State leaves of services, which stay where other state is removed.
-    pub(super) services: OrdMap<InstancePath, Value>,
+    pub(super) others: Others,
 }
 
 /// A revision to which the core adds what is left.
@@ -118,6 +117,7 @@ impl RevisionBuilder {
                 in_both(&mut draft, false, |tree| update.apply_to(tree, false));
             }
         }
+        self.mark_new_entries(&mut draft);
         let (left, next) = (self.left(), draft.publish());
         // What was shown meanwhile may be much. What is shown from now on, the core lays on it.
         let (base, next) =
@@ -164,9 +164,20 @@ impl RevisionBuilder {
         let configurations = [&self.applied.old, &self.configuration];
         let has_entries = follow_configuration(tree, configurations, prepared);
         let map = &self.configuration.models().map;
-        self.cleared().for_each(|change| clear(tree, map, &self.services, &change.path));
+        self.cleared().for_each(|change| clear(tree, map, &self.others, &change.path));
         service_transactions::follow(tree, &self.applied.history);
         has_entries
+    }
+
+    /// Shows the marks of entries that were there before, and come back.
+    fn mark_new_entries(&self, draft: &mut Draft<'_>) {
+        let marks = &self.others.marks;
+        if marks.is_empty() {
+            return;
+        }
+        let [_, native] = draft.trees_mut();
+        let new = self.applied.changes.iter().filter(|change| !change.existed);
+        new.for_each(|change| marks.show_again(native, &change.path));
     }
 
     /// Changed entries that were there before, and whose state is their configuration in force.
@@ -209,7 +220,7 @@ impl RevisionBuilder {
             keys.flat_map(|keys| keys.chunks(PORTION).map(<[Key]>::to_vec).collect::<Vec<_>>());
         let of_objects = portions.map(move |keys| self.state(&keys, &mut *shown));
         let changes = configured.chain(of_objects).map(|changes| {
-            Portion::Stored(StateUpdate { last: &self.base, services: &self.services, changes })
+            Portion::Stored(StateUpdate { last: &self.base, others: &self.others, changes })
         });
         derived.chain(changes)
     }

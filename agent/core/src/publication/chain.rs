@@ -15,7 +15,7 @@
 //!
 //! List entries that the core takes away are gone, also where others have changed leaves in them meanwhile: of such an
 //! entry these leaves are left. Leaves that others show of the states of service plans go with these; one that comes when
-//! its state is gone is not shown.
+//! its state is gone is not shown. Marks of entries ([`marks`](super::marks)) go with their entries, too, and come back with them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,12 +23,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use holdfast_base::now_ns;
 use holdfast_config::schema::Origin;
 use holdfast_config::{InstancePath, Map, Tree, Value};
-use holdfast_telemetry::{ConfigOrState, Draft, LeafVersion, Mutation, Revision};
+use holdfast_telemetry::{ConfigOrState, Draft, Mutation, Revision};
 use imbl::OrdMap;
 use tokio::sync::watch;
 
+use super::marks::{self, Mark, MarkedEntry, Marks, TooManyMarks};
 use super::service_plans::status_beside;
-use super::state::{in_both, remove_state, show_leaf};
+use super::state::{Others, in_both, remove_state, show_leaf};
 use crate::ServiceState;
 
 /// Numbers kept free for revisions between the answer to a large commit and the revision that shows it: more than there
@@ -48,6 +49,10 @@ struct Amendments {
     services: OrdMap<InstancePath, Value>,
     /// Paths of those that have changed since the last commit was shown.
     recent: BTreeSet<InstancePath>,
+    marks: Marks,
+    /// Entries whose marks have changed since the core has begun to build what is not added yet, with the number of the
+    /// revision that shows it.
+    recent_marks: Vec<(u64, Vec<MarkedEntry>)>,
     /// Number of the revision that will show a commit in force.
     reserved: Option<u64>,
 }
@@ -79,7 +84,9 @@ impl Amendments {
     /// The revision `next` of a commit, which was made from `base`, with what was amended since laid on it.
     fn laid_on(&mut self, [base, newest]: [&Revision; 2], next: Revision) -> Revision {
         let merged = rebased(base, newest, next.clone());
-        if base.native.is_same(&newest.native) && base.openconfig.is_same(&newest.openconfig) {
+        let is_same =
+            base.native.is_same(&newest.native) && base.openconfig.is_same(&newest.openconfig);
+        if is_same && !self.has_marks_since(base) {
             return merged;
         }
         let models = Arc::clone(&merged.models);
@@ -89,18 +96,41 @@ impl Amendments {
         let mut draft = newest.resume(merged).after_removals();
         for path in &self.recent {
             in_both(&mut draft, false, |tree| {
-                let trees = [base, &next].map(|revision| revision.tree(tree.origin()));
-                let shown = shown_as(tree.origin(), &models.map, path);
-                shown.iter().filter_map(|leaf| lost_entry(trees, leaf)).for_each(|entry| {
-                    tree.apply(&entry, Mutation::Gone(ConfigOrState::Both));
-                });
+                let (origin, revisions) = (tree.origin(), [base, &next]);
+                let shown = shown_as(origin, &models.map, path);
+                let lost = shown.iter().filter_map(|leaf| lost_entry(revisions, origin, leaf));
+                lost.for_each(|entry| tree.apply(&entry, Mutation::Gone(ConfigOrState::Both)));
             });
         }
+        self.lay_on([base, &next], &mut draft);
+        draft.publish()
+    }
+
+    /// Marks that have changed since a revision, or with it.
+    fn marks_since(&self, base: &Revision) -> impl Iterator<Item = &MarkedEntry> {
+        let since = self.recent_marks.iter().filter(|(number, _)| *number >= base.number);
+        since.flat_map(|(_, entries)| entries)
+    }
+
+    fn has_marks_since(&self, base: &Revision) -> bool {
+        self.marks_since(base).next().is_some()
+    }
+
+    /// Brings the marks that have changed since `base` up to date, and shows what else was amended again: `draft` has `next`,
+    /// which was made from it, with what was added meanwhile laid on it.
+    fn lay_on(&self, [base, next]: [&Revision; 2], draft: &mut Draft<'_>) {
+        let [_, tree] = draft.trees_mut();
+        for entry in self.marks_since(base).map(MarkedEntry::path) {
+            match lost_entry([base, next], Origin::Native, &entry) {
+                Some(lost) => tree.apply(&lost, Mutation::Gone(ConfigOrState::Both)),
+                None => marks::show(tree, &entry, self.marks.get(&entry)),
+            }
+        }
+        let models = draft.models();
         for (path, value) in self.recent.iter().filter_map(|path| self.services.get_key_value(path))
         {
-            in_both(&mut draft, false, |tree| show_leaf(tree, &models.map, path, value));
+            in_both(draft, false, |tree| show_leaf(tree, &models.map, path, value));
         }
-        draft.publish()
     }
 }
 
@@ -112,14 +142,16 @@ fn shown_as(origin: Origin, map: &Map, leaf: &InstancePath) -> Vec<InstancePath>
     }
 }
 
-/// The outermost list entry on a path that the first tree has, and the second one has not.
+/// The outermost list entry on a path that the first revision has, and the second one has not.
 fn lost_entry(
-    [before, after]: [&Tree<LeafVersion>; 2],
-    leaf: &InstancePath,
+    [before, after]: [&Revision; 2],
+    origin: Origin,
+    path: &InstancePath,
 ) -> Option<InstancePath> {
-    let entries = (1..leaf.0.len()).filter(|at| leaf.0[at - 1].keys.is_some());
-    let mut entries = entries.map(|at| InstancePath(leaf.0[..at].to_vec()));
-    entries.find(|entry| !after.contains(entry)).filter(|entry| before.contains(entry))
+    let entries = (1..=path.0.len()).filter(|at| path.0[at - 1].keys.is_some());
+    let mut entries = entries.map(|at| InstancePath(path.0[..at].to_vec()));
+    let lost = entries.find(|entry| !after.has_entry(origin, entry));
+    lost.filter(|entry| before.has_entry(origin, entry))
 }
 
 /// True for a leaf of a state of a service plan that a revision does not have.
@@ -142,9 +174,10 @@ impl RevisionChain {
         Arc::clone(&self.revision_tx.borrow())
     }
 
-    /// State leaves of services that are shown.
-    pub(super) fn services(&self) -> OrdMap<InstancePath, Value> {
-        self.lock().services.clone()
+    /// What others than the core show.
+    pub(super) fn others(&self) -> Others {
+        let amended = self.lock();
+        Others { services: amended.services.clone(), marks: amended.marks.clone() }
     }
 
     /// Reserves the number of the revision that will show a commit; with `is_large`, others may come before it.
@@ -156,8 +189,13 @@ impl RevisionChain {
         number
     }
 
-    /// Shows state leaves of services, from any thread: `None` takes a leaf away. Nothing happens if none differs.
-    pub(crate) fn amend(&self, leaves: ServiceState) {
+    /// Shows state leaves of services and marks of entries, from any thread, in one revision: `None` takes them away. Nothing
+    /// happens if none differs. The number of marks that were one too many, and are not kept.
+    pub(crate) fn amend(
+        &self,
+        leaves: ServiceState,
+        marks: Vec<(InstancePath, Option<Mark>)>,
+    ) -> usize {
         let mut amended = self.lock();
         let newest = self.newest();
         let differs = |(path, value): &(InstancePath, Option<Value>)| {
@@ -165,24 +203,51 @@ impl RevisionChain {
                 && (value.is_none() || !lacks_state(&newest, path))
         };
         let leaves: ServiceState = leaves.into_iter().filter(differs).collect();
-        if leaves.is_empty() {
-            return;
+        let (mut changed, mut left_out) = (Vec::new(), 0);
+        for (entry, mark) in marks {
+            match amended.marks.set(&entry, mark) {
+                Ok(marked) => changed.extend(marked),
+                Err(TooManyMarks) => left_out += 1,
+            }
+        }
+        if leaves.is_empty() && changed.is_empty() {
+            return left_out;
         }
         let number = amended.number_after(&newest);
         let next = Revision { number, time_ns: now_ns(), ..(*newest).clone() };
         let mut draft = newest.resume(next);
+        let is_shown = |entry: &InstancePath| newest.has_entry(Origin::Native, entry);
+        let shown = changed.iter().map(MarkedEntry::path).filter(is_shown);
+        let shown: Vec<InstancePath> = shown.collect();
+        if leaves.is_empty() && shown.is_empty() {
+            amended.recent_marks.push((number, changed));
+            return left_out;
+        }
         for (path, value) in leaves {
             amended.amend(&mut draft, path, value);
         }
+        let [_, native] = draft.trees_mut();
+        shown.iter().for_each(|entry| marks::show(native, entry, amended.marks.get(entry)));
+        amended.recent_marks.push((number, changed));
         self.revision_tx.send_replace(Arc::new(draft.publish()));
+        left_out
     }
 
     /// Adds a revision of state, which was made from `base`.
     pub(super) fn advance(&self, base: &Revision, next: Revision) -> Arc<Revision> {
-        let amended = self.lock();
+        let mut amended = self.lock();
         let newest = self.newest();
         let number = amended.number_after(&newest);
-        self.add(rebased(base, &newest, Revision { number, ..next }))
+        let mut merged = rebased(base, &newest, Revision { number, ..next.clone() });
+        if amended.has_marks_since(base) {
+            let mut draft = newest.resume(merged).after_removals();
+            amended.lay_on([base, &next], &mut draft);
+            merged = draft.publish();
+        }
+        if amended.reserved.is_none() {
+            amended.recent_marks.clear(); // nothing else is being built
+        }
+        self.add(merged)
     }
 
     /// The newest revision, and that of a commit, which was made from `base`, with what was added since laid on it. The chain
@@ -204,6 +269,7 @@ impl RevisionChain {
         let number = reserved.unwrap_or_else(|| amended.number_after(&newest));
         let next = amended.laid_on([base, &newest], Revision { number, ..next });
         amended.recent.clear();
+        amended.recent_marks.clear();
         self.add(next)
     }
 
@@ -237,10 +303,14 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::LazyLock;
 
-    use holdfast_config::Models;
-    use holdfast_telemetry::{DerivedLists, LeafVersion};
+    use allocation_counter::measure;
+    use holdfast_config::{LeafMark, Models};
+    use holdfast_platform::objects::Registry;
+    use holdfast_telemetry::{DerivedLists, LeafVersion, ViewEntry};
     use proptest::prelude::*;
 
+    use super::super::derived::derived_lists;
+    use super::super::state::clear;
     use super::*;
 
     static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
@@ -279,7 +349,7 @@ mod tests {
             .map(|leaf| at(&format!("/interfaces/interface[name=eth1]/{leaf}")));
         let chain = RevisionChain::new(Revision::new(Arc::clone(&MODELS), DerivedLists::default()));
         let amend = |text: &str| {
-            chain.amend(vec![(description.clone(), Some(Value::Str(text.into())))]);
+            chain.amend(vec![(description.clone(), Some(Value::Str(text.into())))], Vec::new());
         };
         let first = chain.newest();
         let mut draft = first.draft(&MODELS, 1);
@@ -363,7 +433,7 @@ mod tests {
                 let mut is_boundary = None;
                 match event {
                     Event::Amend(leaf, value) => {
-                        chain.amend(vec![(path(leaf), value.map(text))]);
+                        chain.amend(vec![(path(leaf), value.map(text))], Vec::new());
                         match value {
                             Some(value) => expected.insert(leaf, text(value)),
                             None => expected.remove(&leaf),
@@ -416,5 +486,226 @@ mod tests {
                 last = now;
             }
         }
+    }
+
+    /// Entries that are marked: routes, which are derived, and links, which are stored.
+    const MARKED: [&str; 4] = [
+        "/network-instances/network-instance[name=DEFAULT]/static[name=s]/route[prefix=10.0.0.0/8]",
+        "/network-instances/network-instance[name=DEFAULT]/static[name=s]/route[prefix=11.0.0.0/8]",
+        "/interfaces/interface[name=eth1]",
+        "/interfaces/interface[name=eth2]",
+    ];
+    /// A leaf of state of each.
+    const STATE: &str = "state/description";
+
+    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(&MODELS.native).unwrap());
+
+    fn native(text: &str) -> InstancePath {
+        MODELS.native.resolve_write(&text.parse().unwrap()).unwrap()
+    }
+
+    #[derive(Clone, Debug)]
+    enum MarkEvent {
+        Mark(usize, Option<bool>),
+        /// The core begins to build the revision of a commit, with entries that are configured from then on, or no more.
+        Build {
+            is_large: bool,
+            changes: Vec<(usize, bool)>,
+        },
+        Rebase,
+        Complete,
+        /// The core shows or clears the state of an entry; another one is marked before the revision is added.
+        State {
+            entry: usize,
+            is_there: bool,
+            mark: Option<(usize, Option<bool>)>,
+        },
+    }
+
+    fn mark_event() -> impl Strategy<Value = MarkEvent> {
+        let entry = || 0..MARKED.len();
+        let mark = || (entry(), prop::option::weighted(0.7, any::<bool>()));
+        let changes = prop::collection::vec((entry(), any::<bool>()), 1..4);
+        prop_oneof![
+            3 => mark().prop_map(|(entry, mark)| MarkEvent::Mark(entry, mark)),
+            2 => (any::<bool>(), changes).prop_map(|(is_large, changes)| MarkEvent::Build { is_large, changes }),
+            1 => Just(MarkEvent::Rebase),
+            2 => Just(MarkEvent::Complete),
+            2 => (entry(), any::<bool>(), prop::option::of(mark()))
+                .prop_map(|(entry, is_there, mark)| MarkEvent::State { entry, is_there, mark }),
+        ]
+    }
+
+    fn tree_of(configured: &BTreeSet<usize>, before: &Tree<LeafMark>) -> Tree<LeafMark> {
+        let mut tree = Tree::new();
+        for entry in configured {
+            let path = native(MARKED[*entry]);
+            tree.branch_mut(&MODELS.native, &path.0, &LeafMark::Explicit).given = true;
+        }
+        tree.sharing(before)
+    }
+
+    /// Marks that a revision shows, by entry, and entries that it has.
+    fn shown_marks(revision: &Revision) -> [BTreeMap<usize, String>; 2] {
+        let mark = |entry: usize| {
+            let leaf = native(&format!("{}/state/effective-status", MARKED[entry]));
+            Some((entry, format!("{:?}", revision.native.find_leaf(&leaf)?.value)))
+        };
+        let there = |entry: usize| revision.native.contains(&native(MARKED[entry]));
+        let all = || 0..MARKED.len();
+        [
+            all().filter_map(mark).collect(),
+            all().filter(|it| there(*it)).map(|it| (it, String::new())).collect(),
+        ]
+    }
+
+    fn mark_of(is_down: bool) -> Mark {
+        if is_down { Mark::Down } else { Mark::Degraded }
+    }
+
+    proptest! {
+        #[test]
+        fn marks_are_those_of_the_entries_that_there_are(events in prop::collection::vec(mark_event(), 1..40)) {
+            let lists = derived_lists(&REGISTRY, &MODELS);
+            let chain = RevisionChain::new(Revision::new(Arc::clone(&MODELS), lists));
+            let mut marks: BTreeMap<usize, Mark> = BTreeMap::new();
+            let mut configured: BTreeSet<usize> = BTreeSet::new();
+            let mut stated: BTreeSet<usize> = BTreeSet::new();
+            let mut shown_tree: Tree<LeafMark> = Tree::new();
+            let mut building: Option<(Arc<Revision>, Revision, BTreeSet<usize>)> = None;
+            let mut amend = |entry: usize, mark: Option<bool>, chain: &RevisionChain| {
+                let mark = mark.map(mark_of);
+                chain.amend(Vec::new(), vec![(native(MARKED[entry]), mark)]);
+                match mark {
+                    Some(mark) => marks.insert(entry, mark),
+                    None => marks.remove(&entry),
+                };
+                marks.clone()
+            };
+            let mut kept: BTreeMap<usize, Mark> = BTreeMap::new();
+            let mut clock = 0;
+            for event in events {
+                clock += 1;
+                match event {
+                    MarkEvent::Mark(entry, mark) => kept = amend(entry, mark, &chain),
+                    MarkEvent::Build { is_large, changes } if building.is_none() => {
+                        let mut next_configured = configured.clone();
+                        for (entry, is_there) in changes {
+                            if is_there {
+                                next_configured.insert(entry);
+                            } else {
+                                next_configured.remove(&entry);
+                            }
+                        }
+                        chain.reserve(is_large);
+                        let base = chain.newest();
+                        let others = chain.others();
+                        let tree = tree_of(&next_configured, &shown_tree);
+                        let mut draft = base.resume(Revision { time_ns: clock, ..(*base).clone() });
+                        let [_, native_tree] = draft.trees_mut();
+                        native_tree.follow([&shown_tree, &tree], None);
+                        for entry in next_configured.difference(&configured) {
+                            others.marks.show_again(native_tree, &native(MARKED[*entry]));
+                        }
+                        shown_tree = tree;
+                        let next = draft.publish();
+                        building = Some((base, next, next_configured));
+                    }
+                    MarkEvent::Build { .. } => {}
+                    MarkEvent::Rebase => {
+                        building = building.map(|(base, next, configured)| {
+                            let (newest, next) = chain.rebase(&base, next);
+                            (newest, next, configured)
+                        });
+                    }
+                    MarkEvent::Complete => {
+                        let Some((base, next, now)) = building.take() else { continue };
+                        let (newest, next) = chain.rebase(&base, next);
+                        chain.advance_to_boundary(&newest, next);
+                        configured = now;
+                    }
+                    // State of what a commit builds is shown after it.
+                    MarkEvent::State { entry, is_there, mark } if building.is_none() => {
+                        let base = chain.newest();
+                        let mut draft = base.draft(&MODELS, clock);
+                        let others = chain.others();
+                        let path = native(MARKED[entry]);
+                        let [_, tree] = draft.trees_mut();
+                        if is_there {
+                            let leaf = native(&format!("{}/{}", MARKED[entry], STATE));
+                            show_leaf(tree, &MODELS.map, &leaf, &text(1));
+                            others.marks.show_again(tree, &path);
+                            stated.insert(entry);
+                        } else {
+                            clear(tree, &MODELS.map, &others, &path);
+                            stated.remove(&entry);
+                        }
+                        let next = draft.publish();
+                        if let Some((entry, mark)) = mark {
+                            kept = amend(entry, mark, &chain);
+                        }
+                        chain.advance(&base, next);
+                    }
+                    MarkEvent::State { .. } => {}
+                }
+                let there: BTreeSet<usize> = configured.union(&stated).copied().collect();
+                let [shown, entries] = shown_marks(&chain.newest());
+                let entries: BTreeSet<usize> = entries.into_keys().collect();
+                prop_assert_eq!(&entries, &there);
+                let marked = kept.iter().filter(|(entry, _)| there.contains(entry));
+                let expected: BTreeMap<usize, String> =
+                    marked.map(|(entry, mark)| (*entry, format!("{:?}", Value::Enum(mark.name().into())))).collect();
+                prop_assert_eq!(shown, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn marks_of_many_routes_take_some_hundred_octets_each() {
+        const ROUTES: usize = 10_000;
+        /// Objects of an amendment.
+        const PORTION: usize = 1024;
+        /// Octets of all marks, the target of L17 in `agent/faults/FAULTS.md`.
+        const MOST: i64 = 2_000_000;
+        let route = |number: usize| {
+            let (high, low) = (number / 256, number % 256);
+            native(&MARKED[0].replace("10.0.0.0/8", &format!("10.{high}.{low}.0/24")))
+        };
+        let chain = RevisionChain::new(Revision::new(
+            Arc::clone(&MODELS),
+            derived_lists(&REGISTRY, &MODELS),
+        ));
+        let mut tree: Tree<LeafMark> = Tree::new();
+        for number in 0..ROUTES {
+            let path = route(number);
+            tree.branch_mut(&MODELS.native, &path.0, &LeafMark::Explicit).given = true;
+        }
+        let first = chain.newest();
+        let mut draft = first.draft(&MODELS, 1);
+        draft.apply_diff(Origin::Native, &Tree::new(), &tree);
+        chain.advance(&first, draft.publish());
+        drop(first);
+        let portions: Vec<Vec<(InstancePath, Option<Mark>)>> = (0..ROUTES.div_ceil(PORTION))
+            .map(|portion| {
+                let numbers = portion * PORTION..ROUTES.min((portion + 1) * PORTION);
+                numbers.map(|number| (route(number), Some(Mark::Down))).collect()
+            })
+            .collect();
+        let info = measure(|| {
+            for portion in &portions {
+                chain.amend(Vec::new(), portion.clone());
+            }
+        });
+        assert!(info.bytes_current < MOST, "{} octets", info.bytes_current);
+        let next = chain.newest();
+        let mut draft = next.draft(&MODELS, 2);
+        draft.annotate(None);
+        chain.advance(&next, draft.publish());
+        assert!(chain.lock().recent_marks.is_empty(), "they are kept while something is built");
+        let path = route(7);
+        let list = next.native.find_branch(&path.0[..path.0.len() - 1]).unwrap();
+        let list = list.list(path.last().unwrap().node).unwrap();
+        let is_derived = |entry: &ViewEntry| matches!(entry, ViewEntry::Derived(_));
+        assert_eq!(list.iter().filter(|(_, entry)| is_derived(entry)).count(), ROUTES);
     }
 }

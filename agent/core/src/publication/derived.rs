@@ -9,22 +9,28 @@ use holdfast_config::schema::{NodeKind, Origin};
 use holdfast_config::{
     Branch, InstancePath, Keys, Models, NodeId, Provenance, Schema, Step, parallel,
 };
-use holdfast_platform::objects::Registry;
 use holdfast_platform::objects::state::{Planes, StateEntry};
+use holdfast_platform::objects::{Registry, StatusNodes};
 use holdfast_scheduler::{Engine, Key, SharedValue};
 use holdfast_telemetry::{
-    DerivedLists, DraftTree, EntryState, EntryVersion, LeafVersion, ListStates, TreeWriter,
+    DerivedLists, DraftTree, EntryState, EntryVersion, LeafVersion, ListStates, MarkPlace,
+    TreeWriter,
 };
 use smallvec::SmallVec;
 
 use super::EntryChange;
 use super::state::{show, show_within};
 
-/// The lists of objects that are shown as applied, in both models.
+/// The lists of objects that are shown as applied, in both models, and where entries are marked.
 pub(super) fn derived_lists(registry: &Registry, models: &Models) -> DerivedLists {
     let native = registry.applied_list();
     let openconfig = models.map.list_to_openconfig(native);
-    DerivedLists { openconfig: openconfig.into_iter().collect(), native: vec![native] }
+    let mark = |it: StatusNodes| {
+        let StatusNodes { list, container, leaf } = it;
+        MarkPlace { origin: Origin::Native, list, container, leaf }
+    };
+    let marks = registry.status_nodes().map(mark).to_vec();
+    DerivedLists { openconfig: openconfig.into_iter().collect(), native: vec![native], marks }
 }
 
 /// Where an entry is, and by which rules its state is made. Entries of one list share it.

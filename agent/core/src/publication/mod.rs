@@ -14,6 +14,7 @@ mod builder;
 mod chain;
 mod deferral;
 mod derived;
+mod marks;
 mod prepared;
 mod service_plans;
 mod service_transactions;
@@ -32,7 +33,6 @@ use holdfast_platform::objects::state::StateEntry;
 use holdfast_scheduler::{Engine, Key, sort_keys};
 use holdfast_store::Ticket;
 use holdfast_telemetry::{Boundary, Draft, Revision};
-use imbl::OrdMap;
 use tokio::task::spawn_blocking;
 
 use self::builder::RevisionBuilder;
@@ -40,11 +40,13 @@ pub(super) use self::builder::{BuilderPanicked, BuiltRevision};
 pub(super) use self::chain::RevisionChain;
 use self::deferral::Deferrals;
 use self::derived::{DerivedChanges, NewEntries, NewState, derived_lists};
+pub use self::marks::Mark;
 use self::prepared::EntryPreparation;
 pub(super) use self::prepared::PreparedEntries;
 pub(super) use self::state::as_planes;
 use self::state::{
-    FEW_KEYS, SHOWN_AS_APPLIED, StateSource, StateUpdate, follow_configuration, in_both, show,
+    FEW_KEYS, Others, SHOWN_AS_APPLIED, StateSource, StateUpdate, follow_configuration, in_both,
+    show,
 };
 use super::commit::{AppliedChange, BuildResult, CommitInFlight, Input};
 use super::examination::EntryChange;
@@ -192,7 +194,7 @@ impl Publisher {
         last: &Revision,
     ) {
         sort_keys(&mut keys);
-        let (source, services) = (self.source.clone(), self.chain.services());
+        let (source, others) = (self.source.clone(), self.chain.others());
         let is_applied = |key: &Key| SHOWN_AS_APPLIED.contains(&key.kind());
         let (applied, mut keys): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_applied);
         let derived = DerivedChanges::of(&source.registry, applied, engine, draft.native());
@@ -201,7 +203,7 @@ impl Publisher {
         keys.extend(stored);
         let readings = source.read_all(engine, last, keys);
         let changes = readings.into_iter().map(|it| it.note(&mut self.shown)).collect();
-        let update = StateUpdate { last, services: &services, changes };
+        let update = StateUpdate { last, others: &others, changes };
         in_both(draft, update.is_large(), |tree| update.apply_to(tree));
     }
 
@@ -237,7 +239,7 @@ fn show_configured(
     let stored = changes.iter().filter(|change| !new.contains(change)).collect();
     let changes = parallel::map(stored, |it| source.configured(it));
     let changes = changes.into_iter().flatten().collect();
-    let update = StateUpdate { last, services: &OrdMap::new(), changes };
+    let update = StateUpdate { last, others: &Others::default(), changes };
     in_both(draft, update.is_large(), |tree| update.apply_to(tree));
 }
 
@@ -259,7 +261,7 @@ impl CoreTask {
             prepared: None,
             shown: self.publisher.shown_of(&keys),
             keys,
-            services: self.publisher.chain.services(),
+            others: self.publisher.chain.others(),
         }
     }
 

@@ -15,6 +15,7 @@ use holdfast_telemetry::{
 use imbl::OrdMap;
 use smallvec::SmallVec;
 
+use super::marks::Marks;
 use super::{EntryChange, service_plans};
 
 /// Values whose state is what was applied. It goes with their configuration, whose path says where it is.
@@ -51,9 +52,17 @@ pub(super) struct StateChange {
 /// Changes of the state that is shown.
 pub(super) struct StateUpdate<'a> {
     pub(super) last: &'a Revision,
-    /// State leaves of services, which stay where other state is removed.
-    pub(super) services: &'a OrdMap<InstancePath, Value>,
+    pub(super) others: &'a Others,
     pub(super) changes: Vec<StateChange>,
+}
+
+/// What others than the core show, and what stays where other state is removed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Others {
+    /// State leaves of services.
+    pub(super) services: OrdMap<InstancePath, Value>,
+    /// Marks of entries.
+    pub(super) marks: Marks,
 }
 
 impl StateReading {
@@ -136,6 +145,9 @@ impl StateUpdate<'_> {
             }
             show(tree, &models.map, run.iter().filter_map(|change| change.now.as_ref()));
         }
+        let new = self.changes.iter().filter(|change| change.before.is_none());
+        let new = new.filter_map(|change| change.now.as_ref());
+        new.for_each(|entry| self.others.marks.show_again(tree, &entry.path));
     }
 
     /// Takes away what was shown of an object and is not shown now.
@@ -165,21 +177,17 @@ impl StateUpdate<'_> {
 
     fn clear(&self, tree: &mut DraftTree<'_>, path: &InstancePath) {
         let models = Arc::clone(tree.models());
-        clear(tree, &models.map, self.services, path);
+        clear(tree, &models.map, self.others, path);
     }
 }
 
-/// Takes all state away at and below a native path, but for what services keep there.
-pub(super) fn clear(
-    tree: &mut DraftTree<'_>,
-    map: &Map,
-    services: &OrdMap<InstancePath, Value>,
-    path: &InstancePath,
-) {
+/// Takes all state away at and below a native path, but for what others show there.
+pub(super) fn clear(tree: &mut DraftTree<'_>, map: &Map, others: &Others, path: &InstancePath) {
     remove_state(tree, map, path);
-    let from = services.range::<_, InstancePath>(path..);
+    let from = others.services.range::<_, InstancePath>(path..);
     let below = from.take_while(|(leaf, _)| leaf.starts_with(path));
     below.for_each(|(leaf, value)| show_leaf(tree, map, leaf, value));
+    others.marks.show_below(tree, path);
 }
 
 /// Takes all state away at and below a native path, or at what OpenConfig calls it.

@@ -37,6 +37,7 @@ use crate::users::Users;
 
 mod abandon;
 mod admission;
+mod impact;
 mod ports;
 mod publication;
 mod readiness;

@@ -1,6 +1,7 @@
 //! Readiness: counting of providers, dependents and unmet dependencies.
 
 use std::net::IpAddr;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -184,7 +185,15 @@ impl Graph {
                 .any(|spec| !spec.needs_of(target).is_empty())
     }
 
-    pub(super) fn index_kind(&mut self, kind: KindId) {
+    /// The first present key with a prefix, or the one after another key; `None` also for kinds whose keys are not indexed.
+    pub(crate) fn present_below(&self, prefix: &Key, after: Option<&Key>) -> Option<&Key> {
+        let keys = self.present_keys.get(&prefix.kind())?;
+        let from = after.map_or(Bound::Included(prefix), Bound::Excluded);
+        let next = keys.range((from, Bound::Unbounded)).next();
+        next.filter(|key| key.starts_with(prefix))
+    }
+
+    pub(crate) fn index_kind(&mut self, kind: KindId) {
         if self.present_keys.contains_key(&kind) {
             return;
         }

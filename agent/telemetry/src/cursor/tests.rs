@@ -101,7 +101,7 @@ fn text(path: &[Step]) -> String {
 
 fn derived_lists() -> DerivedLists {
     let list = instance(DERIVED).last().unwrap().node;
-    DerivedLists { openconfig: vec![list], native: Vec::new() }
+    DerivedLists { openconfig: vec![list], ..DerivedLists::default() }
 }
 
 fn permissions(rules: &[(Action, &str)]) -> Arc<NodeView> {

@@ -29,6 +29,8 @@ const CONFIGURED: [(&str, [u64; 2]); 2] = [
         [8, 24],
     ),
 ];
+/// Leaf that is the mark of an entry, with two values.
+const MARK: (&str, [u64; 2]) = ("state/ifindex", [1, 2]);
 /// Leaf of state that a derived entry shows, with two values.
 const STATE: (&str, [u64; 2]) = ("state/mtu", [1514, 9014]);
 
@@ -84,13 +86,20 @@ enum Act {
     Clear {
         port: usize,
     },
+    /// Marks the port, or takes its mark away.
+    Mark {
+        port: usize,
+        value: Option<usize>,
+    },
 }
 
 fn act() -> impl Strategy<Value = Act> {
     let leaf = || prop::option::weighted(0.7, 0..2_usize);
     let values = prop::option::weighted(0.8, [leaf(), leaf()]);
     let (port, value) = (0..PORTS, 0..2_usize);
+    let mark = prop::option::weighted(0.7, 0..2_usize);
     prop_oneof![
+        2 => (port.clone(), mark).prop_map(|(port, value)| Act::Mark { port, value }),
         3 => (port.clone(), values).prop_map(|(port, values)| Act::Configure { port, values }),
         3 => (port.clone(), value.clone()).prop_map(|(port, value)| Act::Show { port, value }),
         1 => (port.clone(), value).prop_map(|(port, value)| Act::Set { port, value }),
@@ -156,7 +165,8 @@ impl Shown {
         let first = |port: usize| {
             let touched = |act: &&Act| match act {
                 Act::Configure { .. } => false,
-                Act::Show { port: of, .. }
+                Act::Mark { port: of, .. }
+                | Act::Show { port: of, .. }
                 | Act::Set { port: of, .. }
                 | Act::Clear { port: of } => *of == port,
             };
@@ -206,6 +216,7 @@ impl Shown {
                 Act::Show { port, value } | Act::Set { port, value } => {
                     set(&mut draft, *port, *value)
                 }
+                Act::Mark { port, value } => mark(&mut draft, *port, *value),
                 Act::Clear { port } => {
                     let mutation = Mutation::Gone(ConfigOrState::State);
                     let path = path(*port, "");
@@ -242,6 +253,21 @@ fn set(draft: &mut Draft<'_>, port: usize, value: usize) {
     let mutation = Mutation::Set(Value::Uint(STATE.1[value]));
     let path = path(port, STATE.0);
     draft.apply(RevisionChange { origin: Origin::OpenConfig, path, mutation });
+}
+
+fn mark(draft: &mut Draft<'_>, port: usize, value: Option<usize>) {
+    let set = |value: usize| Mutation::Set(Value::Uint(MARK.1[value]));
+    let mutation = value.map_or(Mutation::Gone(ConfigOrState::State), set);
+    let path = path(port, MARK.0);
+    draft.apply(RevisionChange { origin: Origin::OpenConfig, path, mutation });
+}
+
+/// The mark of ports.
+fn marks() -> Vec<MarkPlace> {
+    let place = path(0, MARK.0);
+    let [.., list, container, leaf] = place.0.as_slice() else { panic!("{place:?}") };
+    let (list, container, leaf) = (list.node, container.node, leaf.node);
+    vec![MarkPlace { origin: Origin::OpenConfig, list, container, leaf }]
 }
 
 /// Shows the state of a port as the core does: derived where nothing of it is shown yet, else leaf by leaf.
@@ -314,14 +340,16 @@ fn configure(configured: &mut Configured, acts: &[Act]) {
             Act::Configure { port, values: None } => {
                 configured.remove(port);
             }
-            Act::Show { .. } | Act::Set { .. } | Act::Clear { .. } => {}
+            Act::Show { .. } | Act::Set { .. } | Act::Clear { .. } | Act::Mark { .. } => {}
         }
     }
 }
 
 fn derived_and_stored() -> ([Shown; 2], [Cursor; 2]) {
-    let lists = DerivedLists { openconfig: vec![list()], native: Vec::new() };
-    let shown = [Shown::new(lists), Shown::new(DerivedLists::default())];
+    let lists =
+        DerivedLists { openconfig: vec![list()], marks: marks(), ..DerivedLists::default() };
+    let stored = DerivedLists { marks: marks(), ..DerivedLists::default() };
+    let shown = [Shown::new(lists), Shown::new(stored)];
     let cursors = [0, 1].map(|at| Cursor::new(selection(), shown[at].revision.openconfig.clone()));
     (shown, cursors)
 }
@@ -376,7 +404,7 @@ fn prepared_entries_equal_stored_ones() {
 
 #[test]
 fn an_entry_is_stored_when_one_of_its_leaves_changes() {
-    let lists = DerivedLists { openconfig: vec![list()], native: Vec::new() };
+    let lists = DerivedLists { openconfig: vec![list()], ..DerivedLists::default() };
     let mut revision = Shown::new(lists);
     let configured = Configured::from([(0, [Some(0), Some(0)]), (1, [Some(0), None])]);
     revision.execute(
@@ -391,4 +419,55 @@ fn an_entry_is_stored_when_one_of_its_leaves_changes() {
     assert_eq!((version("state/mtu").changes, version("config/mtu").changes), (2, 1));
     assert_eq!(version("state/mtu").time_ns, 2000);
     assert_eq!(version("config/mtu").time_ns, 1000);
+}
+
+#[test]
+fn a_marked_entry_stays_derived_and_shows_its_mark_as_one_leaf() {
+    let ([mut derived, _], [mut cursor, _]) = derived_and_stored();
+    let configured = Configured::from([(0, [Some(0), Some(0)])]);
+    derived.execute(&[Act::Show { port: 0, value: 0 }], &configured, true);
+    updates(&mut cursor, &derived.revision.openconfig);
+    let mark = |shown: &Shown| shown.revision.openconfig.find_leaf(&path(0, MARK.0));
+    let mut execute = |value: Option<usize>| {
+        derived.execute(&[Act::Mark { port: 0, value }], &configured, true);
+        assert!(is_derived(&derived.revision, 0));
+        let found = mark(&derived).map(|leaf| (leaf.value, leaf.meta.time_ns, leaf.meta.changes));
+        (found, updates(&mut cursor, &derived.revision.openconfig).len())
+    };
+    assert_eq!(execute(Some(0)), (Some((Value::Uint(1), 2000, 1)), 1), "it comes");
+    assert_eq!(execute(Some(0)), (Some((Value::Uint(1), 2000, 1)), 0), "nothing changes");
+    assert_eq!(execute(Some(1)), (Some((Value::Uint(2), 4000, 2)), 1), "it changes");
+    assert_eq!(execute(None), (None, 1), "it goes");
+    assert_eq!(execute(Some(1)), (Some((Value::Uint(2), 6000, 1)), 1), "another one comes");
+}
+
+#[test]
+fn a_mark_makes_no_entry_and_keeps_none() {
+    for is_derived in [true, false] {
+        let ([derived, stored], _) = derived_and_stored();
+        let mut shown = if is_derived { derived } else { stored };
+        let marked = [Act::Mark { port: 0, value: Some(0) }];
+        shown.execute(&marked, &Configured::new(), is_derived);
+        assert!(shown.leaves().is_empty(), "{:?}", shown.leaves());
+        shown.execute(&marked, &Configured::from([(0, [Some(0), None])]), is_derived);
+        assert!(shown.revision.openconfig.contains(&path(0, MARK.0)));
+        shown.execute(&[], &Configured::new(), is_derived);
+        assert!(shown.leaves().is_empty(), "{:?}", shown.leaves());
+    }
+}
+
+#[test]
+fn entries_that_are_marked_alike_share_the_mark() {
+    let ([mut derived, _], _) = derived_and_stored();
+    let configured: Configured = (0..PORTS).map(|port| (port, [Some(0), None])).collect();
+    let all: Vec<Act> = (0..PORTS).map(|port| Act::Mark { port, value: Some(0) }).collect();
+    derived.execute(&all, &configured, true);
+    let above = derived.revision.openconfig.find_branch(&path(0, "").0[..1]).unwrap();
+    let marks = above.list(list()).unwrap().iter().filter_map(|(_, entry)| match entry {
+        ViewEntry::Derived(derived) => derived.mark.as_ref().map(Arc::as_ptr),
+        ViewEntry::Stored(_) => None,
+    });
+    let marks: Vec<_> = marks.collect();
+    assert_eq!(marks.len(), PORTS);
+    assert!(marks.iter().all(|mark| *mark == marks[0]));
 }

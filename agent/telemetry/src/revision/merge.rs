@@ -7,7 +7,7 @@ use holdfast_config::tree::{Branch, Change, Child, List, NodeRef, Tree};
 use holdfast_config::{InstancePath, Keys, LeafMark, NodeId, Step};
 
 use super::prepared::PreparedTree;
-use super::removal::remove_plane_nodes;
+use super::removal::{Marks, remove_plane_nodes};
 use super::{ConfigOrState, LeafVersion, next_version, set};
 use crate::entry::{DerivedEntry, DerivedLists, EntryVersion, ViewEntry};
 
@@ -70,7 +70,10 @@ impl Merge<'_> {
                 }
             },
             Change::Added(NodeRef::List(_)) => {} // entries are reported one by one
-            Change::Removed(_) => remove_plane_nodes(tree, schema, path, ConfigOrState::Config),
+            Change::Removed(_) => {
+                let marks = Marks { origin: self.origin, lists: self.derived };
+                remove_plane_nodes(tree, schema, path, ConfigOrState::Config, marks);
+            }
             Change::Given(true) => {
                 tree.branch_mut(schema, &path.0, &self.stamp).given = true;
             }

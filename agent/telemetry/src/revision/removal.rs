@@ -2,12 +2,19 @@
 
 use std::sync::Arc;
 
-use holdfast_config::schema::Schema;
+use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Branch, Child, List, ListEntry as _, Tree};
 use holdfast_config::{InstancePath, Keys, NodeId, Step};
 
 use super::{ConfigOrState, LeafVersion};
-use crate::entry::ViewEntry;
+use crate::entry::{DerivedLists, ViewEntry};
+
+/// Marks of one tree, which hold no entry.
+#[derive(Clone, Copy)]
+pub(super) struct Marks<'d> {
+    pub(super) origin: Origin,
+    pub(super) lists: &'d DerivedLists,
+}
 
 /// Removes configuration or state at `path` and below; nodes of the other stay.
 pub(super) fn remove_plane_nodes(
@@ -15,6 +22,7 @@ pub(super) fn remove_plane_nodes(
     schema: &Schema,
     path: &InstancePath,
     plane: ConfigOrState,
+    marks: Marks<'_>,
 ) {
     match path.last() {
         Some(Step { node, keys: Some(keys) }) => {
@@ -23,7 +31,7 @@ pub(super) fn remove_plane_nodes(
                 return;
             }
             let list = tree.branch_mut(schema, above, &LeafVersion::default()).list_mut(*node);
-            if list.update(keys, |entry| strip_entry(entry, schema, plane)) == Some(false) {
+            if list.update(keys, |entry| strip_entry(entry, schema, plane, marks)) == Some(false) {
                 tree.remove(schema, path);
             }
         }
@@ -40,12 +48,12 @@ pub(super) fn remove_plane_nodes(
                 for keys in keys {
                     let mut entry = InstancePath(above.to_vec());
                     entry.0.push(Step::entry(last.node, keys));
-                    remove_plane_nodes(tree, schema, &entry, plane);
+                    remove_plane_nodes(tree, schema, &entry, plane, marks);
                 }
             }
             Some(Child::Container(_)) => {
                 let branch = tree.branch_mut(schema, &path.0, &LeafVersion::default());
-                strip(branch, schema, plane);
+                strip(branch, schema, plane, marks);
                 if branch.is_empty() {
                     tree.remove(schema, path);
                 }
@@ -55,16 +63,26 @@ pub(super) fn remove_plane_nodes(
 }
 
 /// Removes configuration or state of an entry. False when nothing holds it any more.
-fn strip_entry(entry: &mut ViewEntry, schema: &Schema, plane: ConfigOrState) -> bool {
+fn strip_entry(
+    entry: &mut ViewEntry,
+    schema: &Schema,
+    plane: ConfigOrState,
+    marks: Marks<'_>,
+) -> bool {
     if let ViewEntry::Derived(derived) = entry {
         return derived.strip(plane);
     }
     let branch = entry.make_mut();
-    strip(branch, schema, plane);
-    !is_unused_entry(branch, schema)
+    strip(branch, schema, plane, marks);
+    !is_unused_entry(branch, schema, marks)
 }
 
-fn strip(branch: &mut Branch<LeafVersion>, schema: &Schema, plane: ConfigOrState) {
+fn strip(
+    branch: &mut Branch<LeafVersion>,
+    schema: &Schema,
+    plane: ConfigOrState,
+    marks: Marks<'_>,
+) {
     if plane == ConfigOrState::Config {
         branch.given = false;
     }
@@ -73,12 +91,14 @@ fn strip(branch: &mut Branch<LeafVersion>, schema: &Schema, plane: ConfigOrState
         Child::Leaf(_) => schema.is_list_key(node) || !belongs(schema, node, plane),
         Child::Container(inner) => {
             let inner = Arc::make_mut(inner);
-            strip(inner, schema, plane);
+            strip(inner, schema, plane, marks);
             !inner.is_empty()
         }
         Child::List(list) => {
             for keys in keys_of(list) {
-                if list.update(&keys, |entry| strip_entry(entry, schema, plane)) == Some(false) {
+                if list.update(&keys, |entry| strip_entry(entry, schema, plane, marks))
+                    == Some(false)
+                {
                     list.remove(&keys);
                 }
             }
@@ -91,9 +111,18 @@ fn keys_of(list: &List<LeafVersion>) -> Vec<Keys> {
     list.iter().map(|(keys, _)| keys.clone()).collect()
 }
 
-/// True for an entry that neither configuration nor state holds any more.
-fn is_unused_entry(entry: &Branch<LeafVersion>, schema: &Schema) -> bool {
-    !entry.given && entry.has_only_keys(schema)
+/// True for an entry that neither configuration nor state holds any more; a mark does not count.
+fn is_unused_entry(entry: &Branch<LeafVersion>, schema: &Schema, marks: Marks<'_>) -> bool {
+    let is_mark = |(node, child): &(NodeId, Child<LeafVersion>)| {
+        matches!(child, Child::Leaf(_)) && marks.lists.mark_at(marks.origin, *node).is_some()
+    };
+    let is_nothing = |(node, child): &(NodeId, Child<LeafVersion>)| match child {
+        Child::Leaf(_) => schema.is_list_key(*node),
+        Child::Container(inner) => inner.children().iter().all(is_mark),
+        Child::List(list) => list.is_empty(),
+    };
+    let has_only_marks = || entry.children().iter().all(is_nothing);
+    !entry.given && (entry.has_only_keys(schema) || has_only_marks())
 }
 
 fn belongs(schema: &Schema, leaf: NodeId, plane: ConfigOrState) -> bool {

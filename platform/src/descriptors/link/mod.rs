@@ -405,7 +405,7 @@ impl Descriptor for LinkDescriptor {
 }
 
 /// Name of the link that a key of it, or of something on it, begins with.
-pub(super) fn link_of(key: &Key) -> Option<SmolStr> {
+pub(crate) fn link_of(key: &Key) -> Option<SmolStr> {
     match key.segments().next() {
         Some(Segment::Str(link)) => Some(link.into()),
         _ => None,
@@ -468,6 +468,14 @@ fn with_what_others_changed(before: &Link, applied: &Link, observed: &Link) -> L
         anew.ipv6_enabled = observed.ipv6_enabled;
     }
     anew
+}
+
+/// Prefixes of the keys of all values that the kernel removes with a link.
+pub(crate) fn below(name: &str) -> impl Iterator<Item = Key> + use<> {
+    on_link(name).into_iter().filter_map(|taken| match taken {
+        Cascade::Under(prefix) => Some(prefix),
+        Cascade::Of(_) => None, // routes, which depend on the link being up
+    })
 }
 
 /// Objects that the kernel removes with a link.

@@ -1,11 +1,13 @@
 use std::sync::Arc;
 
 use holdfast_scheduler::{
-    Key, OperationResult, RecordedOperation, SharedValue, TransactionOutcome, ValueState,
+    Failure, ImpactWalk, Key, OperationResult, RecordedOperation, SharedValue, TransactionOutcome,
+    ValueState,
 };
 
 use super::harness::SimulatedBox;
 use super::*;
+use crate::failure;
 use crate::objects::{ObjectValues, System};
 use crate::values::*;
 
@@ -674,4 +676,44 @@ fn facts_flow_while_an_operation_hangs() {
     agent.kernel.resume();
     agent.run_until_idle();
     assert!(agent.outcomes.iter().any(|outcome| outcome.txn() == txn));
+}
+
+#[test]
+fn an_interface_fails_with_all_that_is_on_it() {
+    let mut agent = SimulatedBox::new(&["eth0", "eth1"]);
+    agent.engine.index_kinds(&failure::INDEXED_KINDS);
+    commit(
+        &mut agent,
+        NOTHING,
+        "port eth0
+         port eth1
+         address eth0 192.0.2.1/24
+         address eth1 198.51.100.1/24
+         neighbor eth0 192.0.2.7 02:00:00:00:00:07
+         vxlan vx 7 dev eth0
+         route 10.0.0.0/8 via 192.0.2.2
+         route 11.0.0.0/8 via 192.0.2.2 via 198.51.100.2
+         route 12.0.0.0/8 dev eth1",
+    );
+    let impact = |agent: &SimulatedBox, failure: Failure| {
+        let impact = ImpactWalk::new(failure).portion(&agent.engine, usize::MAX).unwrap();
+        let label = |key: &Key| agent.engine.label(key);
+        let labels = |keys: &[Key]| keys.iter().map(label).collect::<Vec<_>>().join("; ");
+        [labels(&impact.down), labels(&impact.degraded)]
+    };
+    let eth0 = || failure::of_interface("eth0");
+    assert_eq!(
+        impact(&agent, eth0()),
+        [
+            "link eth0; link vx; address 192.0.2.1/24 of eth0; neighbor 192.0.2.7 of eth0; \
+             route 10.0.0.0/8 metric 20",
+            "route 11.0.0.0/8 metric 20",
+        ]
+    );
+    let next_hop = failure::of_next_hop("198.51.100.2".parse().unwrap(), ["eth1"]);
+    assert_eq!(impact(&agent, next_hop), ["", "route 11.0.0.0/8 metric 20"]);
+    agent.kernel.add_address("eth0", "203.0.113.1".parse().unwrap(), 24);
+    agent.run_until_idle();
+    let [down, _] = impact(&agent, eth0());
+    assert!(down.contains("address 203.0.113.1/24 of eth0"), "of others: {down}");
 }

@@ -226,7 +226,7 @@ impl FakeDatastore {
 fn derived_lists() -> DerivedLists {
     let route = instance(&format!("{STATIC_ROUTES}/static[prefix=10.0.0.0/8]"));
     let list = route.last().map(|step| step.node);
-    DerivedLists { openconfig: list.into_iter().collect(), native: Vec::new() }
+    DerivedLists { openconfig: list.into_iter().collect(), ..DerivedLists::default() }
 }
 
 fn instance(path: &str) -> InstancePath {

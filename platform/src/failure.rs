@@ -1,0 +1,30 @@
+//! Failures of resources, as the engine walks them: see [`ImpactWalk`](holdfast_scheduler::ImpactWalk).
+//!
+//! What goes with a link is what the kernel would remove with it, so the lists are those of [`descriptors`].
+
+use std::net::IpAddr;
+
+use holdfast_scheduler::{Failure, KindId, Space, Target};
+
+use crate::descriptors::{kinds, link};
+use crate::values::MAIN_TABLE;
+
+/// Kinds of which values that are not ours fail with their link: the engine has to find them by their keys.
+pub const INDEXED_KINDS: [KindId; 2] = [kinds::ADDRESS, kinds::NEIGHBOR];
+
+/// Failure of an interface: the link and everything on it, of ours or not.
+pub fn of_interface(name: &str) -> Failure {
+    Failure {
+        targets: vec![Target::Exact(link::up_key(name))],
+        keys: vec![link::key(name)],
+        below: link::below(name).collect(),
+    }
+}
+
+/// Failure of a next hop. Routes may need it by whatever link leads there, or by one of these.
+pub fn of_next_hop<'l>(address: IpAddr, links: impl IntoIterator<Item = &'l str>) -> Failure {
+    let spaces = links.into_iter().map(Space::link);
+    let spaces = [Space::table(MAIN_TABLE)].into_iter().chain(spaces);
+    let targets = spaces.map(|space| Target::Covering { space, address }).collect();
+    Failure { targets, ..Failure::default() }
+}
