@@ -20,6 +20,7 @@ use smol_str::{SmolStr, ToSmolStr as _};
 
 mod access;
 mod link;
+mod link_status;
 mod nodes;
 mod pairs;
 mod reconciliation;
@@ -35,6 +36,7 @@ use nodes::Nodes;
 use state::Planes;
 
 pub use access::{GRPC_SERVER, Profiles};
+pub use link_status::{DownBy, LinkStatus, LinkStatusSettings, PenaltySettings};
 pub use nodes::ModelError;
 pub use pairs::VethPairs;
 pub use reconciliation::{DriftAction, Setting};
