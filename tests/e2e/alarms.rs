@@ -21,12 +21,12 @@ use crate::documents::port;
 use crate::foreign_routes::ports;
 
 const OPENCONFIG: &str = "/system/alarms/alarm";
-const NATIVE: &str = "holdfast_native:/fault-state/alarm";
+pub(crate) const NATIVE: &str = "holdfast_native:/fault-state/alarm";
 const SHELVED: &str = "holdfast_native:/fault-state/shelved-alarm";
-const DOWN: &str = "link-down@interface:eth0";
+pub(crate) const DOWN: &str = "link-down@interface:eth0";
 
 /// A leaf of the state of an alarm, if the alarm is there.
-async fn leaf(client: &GnmiClient, list: &str, id: &str, leaf: &str) -> Option<Value> {
+pub(crate) async fn leaf(client: &GnmiClient, list: &str, id: &str, leaf: &str) -> Option<Value> {
     let read = client.read(&format!("{list}[id={id}]/state/{leaf}")).await;
     match read {
         Ok(value) => Some(value),
@@ -39,11 +39,11 @@ async fn is_open(client: &GnmiClient, id: &str) -> bool {
     leaf(client, NATIVE, id, "severity").await.is_some()
 }
 
-async fn wait_until_open(client: &GnmiClient, id: &str) {
+pub(crate) async fn wait_until_open(client: &GnmiClient, id: &str) {
     eventually_async(id, async || is_open(client, id).await).await;
 }
 
-async fn wait_until_over(client: &GnmiClient, id: &str) {
+pub(crate) async fn wait_until_over(client: &GnmiClient, id: &str) {
     eventually_async(&format!("end of {id}"), async || !is_open(client, id).await).await;
 }
 
@@ -320,7 +320,7 @@ pub(crate) fn acknowledge(agent: &AgentProcess, id: &str) -> String {
 }
 
 /// What `holdfast fault ...` prints.
-fn fault(agent: &AgentProcess, arguments: &[&str]) -> String {
+pub(crate) fn fault(agent: &AgentProcess, arguments: &[&str]) -> String {
     let output = agent.command("fault").args(arguments).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8(text).unwrap();

@@ -33,6 +33,7 @@ mod get;
 mod given_back;
 mod gnoi;
 mod gzip;
+mod hold_time;
 mod lease;
 mod link_dependencies;
 mod make_try;

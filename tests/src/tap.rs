@@ -1,4 +1,4 @@
-//! A tap link, which has carrier for as long as a process holds it.
+//! A tap link, which has carrier for as long as a process holds it, unless the process takes it away.
 #![allow(
     unsafe_code,
     reason = "the kernel attaches a process to a tap by an ioctl, for which nix has no safe function"
@@ -28,6 +28,9 @@ struct InterfaceRequest {
 /// Number of the request `TUNSETIFF`: `_IOW('T', 202, int)`.
 const SET_INTERFACE: ioctl::Opcode = ioctl::opcode::write::<c_int>(b'T', 202);
 
+/// Number of the request `TUNSETCARRIER`: `_IOW('T', 226, int)`.
+const SET_CARRIER: ioctl::Opcode = ioctl::opcode::write::<c_int>(b'T', 226);
+
 /// Makes this process the one that holds the tap with this name, until the file is closed. The tap has a carrier meanwhile.
 ///
 /// # Errors
@@ -44,4 +47,17 @@ pub fn hold(name: &str) -> Result<File> {
     };
     held.with_context(|| format!("cannot hold the tap {name}"))?;
     Ok(file)
+}
+
+/// Gives a tap that this process holds its carrier, or takes it away.
+///
+/// # Errors
+/// When the file is none of a tap.
+pub fn set_carrier(tap: &File, has_carrier: bool) -> Result<()> {
+    // SAFETY: the kernel reads an `int` for this request, which the type is.
+    let set = unsafe {
+        let request = ioctl::Setter::<SET_CARRIER, c_int>::new(c_int::from(has_carrier));
+        ioctl::ioctl(tap, request)
+    };
+    set.context("cannot set the carrier of a tap")
 }

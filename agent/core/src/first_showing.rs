@@ -92,6 +92,8 @@ impl CoreTask {
 
     /// Begins to show state, of these keys first.
     pub(super) fn begin_showing(&mut self, keys: Vec<Key>) {
+        let now = self.now();
+        self.publisher.observe_links(&self.engine.read(), &keys, now);
         self.publisher.begin_showing(keys);
         self.first_showing.note_sorted();
     }

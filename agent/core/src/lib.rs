@@ -220,6 +220,8 @@ enum Query {
     Resync(oneshot::Sender<Vec<Arc<TransactionRecord>>>),
     /// Waits until nothing is under way.
     AwaitIdle(oneshot::Sender<()>),
+    /// Tells these links as down, and no others; answered when a revision shows it.
+    ForceDown(BTreeSet<SmolStr>, oneshot::Sender<()>),
 }
 
 impl Core {

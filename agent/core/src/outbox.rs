@@ -110,6 +110,8 @@ impl CoreTask {
                 self.write_restores();
             }
         }
+        let now = self.now();
+        self.publisher.observe_links(&self.engine.read(), &changed, now);
         self.publisher.mark_dirty(changed);
         // Of a change that did not end well, no value is waited for.
         let failed = finished.iter().filter(|it| !matches!(it, TransactionOutcome::Done { .. }));

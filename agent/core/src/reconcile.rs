@@ -1,4 +1,5 @@
-//! Settings of reconciliation (resync interval, drift policies), from the configuration to the engine.
+//! Settings that are no objects: those of reconciliation (resync interval, drift policies) from the configuration to the
+//! engine, those of what is told of links to the publisher.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ pub(super) fn settings(registry: &Registry, changes: &[EntryChange]) -> Vec<Sett
 }
 
 impl CoreTask {
-    /// Hands changed settings to the engine.
+    /// Hands changed settings to where they count.
     pub(super) fn reconcile_as(&mut self, settings: Vec<Setting>) {
         let now = self.now();
         let mut policies = Vec::new();
@@ -27,6 +28,9 @@ impl CoreTask {
                 }
                 Setting::DriftPolicy { object, action } => {
                     policies.extend(self.policies(&object, action));
+                }
+                Setting::LinkStatus { link, settings } => {
+                    self.publisher.configure_link_status(&link, settings, now);
                 }
             }
         }

@@ -220,6 +220,7 @@ impl Core {
             first_showing: FirstShowing::Reading(ready_tx),
             has_taken_back,
             resyncs: Vec::new(),
+            revision_waiters: Vec::new(),
             idle_waiters: Vec::new(),
             event_tx,
             repair_log: RepairLog::default(),

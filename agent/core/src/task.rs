@@ -141,6 +141,8 @@ pub(super) struct CoreTask {
     /// True while the store keeps what was taken back at the start.
     pub(super) has_taken_back: bool,
     pub(super) resyncs: Vec<Resync>,
+    /// Requests that wait for the next revision.
+    pub(super) revision_waiters: Vec<oneshot::Sender<()>>,
     /// Requests that wait until nothing is under way.
     pub(super) idle_waiters: Vec<oneshot::Sender<()>>,
     pub(super) event_tx: EventSender,
@@ -196,6 +198,7 @@ impl CoreTask {
             self.admit_alone();
             self.publish_state();
             self.tell_graph_version();
+            self.answer_when_shown();
             self.complete_start();
             self.forget_taken_back();
             self.answer_when_idle();
@@ -206,7 +209,8 @@ impl CoreTask {
     async fn next_event(&mut self, stopping: bool) -> Event {
         let rollback = self.rollback_due().filter(|_| !stopping);
         let log = self.repair_log.deadline();
-        let deadline = self.deadline.into_iter().chain(rollback).chain(log).min();
+        let told = self.publisher.due();
+        let deadline = self.deadline.into_iter().chain(rollback).chain(log).chain(told).min();
         let due = async {
             match deadline {
                 Some(at) => tokio::time::sleep_until(self.started + at).await,
@@ -229,6 +233,7 @@ impl CoreTask {
     fn deadline_due(&mut self) {
         let now = self.now();
         self.repair_log.log_due(now);
+        self.publisher.tell_due(now);
         if self.deadline.is_some_and(|at| at <= now.monotonic) {
             self.deadline = None;
             let step = self.engine.write().due(now);

@@ -1,5 +1,6 @@
 //! Inspection of the core: questions that run between two of its events.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use holdfast_config::{Configuration, Models};
 use holdfast_platform::ForeignRoutes;
 use holdfast_platform::objects::Registry;
 use holdfast_scheduler::{Engine, Now, TransactionRecord, TxnId};
+use smol_str::SmolStr;
 use tokio::sync::oneshot;
 
 use super::examination::Examiner;
@@ -72,6 +74,11 @@ impl CoreTask {
                 self.transport.retrieve();
             }
             Query::AwaitIdle(answer) => self.idle_waiters.push(answer),
+            Query::ForceDown(links, answer) => {
+                let now = self.now();
+                self.publisher.force_down(&links, now);
+                self.revision_waiters.push(answer);
+            }
         }
     }
 
@@ -81,6 +88,14 @@ impl CoreTask {
             resync.is_read = true;
         }
         self.first_showing.note_complete_reading();
+    }
+
+    /// Answers requests of which the newest revision shows the effect.
+    pub(super) fn answer_when_shown(&mut self) {
+        for answer in self.revision_waiters.drain(..) {
+            // The client may have gone.
+            let _ = answer.send(());
+        }
     }
 
     /// Answers requests for a resync or for idleness, once the engine has nothing left to do.
@@ -138,6 +153,18 @@ impl CoreHandle {
     pub async fn wait_until_idle(&self) -> Result<(), CommitError> {
         let (answer, answered) = oneshot::channel();
         self.query(Query::AwaitIdle(answer)).await?;
+        answered.await.map_err(|_| CommitError::Stopped)
+    }
+
+    /// Tells these links as down, and no others, from the next revision on: their `oper-status` is DOWN whatever the kernel
+    /// shows, and `observed-status` says what that is. The kernel is asked for nothing, and no configuration changes. State of
+    /// a link on which a commit works is shown when that ends, as always. Not kept over a restart.
+    ///
+    /// # Errors
+    /// When the core has stopped.
+    pub async fn force_down(&self, links: BTreeSet<SmolStr>) -> Result<(), CommitError> {
+        let (answer, answered) = oneshot::channel();
+        self.query(Query::ForceDown(links, answer)).await?;
         answered.await.map_err(|_| CommitError::Stopped)
     }
 

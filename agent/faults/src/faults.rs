@@ -60,8 +60,8 @@ pub enum Source {
 pub struct Report {
     pub condition: Condition,
     pub holds: bool,
-    /// How often it began since the last report of this source. One that begins to hold has begun once at least.
-    pub begins: u64,
+    /// How often it began since the last report of this source. Without a figure, one that begins to hold has begun once.
+    pub begins: Option<u64>,
     /// Severity in place of that of its type.
     pub severity: Option<Severity>,
     pub text: SmolStr,
@@ -311,9 +311,9 @@ impl Faults {
     }
 
     fn report(&mut self, source: Source, report: Report, now: Now) {
-        let Report { condition, holds, mut begins, severity, text, seen_ns, raise_after } = report;
+        let Report { condition, holds, begins, severity, text, seen_ns, raise_after } = report;
         let is_new = !self.conditions.contains_key(&condition);
-        if is_new && !holds && begins == 0 {
+        if is_new && !holds && begins.is_none_or(|begins| begins == 0) {
             return;
         }
         if is_new && self.conditions.len() >= MAX_CONDITIONS && source != Source::Diagnosis {
@@ -330,8 +330,8 @@ impl Faults {
         } else {
             tracked.holders.remove(&source);
         }
+        let begins = begins.unwrap_or(u64::from(holds && !held));
         if holds && !held {
-            begins = begins.max(1);
             tracked.since = Now { monotonic: now.monotonic, unix_ns: seen_ns };
         }
         if begins > 0 || tracked.holds() != held {
@@ -359,7 +359,7 @@ impl Faults {
         let report = Report {
             condition: Condition::new(kind, condition.resource.clone()),
             holds: true,
-            begins,
+            begins: Some(begins),
             severity: None,
             text: format_smolstr!(
                 "`{}` comes and goes: more than {FLAPPING_LOSSES} times within {} s",
@@ -565,7 +565,7 @@ impl Faults {
         let report = Report {
             condition: Condition::new("fault-overflow", Resource::Agent),
             holds: true,
-            begins: 1,
+            begins: Some(1),
             severity: None,
             text: format_smolstr!(
                 "more than {MAX_CONDITIONS} conditions hold: others have no alarm"
@@ -598,7 +598,7 @@ impl Report {
         Self {
             condition,
             holds: true,
-            begins: 0,
+            begins: None,
             severity: None,
             text: text.into(),
             seen_ns,

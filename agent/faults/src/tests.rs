@@ -262,10 +262,30 @@ fn a_flapping_link_is_one_alarm_and_stays_until_it_is_quiet() {
 #[test]
 fn losses_that_nobody_saw_count() {
     let mut faults = Clocked::new();
-    let report = Report { begins: 6, ..Report::ended(DOWN.parse().unwrap(), 1) };
+    let report = Report { begins: Some(6), ..Report::ended(DOWN.parse().unwrap(), 1) };
     let told = faults.on(Input::Reports(Source::Revision, vec![report]));
     assert_eq!(told, [format!("raised {FLAPPING}")], "the link itself is up");
     assert_eq!(faults.alarm(FLAPPING).unwrap().occurrences, 6);
+}
+
+#[test]
+fn a_loss_that_is_told_late_counts_once() {
+    let mut faults = Clocked::new();
+    let mut report = |begins: u64, report: Report| {
+        let report = Report { begins: Some(begins), ..report };
+        let told = faults.on(Input::Reports(Source::Revision, vec![report]));
+        faults.wait(MS);
+        told
+    };
+    let (ended, text) = (Report::ended(DOWN.parse().unwrap(), 1), "it has no carrier");
+    for _ in 0..5 {
+        assert!(report(1, ended.clone()).is_empty(), "it was held back");
+    }
+    assert_eq!(report(1, ended), [format!("raised {FLAPPING}")]);
+    let holds = Report::holding(DOWN.parse().unwrap(), text, 1);
+    assert_eq!(report(0, holds), [format!("raised {DOWN}")]);
+    assert_eq!(faults.alarm(FLAPPING).unwrap().occurrences, 6);
+    assert_eq!(faults.alarm(DOWN).unwrap().occurrences, 1);
 }
 
 #[test]

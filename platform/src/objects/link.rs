@@ -57,6 +57,7 @@ impl Registry {
         if master.as_ref() == Some(name) {
             return Err(entry.leaf_error(nodes.master, "a link cannot be a port of itself"));
         }
+        self.check_penalty(entry)?;
         let kind = self.link_kind(name, entry)?;
         if master.is_some() && matches!(kind, LinkKind::Loopback | LinkKind::Bridge(_)) {
             let reason = format!("a {} link cannot be a port of a bridge", kind.name());

@@ -21,6 +21,7 @@ use smol_str::{SmolStr, ToSmolStr as _};
 mod access;
 mod entries;
 mod link;
+mod link_status;
 mod nodes;
 mod pairs;
 mod reconciliation;
@@ -37,6 +38,7 @@ use state::Planes;
 
 pub use access::{GRPC_SERVER, Profiles};
 pub use entries::{EntryShare, StatusNodes, ValueEntry};
+pub use link_status::{DownBy, LinkStatus, LinkStatusSettings, PenaltySettings};
 pub use nodes::ModelError;
 pub use pairs::VethPairs;
 pub use reconciliation::{DriftAction, Setting};

@@ -1,12 +1,13 @@
-//! Settings of reconciliation, which the engine takes as they are: no kernel object stands for them.
+//! Settings that are taken as they are: no kernel object stands for them. Those of reconciliation are for the engine,
+//! those of what is told of links for the core.
 
 use holdfast_config::{Branch, InstancePath, LeafMeta};
 use smol_str::SmolStr;
 
-use super::{Entry, Object, ObjectError, Registry};
+use super::{Entry, LinkStatusSettings, Object, ObjectError, Registry};
 use crate::descriptors;
 
-/// One setting of reconciliation.
+/// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// Seconds between two readings of the whole box; `None` disables them.
@@ -17,6 +18,13 @@ pub enum Setting {
         object: SmolStr,
         /// Reaction to drift; `None` when the policy is removed.
         action: Option<DriftAction>,
+    },
+    /// What is told of the status of a link.
+    LinkStatus {
+        /// Name of the link.
+        link: SmolStr,
+        /// Settings; the default ones when none are in force.
+        settings: LinkStatusSettings,
     },
 }
 
@@ -30,7 +38,7 @@ pub enum DriftAction {
 }
 
 impl Registry {
-    /// The setting that an object is; `None` for all other objects. Without `branch`, the object is not in force.
+    /// The setting that an object is, or has; `None` for all other objects. Without `branch`, the object is not in force.
     pub fn setting<M: LeafMeta>(
         &self,
         path: &InstancePath,
@@ -45,6 +53,11 @@ impl Registry {
             Object::DriftRule(object) => {
                 let action = entry.and_then(|entry| self.action(&entry));
                 Some(Setting::DriftPolicy { object: object.clone(), action })
+            }
+            Object::Link(name) => {
+                let settings = entry.map(|entry| self.link_status_settings(&entry));
+                let settings = settings.unwrap_or_default();
+                Some(Setting::LinkStatus { link: name.clone(), settings })
             }
             _ => None,
         }

@@ -11,7 +11,7 @@ use smallvec::{SmallVec, smallvec};
 use smol_str::{SmolStr, ToSmolStr as _};
 
 use super::route::{DROP, LOCAL_LINK};
-use super::{DEFAULT_INSTANCE, Entry, Object, Registry, address_type, ip_text};
+use super::{DEFAULT_INSTANCE, Entry, LinkStatus, Object, Registry, address_type, ip_text};
 use crate::descriptors::{kinds, system};
 use crate::values::{
     Address, AddressOrigin, Content, Ethernet, Family, Hop, Hostname, KernelRoute, Link, LinkKind,
@@ -99,8 +99,18 @@ impl Registry {
     /// Shows the actual state, not the configured one: leaves come from the observed value. Foreign links and addresses
     /// are shown, foreign routes are not.
     pub fn state(&self, key: &Key, planes: Planes<'_>) -> Option<StateEntry> {
+        self.state_as_told(key, planes, None)
+    }
+
+    /// State leaves of one key, with the status of a link as it is told in place of the observed one.
+    pub fn state_as_told(
+        &self,
+        key: &Key,
+        planes: Planes<'_>,
+        status: Option<LinkStatus>,
+    ) -> Option<StateEntry> {
         match key.kind() {
-            kinds::LINK => self.link_state(planes),
+            kinds::LINK => self.link_state(planes, status),
             kinds::ETHERNET => Some(self.ethernet_state(planes.observed()?)),
             kinds::FORWARDING | kinds::IGNORE_LINKDOWN => {
                 Some(self.setting_state(planes.observed()?))
@@ -195,10 +205,10 @@ impl Registry {
         leaves.entry(path)
     }
 
-    fn link_state(&self, planes: Planes<'_>) -> Option<StateEntry> {
+    fn link_state(&self, planes: Planes<'_>, status: Option<LinkStatus>) -> Option<StateEntry> {
         let nodes = &self.nodes.link;
         if let Some(link) = planes.observed::<Link>() {
-            return Some(self.link_for_state(link, planes.applied()));
+            return Some(self.link_for_state(link, planes.applied(), status));
         }
         // Configured but absent: a port that is not plugged in, or a link that waits for another.
         let link: &Link = planes.intended()?;
@@ -206,12 +216,31 @@ impl Registry {
         let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, &link.name);
         leaves.text_enum(nodes.state_admin, admin_status(link.enabled));
-        leaves.text_enum(nodes.state_oper, OperState::NotPresent.name());
+        let told = status.map_or(OperState::NotPresent, |status| status.told);
+        leaves.text_enum(nodes.state_oper, told.name());
+        if let Some(status) = status {
+            self.show_status(status, &mut leaves);
+        }
         Some(leaves.entry(path))
     }
 
+    /// Shows what else there is of the status of a link than the told one.
+    fn show_status(&self, status: LinkStatus, leaves: &mut Leaves) {
+        let nodes = &self.nodes.link;
+        let observed = status.observed.map(|observed| enum_value(observed.name()));
+        leaves.optional(nodes.state_observed, observed);
+        let down_by = status.down_by.map(|reason| enum_value(reason.name()));
+        leaves.optional(nodes.state_down_by, down_by);
+        status.settings.show(nodes, leaves);
+    }
+
     /// Adds to the observed link the attributes of `applied` that the kernel cannot store.
-    fn link_for_state(&self, link: &Link, applied: Option<&Link>) -> StateEntry {
+    fn link_for_state(
+        &self,
+        link: &Link,
+        applied: Option<&Link>,
+        status: Option<LinkStatus>,
+    ) -> StateEntry {
         let nodes = &self.nodes.link;
         let path = self.link_path(&link.name);
         let mut leaves = Leaves::of(nodes.state);
@@ -234,9 +263,14 @@ impl Registry {
         if let Some(facts) = &link.facts {
             let made_with = facts.hardware_mac.map(|mac| text_value(&mac.to_string()));
             leaves.optional(nodes.state_hardware_mac, made_with);
-            leaves.text_enum(nodes.state_oper, facts.oper.name());
+            let told = status.map_or(facts.oper, |status| status.told);
+            leaves.text_enum(nodes.state_oper, told.name());
+            if let Some(status) = status {
+                self.show_status(status, &mut leaves);
+            }
             leaves.put(nodes.state_index, Value::Uint(facts.index.into()));
-            leaves.put(nodes.state_last_change, Value::Uint(facts.last_change_ns));
+            let changed_ns = status.map_or(facts.last_change_ns, |status| status.changed_ns);
+            leaves.put(nodes.state_last_change, Value::Uint(changed_ns));
             let changes = Value::Uint(facts.carrier_changes.into());
             leaves.put_below(nodes.state_counters, nodes.state_carrier_transitions, changes);
         }

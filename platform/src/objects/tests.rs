@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use holdfast_config::tree::{Leaf, Tree};
 use holdfast_config::{LayerKey, LayerSet, Path, ProvenanceKind};
 
@@ -489,6 +491,54 @@ fn state_shows_what_the_kernel_has() {
     ];
     assert_eq!(model.state(&key, planes), want.map(|leaf| format!("{state}/{leaf}")).join("\n"));
     assert_eq!(model.state(&key, Planes::default()), "");
+}
+
+#[test]
+fn the_status_of_a_link_is_shown_as_it_is_told() {
+    const ETH0: &str = "/interfaces/interface[name=eth0]";
+    let model = Model::new();
+    let lines = ["hold-time/up = 5000", "penalty/suppress = 2500", "penalty/reuse = 2500"];
+    let lines = lines.map(|line| format!("{ETH0}/{line}")).join("\n");
+    let (tree, path) = (model.tree(&lines, LayerKey::CLIENT_NATIVE), model.path(ETH0));
+    let branch = tree.find_branch(&path.0).unwrap();
+    let penalty = PenaltySettings { suppress: Some(2500), reuse: Some(2500), ..Default::default() };
+    let settings =
+        LinkStatusSettings { hold_up: Some(Duration::from_secs(5)), penalty, ..Default::default() };
+    let link = "eth0".into();
+    let setting = model.registry.setting(&path, Some(&*branch));
+    assert_eq!(setting, Some(Setting::LinkStatus { link, settings }));
+    let (link, none) = ("eth0".into(), None::<&Branch<Provenance>>);
+    let without = Setting::LinkStatus { link, settings: Default::default() };
+    assert_eq!(model.registry.setting(&path, none), Some(without));
+
+    let key = descriptors::link::key("eth0");
+    let request = Link::new("eth0", LinkKind::Physical);
+    let planes = Planes { intended: Some(&request), ..Planes::default() };
+    let status = LinkStatus {
+        told: OperState::Down,
+        changed_ns: 9,
+        observed: Some(OperState::NotPresent),
+        down_by: Some(DownBy::Forced),
+        settings,
+    };
+    let shown = |planes: Planes<'_>| {
+        let entry = model.registry.state_as_told(&key, planes, Some(status)).unwrap();
+        model.lines(&entry).replace(&format!("{ETH0}/state/"), "")
+    };
+    let told = "oper-status = DOWN\nobserved-status = NOT_PRESENT\ntold-down-by = FORCED";
+    let of_settings = "hold-time/up = 5000\npenalty/suppress = 2500\npenalty/reuse = 2500";
+    assert_eq!(shown(planes), format!("name = eth0\nadmin-status = UP\n{told}\n{of_settings}"));
+    let facts = Some(LinkFacts { last_change_ns: 5, ..LinkFacts::default() });
+    let actual = Link { facts, ..request.clone() };
+    let there = shown(Planes { observed: Some(&actual), ..planes });
+    assert!(there.contains(told) && there.contains(of_settings), "{there}");
+    assert!(there.contains("last-change = 9"), "{there}");
+
+    let wrong = format!("{ETH0}/penalty/suppress = 700\n{ETH0}/penalty/reuse = 701");
+    let refused = model.values(ETH0, &wrong).unwrap_err();
+    assert!(model.path_text(&refused.path).ends_with("/penalty/reuse"), "{refused:?}");
+    let off = format!("{ETH0}/penalty/suppress = 0\n{ETH0}/penalty/reuse = 701");
+    model.values(ETH0, &off).unwrap();
 }
 
 #[test]

@@ -302,6 +302,11 @@ pub enum OperState {
 }
 
 impl OperState {
+    /// True for a link that its surroundings keep from working. One of which the kernel cannot tell counts as working.
+    pub fn is_down(self) -> bool {
+        matches!(self, Self::Down | Self::LowerLayerDown | Self::NotPresent)
+    }
+
     /// The enum name of OpenConfig's `oper-status`.
     pub fn name(self) -> &'static str {
         match self {
@@ -314,6 +319,12 @@ impl OperState {
             Self::LowerLayerDown => "LOWER_LAYER_DOWN",
         }
     }
+}
+
+/// How often a link lost its carrier while `carrier_changes` of [`LinkFacts`] grew by `changes`, which counts losses and
+/// returns, and while its status went from one to another. Some links go down without a count.
+pub fn carrier_losses(changes: u64, was_down: bool, is_down: bool) -> u64 {
+    if is_down && !was_down { changes.div_ceil(2).max(1) } else { changes / 2 }
 }
 
 /// Property of a link: it exists and is administratively up. No operation of its own.

@@ -21,7 +21,8 @@ pub use address::{Address, AddressFacts, AddressOrigin, AddressStatus, Connected
 pub use credential::{Account, CredentialFile, GlomeLogin, Password, Program, SshServer};
 pub use link::{
     BridgeParams, Duplex, Ethernet, EthernetAttribute, Link, LinkFacts, LinkKind, LinkMaster,
-    LinkMtu, LinkSetting, LinkSysctl, LinkUp, OperState, Port, VxlanParams, setting_path,
+    LinkMtu, LinkSetting, LinkSysctl, LinkUp, OperState, Port, VxlanParams, carrier_losses,
+    setting_path,
 };
 pub use neighbor::{Neighbor, NeighborFacts, NeighborState};
 pub use route::{

@@ -11,7 +11,8 @@ use serde_json::json;
 use crate::table::{Row, name, parent, plain, read};
 
 /// Rows with conditions whose condition the profile leaves out, and why.
-const DROPPED_WHENS: [(&str, &str); 32] = [
+const DROPPED_WHENS: [(&str, &str); 33] = [
+    ("/interfaces/interface[name]/hold-time", BOTH_DAMPERS),
     ("/system/gnmi-pathz-policies", GNSI),
     ("/system/aaa/authentication/glome/state/active-glome-key-version", GNSI),
     ("/system/aaa/authentication/glome/state/enabled", GNSI),
@@ -58,6 +59,7 @@ const DROPPED_WHENS: [(&str, &str); 32] = [
     ("/system/grpc-servers/grpc-server[name]/state/ssl-profile-id", TLS_ALWAYS),
 ];
 
+const BOTH_DAMPERS: &str = "leaves hold times out beside a penalty; here a link may have both";
 const TLS_ALWAYS: &str = "they ask for transport security, without which there is no server";
 const GNSI: &str = "depends on the services that are asked for, which is no configuration here: all of them are there";
 

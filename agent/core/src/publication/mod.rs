@@ -7,6 +7,8 @@
 //! has to wait: a thread builds it, and readers that have to see the commit wait for it. State of other objects is
 //! published meanwhile ([`chain`]), in portions that leave the core time for events.
 //!
+//! The status of a link is shown as it is told ([`told`]), which may differ from what the kernel shows.
+//!
 //! Static routes, of which there are many, are not written leaf by leaf: a revision takes the pointers from which a
 //! reader's branch is derived ([`derived`]).
 
@@ -21,18 +23,24 @@ mod service_transactions;
 mod state;
 #[cfg(test)]
 mod tests;
+mod told;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_base::now_ns;
 use holdfast_config::{Configuration, Layers, parallel};
 use holdfast_platform::Collector;
-use holdfast_platform::objects::Registry;
+use holdfast_platform::descriptors::{self, kinds};
 use holdfast_platform::objects::state::StateEntry;
-use holdfast_scheduler::{Engine, Key, sort_keys};
+use holdfast_platform::objects::{LinkStatusSettings, Registry};
+use holdfast_platform::values::{Link, OperState};
+use holdfast_scheduler::{Engine, Key, Now, SharedValue, sort_keys};
 use holdfast_store::Ticket;
 use holdfast_telemetry::{Boundary, Draft, Revision};
+use imbl::OrdMap;
+use smol_str::SmolStr;
 use tokio::task::spawn_blocking;
 
 use self::builder::RevisionBuilder;
@@ -48,6 +56,7 @@ use self::state::{
     FEW_KEYS, Others, SHOWN_AS_APPLIED, StateSource, StateUpdate, follow_configuration, in_both,
     show,
 };
+use self::told::{LinkObservation, ToldLinks};
 use super::commit::{AppliedChange, BuildResult, CommitInFlight, Input};
 use super::examination::EntryChange;
 use super::service_history::HistoryChange;
@@ -78,7 +87,7 @@ impl Publisher {
         grpc_services: &[&'static str],
         software_version: &str,
     ) -> Self {
-        let source = StateSource { registry };
+        let source = StateSource { registry, told: ToldLinks::default() };
         let models = configuration.shared_models();
         let derived = derived_lists(&source.registry, models);
         let first = Revision::new(Arc::clone(models), derived);
@@ -124,6 +133,44 @@ impl Publisher {
         }
         let deferrals = &mut self.deferrals;
         self.dirty.extend(keys.into_iter().filter(|key| !deferrals.report(key)));
+    }
+
+    /// Takes what the engine observes of the links among keys that changed.
+    pub(super) fn observe_links(&mut self, engine: &Engine, changed: &[Key], now: Now) {
+        for key in changed.iter().filter(|key| key.kind() == kinds::LINK) {
+            self.source.told.observe(key, link_observation(engine, key, now), now);
+        }
+    }
+
+    /// Takes the settings of what is told of the status of a link.
+    pub(super) fn configure_link_status(
+        &mut self,
+        link: &str,
+        settings: LinkStatusSettings,
+        now: Now,
+    ) {
+        let key = descriptors::link::key(link);
+        if self.source.told.configure(&key, settings, now) {
+            self.mark_dirty(vec![key]);
+        }
+    }
+
+    /// Tells these links as down, and no others, whatever the kernel shows.
+    pub(super) fn force_down(&mut self, links: &BTreeSet<SmolStr>, now: Now) {
+        let links = links.iter().map(|link| descriptors::link::key(link)).collect();
+        let changed = self.source.told.force_down(&links, now);
+        self.mark_dirty(changed);
+    }
+
+    /// Tells what was held back for long enough.
+    pub(super) fn tell_due(&mut self, now: Now) {
+        let due = self.source.told.tell_due(now);
+        self.mark_dirty(due);
+    }
+
+    /// The moment at which [`Self::tell_due`] has work next.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.source.told.due()
     }
 
     /// Ends the deferral for a commit that is not made: its keys are like all others.
@@ -217,6 +264,25 @@ impl Publisher {
 /// Takes out the last keys of a list: those whose state is shown in one turn.
 fn latest(keys: &mut Vec<Key>) -> Vec<Key> {
     keys.split_off(keys.len().saturating_sub(TURN_KEYS))
+}
+
+/// The kernel's word on a link; that it is not present, where it is only configured.
+fn link_observation(engine: &Engine, key: &Key, now: Now) -> Option<LinkObservation> {
+    let [intended, _, observed] = engine.planes(key);
+    let link = |value: Option<&SharedValue>| value?.as_any().downcast_ref::<Link>().cloned();
+    let Some(link) = link(observed) else {
+        let is_enabled = link(intended)?.enabled;
+        let (status, carrier_changes) = (OperState::NotPresent, 0);
+        let changed_ns = now.unix_ns;
+        return Some(LinkObservation { status, is_enabled, carrier_changes, changed_ns });
+    };
+    let facts = link.facts?;
+    Some(LinkObservation {
+        status: facts.oper,
+        is_enabled: link.enabled,
+        carrier_changes: facts.carrier_changes,
+        changed_ns: facts.last_change_ns,
+    })
 }
 
 /// Keys of objects that are not shown as applied: what is shown of these is noted.

@@ -16,6 +16,7 @@ use imbl::OrdMap;
 use smallvec::SmallVec;
 
 use super::marks::Marks;
+use super::told::ToldLinks;
 use super::{EntryChange, service_plans};
 
 /// Values whose state is what was applied. It goes with their configuration, whose path says where it is.
@@ -27,10 +28,11 @@ pub(super) const HOLDS_ITS_ENTRY: [KindId; 3] = [kinds::LINK, kinds::ADDRESS, ki
 /// Keys up to which both trees of a revision are made one after the other: to wake a thread costs more.
 pub(super) const FEW_KEYS: usize = 1000;
 
-/// Rules by which state is made of planes: the registry of kinds of objects.
+/// Rules by which state is made of planes: the registry of kinds of objects, and what is told of links.
 #[derive(Clone, Debug)]
 pub(super) struct StateSource {
     pub(super) registry: Arc<Registry>,
+    pub(super) told: ToldLinks,
 }
 
 /// State of one key, as the planes of the engine give it.
@@ -107,7 +109,8 @@ impl StateSource {
         key: Key,
         planes: [Option<&SharedValue>; 3],
     ) -> StateReading {
-        let now = self.registry.state(&key, as_planes(planes));
+        let status = self.told.status(&key);
+        let now = self.registry.state_as_told(&key, as_planes(planes), status);
         let applied = SHOWN_AS_APPLIED.contains(&key.kind());
         let before = || self.applied_before(last, &key, planes[0], now.as_ref());
         let before = applied.then(before);

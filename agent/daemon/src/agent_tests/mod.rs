@@ -49,6 +49,7 @@ mod services;
 mod side_by_side;
 mod ssh_users;
 mod state_folder;
+mod told;
 mod windows;
 
 pub(crate) use self::service_type::{LINK_UP, TestType, package_files, types_of};

@@ -8,6 +8,8 @@ use holdfast_config::schema::Schema;
 use holdfast_config::tree::{Branch, LeafMeta, List, ListEntry as _, Tree};
 use holdfast_config::{Keys, MissingNode, NodeId, Provenance, Value};
 use holdfast_faults::{Condition, Report, Resource};
+use holdfast_platform::objects::DownBy;
+use holdfast_platform::values::carrier_losses;
 use holdfast_telemetry::LeafVersion;
 use smol_str::{SmolStr, format_smolstr};
 
@@ -52,6 +54,8 @@ struct LinkNodes {
     state: NodeId,
     admin_status: NodeId,
     oper_status: NodeId,
+    observed_status: NodeId,
+    told_down_by: NodeId,
     counters: NodeId,
     carrier_transitions: NodeId,
     ipv6: NodeId,
@@ -66,7 +70,11 @@ struct LinkView {
     /// It is configured, and to be up.
     is_wanted: bool,
     is_admin_up: bool,
+    /// Status as it is told.
     status: Option<Status>,
+    /// Status that the kernel shows.
+    observed: Option<Status>,
+    down_by: Option<DownBy>,
     carrier_transitions: u64,
 }
 
@@ -78,9 +86,28 @@ enum Status {
     NotPresent,
 }
 
+impl Status {
+    fn named(name: &str) -> Self {
+        match name {
+            "LOWER_LAYER_DOWN" => Self::LowerLayerDown,
+            "DOWN" => Self::Down,
+            "NOT_PRESENT" => Self::NotPresent,
+            _ => Self::Works,
+        }
+    }
+
+    fn is_down(self) -> bool {
+        matches!(self, Self::Down | Self::LowerLayerDown)
+    }
+}
+
 impl LinkView {
     fn is_down(self) -> bool {
-        matches!(self.status, Some(Status::Down | Status::LowerLayerDown))
+        self.status.is_some_and(Status::is_down)
+    }
+
+    fn is_observed_down(self) -> bool {
+        self.observed.is_some_and(Status::is_down)
     }
 
     /// The link is to be up, and nothing but its surroundings may keep it from that.
@@ -89,14 +116,13 @@ impl LinkView {
     }
 
     fn is_missing(self) -> bool {
-        self.is_wanted && self.status == Some(Status::NotPresent)
+        self.is_wanted && self.observed == Some(Status::NotPresent)
     }
 
-    /// How often the carrier was lost since an earlier view.
+    /// How often the carrier was lost since an earlier view, told or not.
     fn losses_since(self, before: Self) -> u64 {
         let changes = self.carrier_transitions.saturating_sub(before.carrier_transitions);
-        let ends_with_a_loss = self.is_down() && !before.is_down();
-        (changes + u64::from(ends_with_a_loss)) / 2
+        carrier_losses(changes, before.is_observed_down(), self.is_observed_down())
     }
 }
 
@@ -120,6 +146,8 @@ impl Links {
             state: link("state")?,
             admin_status: link("state/admin-status")?,
             oper_status: link("state/oper-status")?,
+            observed_status: link("state/observed-status")?,
+            told_down_by: link("state/told-down-by")?,
             counters: link("state/counters")?,
             carrier_transitions: link("state/counters/carrier-transitions")?,
             ipv6: link("ipv6")?,
@@ -182,18 +210,19 @@ impl LinkNodes {
         let state = lists.state.get(keys).map(|entry| entry.branch().into_shared());
         let state = state.as_deref().and_then(|entry| entry.container(self.state));
         let leaf = |node| state.and_then(|it| it.value(node));
-        let status = leaf(self.oper_status).map(|oper| match oper.to_string().as_str() {
-            "LOWER_LAYER_DOWN" => Status::LowerLayerDown,
-            "DOWN" => Status::Down,
-            "NOT_PRESENT" => Status::NotPresent,
-            _ => Status::Works,
-        });
+        let status = |node| leaf(node).map(|status| Status::named(&status.to_string()));
+        let told = status(self.oper_status);
         let counters = state.and_then(|it| it.container(self.counters));
         let transitions = counters.and_then(|it| it.value(self.carrier_transitions));
         LinkView {
             is_wanted,
             is_admin_up: leaf(self.admin_status).is_some_and(|status| status.to_string() == "UP"),
-            status,
+            status: told,
+            observed: status(self.observed_status).or(told),
+            down_by: leaf(self.told_down_by).map(|reason| match reason.to_string().as_str() {
+                "PENALTY" => DownBy::Penalty,
+                _ => DownBy::Forced,
+            }),
             carrier_transitions: match transitions {
                 Some(Value::Uint(count)) => *count,
                 _ => 0,
@@ -263,17 +292,22 @@ fn link_reports(name: &SmolStr, [before, now]: [LinkView; 2], now_ns: u64) -> Ve
     } else if before.is_missing() {
         reports.push(Report::ended(condition("link-missing"), now_ns));
     }
-    let begins = match before.is_watched() && now.is_watched() {
-        true => now.losses_since(before),
-        false => 0,
-    };
+    let is_known = before.is_watched() && now.is_watched();
+    let begins = is_known.then(|| now.losses_since(before));
     let down = condition("link-down");
     if now.is_watched() && now.is_down() {
-        let text = match now.status {
-            Some(Status::LowerLayerDown) => {
+        // Nothing of what is held back is in the text: it would change with each loss.
+        let text = match (now.down_by, now.status) {
+            (Some(DownBy::Penalty), _) => {
+                format_smolstr!("{name} is told as down because it lost its carrier too often")
+            }
+            (Some(DownBy::Forced), _) => {
+                format_smolstr!("{name} is told as down because somebody holds it down")
+            }
+            (None, Some(Status::LowerLayerDown)) => {
                 format_smolstr!("{name} is up, and the link that it stands on is down")
             }
-            _ => format_smolstr!("{name} is up and has no carrier"),
+            (None, _) => format_smolstr!("{name} is up and has no carrier"),
         };
         let is_new = !before.is_watched();
         let raise_after = if is_new { NEGOTIATION_TIME } else { Duration::ZERO };

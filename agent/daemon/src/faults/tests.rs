@@ -1,5 +1,6 @@
 //! The sources of faults, on the simulated kernel.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use holdfast_config::Models;
@@ -54,4 +55,23 @@ async fn a_configured_port_that_is_not_there_is_missing() {
         reports.iter().map(|it| (&it.condition, it.holds)).collect::<Vec<_>>(),
         [(&missing, true)]
     );
+}
+
+#[tokio::test]
+async fn a_link_that_is_told_as_down_is_an_alarm_that_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = agent(folder.path(), &["eth0"]).await;
+    agent.update(BOX).await.unwrap();
+    agent.handle.wait_until_idle().await.unwrap();
+    let mut links = Links::new(&Models::load().unwrap().native).unwrap();
+    look(&mut links, &agent, true);
+    agent.handle.force_down(BTreeSet::from(["eth0".into()])).await.unwrap();
+    let reports = look(&mut links, &agent, false);
+    let [down] = &reports[..] else { panic!("{reports:?}") };
+    assert_eq!(down.condition, Condition::new("link-down", Resource::Interface("eth0".into())));
+    assert!(down.holds && down.text.contains("somebody holds it down"), "{down:?}");
+    assert_eq!(down.begins, Some(0), "it has lost no carrier");
+    agent.handle.force_down(BTreeSet::new()).await.unwrap();
+    let reports = look(&mut links, &agent, false);
+    assert!(reports.iter().all(|report| !report.holds), "{reports:?}");
 }

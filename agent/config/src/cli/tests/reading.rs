@@ -60,6 +60,15 @@ no interface eth9
             "5 -/system/hostname",
         ],
     );
+    check(
+        native(),
+        "interface eth1\n  hold-time\n    down 300\n  penalty max-suppress 60000",
+        &[
+            "1 +/interfaces/interface[name=eth1]",
+            "3 /interfaces/interface[name=eth1]/hold-time/down=300",
+            "4 /interfaces/interface[name=eth1]/penalty/max-suppress=60000",
+        ],
+    );
     check(native(), "", &[]);
     check(native(), "# nothing\n!\n", &[]);
 }
