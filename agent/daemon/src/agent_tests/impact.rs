@@ -75,7 +75,7 @@ fn all(failures: [Failure; 2]) -> Failure {
     all
 }
 
-// proves sv.C41, sv.C9
+// proves sv.C41
 #[tokio::test]
 async fn an_impact_names_the_entries_that_do_not_work() {
     let kernel = SimulatedKernel::new(&["eth0", "eth1", "eth2"]);
