@@ -46,7 +46,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "holdfast-telemetry",
         ],
     ),
-    ("holdfast-faults", &["holdfast-scheduler"]),
+    ("holdfast-faults", &["holdfast-config", "holdfast-scheduler"]),
     (
         "holdfast-introspect",
         &[

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::condition::Condition;
-use crate::faults::Source;
+use crate::impact::ImpactCount;
+use crate::report::{Silence, Source};
 use crate::types::Severity;
 
 /// An operator's word on an alarm; the names are those of RFC 8632.
@@ -70,6 +71,27 @@ pub struct Alarm {
     pub shelf: Option<SmolStr>,
     /// Listeners were told that it was raised, so they are told of its end, shelved or not.
     pub is_told: bool,
+    /// It was told as a root cause, so that its end is told, too.
+    #[serde(default)]
+    pub was_root: bool,
+    /// The open alarm by whose impact this resource does not work.
+    #[serde(default)]
+    pub cause: Option<Condition>,
+    /// How many objects do not work because of this; `None` where the effect is but an alarm.
+    #[serde(default)]
+    pub impact: Option<ImpactCount>,
+    /// Words of sources that count for a time.
+    #[serde(default)]
+    pub expiries: Vec<Expiry>,
+}
+
+/// When a source's word on a condition does not count any more, or does so without being sure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expiry {
+    pub source: Source,
+    /// Nanoseconds since 1970.
+    pub at_ns: u64,
+    pub silence: Silence,
 }
 
 /// A kind of change of an alarm.
@@ -80,6 +102,10 @@ pub enum Change {
     /// Its severity or text is another one, or its condition began again.
     Changed,
     Cleared,
+    /// Another alarm is its cause now, or none is.
+    Cause,
+    /// The number of objects that do not work because of it is another one.
+    Impact,
     /// An operator has said something of it.
     Operator,
     Shelved,
@@ -93,6 +119,8 @@ impl Change {
             Self::Raised => "raised",
             Self::Changed => "changed",
             Self::Cleared => "cleared",
+            Self::Cause => "cause",
+            Self::Impact => "impact",
             Self::Operator => "operator",
             Self::Shelved => "shelved",
             Self::Unshelved => "unshelved",
@@ -119,6 +147,14 @@ impl Transition {
         let is_shelved = self.alarm.shelf.is_some();
         self.alarm.is_told
             && (!is_shelved || matches!(self.change, Change::Shelved | Change::Cleared))
+    }
+
+    /// True when those are told who want to hear of root causes alone: of the beginning and the end of alarms without a cause, of the end
+    /// of those that had none when they were raised, and of what gets a cause or loses it.
+    pub fn is_of_root(&self) -> bool {
+        self.alarm.cause.is_none()
+            || matches!(self.change, Change::Cause)
+            || (self.change == Change::Cleared && self.alarm.was_root)
     }
 
     /// The worse one of the severities before and after.

@@ -8,14 +8,37 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::resource::{Resource, ResourceError};
-use crate::types::AlarmType;
+use crate::types::{AlarmType, REPORTED};
+
+/// A type of conditions: one of the table, or one that reporters have made up, `x-NAME`.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    pub name: SmolStr,
+    pub row: &'static AlarmType,
+}
+
+/// Characters that the name of a type may have.
+const MAX_KIND_NAME: usize = 64;
+
+impl Kind {
+    pub fn by_name(name: &str) -> Option<Self> {
+        let is_made_up = name.len() <= MAX_KIND_NAME
+            && name.strip_prefix("x-").is_some_and(|rest| {
+                let is_plain =
+                    |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+                !rest.is_empty() && rest.bytes().all(is_plain)
+            });
+        let row = if is_made_up { &REPORTED } else { AlarmType::by_name(name)? };
+        Some(Self { name: name.into(), row })
+    }
+}
 
 /// A statement that is true or false of a resource now. Its text is the id of its alarm: `link-down@interface:eth1`, or
 /// `address-duplicate.2001:db8::1@interface:eth1` where one resource may have several of a type.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Condition {
-    pub kind: &'static AlarmType,
+    pub kind: Kind,
     /// Empty where a resource can have one of the type alone.
     pub qualifier: SmolStr,
     pub resource: Resource,
@@ -27,7 +50,9 @@ pub struct Condition {
 pub enum ConditionError {
     #[error("`{0}` names no alarm: TYPE@RESOURCE or TYPE.QUALIFIER@RESOURCE")]
     Form(SmolStr),
-    #[error("there is no type `{0}` of alarms")]
+    #[error(
+        "there is no type `{0}` of alarms: a type of a reporter's own is x-NAME, of lower-case letters, digits and hyphens"
+    )]
     Type(SmolStr),
     #[error(transparent)]
     Resource(#[from] ResourceError),
@@ -39,7 +64,7 @@ impl Condition {
     /// # Panics
     /// When the table lacks it, which the first test finds.
     pub fn new(kind: &str, resource: Resource) -> Self {
-        let kind = AlarmType::by_name(kind).expect("the table has the types that are reported");
+        let kind = Kind::by_name(kind).expect("the table has the types that are reported");
         Self { kind, qualifier: SmolStr::default(), resource }
     }
 
@@ -48,7 +73,7 @@ impl Condition {
     }
 
     fn key(&self) -> (&str, &str, &Resource) {
-        (self.kind.name, &self.qualifier, &self.resource)
+        (&self.kind.name, &self.qualifier, &self.resource)
     }
 }
 
@@ -74,7 +99,7 @@ impl Ord for Condition {
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind.name)?;
+        f.write_str(&self.kind.name)?;
         if !self.qualifier.is_empty() {
             write!(f, ".{}", self.qualifier)?;
         }
@@ -103,7 +128,7 @@ impl FromStr for Condition {
         let (name, resource) =
             text.split_once('@').ok_or_else(|| ConditionError::Form(text.into()))?;
         let (kind, qualifier) = name.split_once('.').unwrap_or((name, ""));
-        let kind = AlarmType::by_name(kind).ok_or_else(|| ConditionError::Type(kind.into()))?;
+        let kind = Kind::by_name(kind).ok_or_else(|| ConditionError::Type(kind.into()))?;
         Ok(Self { kind, qualifier: qualifier.into(), resource: resource.parse()? })
     }
 }

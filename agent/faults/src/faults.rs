@@ -15,18 +15,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_config::InstancePath;
 use holdfast_scheduler::Now;
-use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 
-use crate::alarm::{Alarm, Change, OperatorState, Transition};
+use crate::alarm::{Alarm, Change, Expiry, OperatorState, Transition};
 use crate::condition::Condition;
 use crate::flapping::{Begins, FLAPPING_LOSSES, FLAPPING_WINDOW};
+use crate::impact::{ImpactCount, Impacts, Objects, Status};
+use crate::latch::Latch;
 use crate::log::Log;
 use crate::policy::{Rule, Settings};
+use crate::report::{Impact, Report, Silence, Source};
 use crate::resource::Resource;
-use crate::stored::Row;
-use crate::types::Severity;
+use crate::stored::{LATCH_ROWS, Row};
+use crate::types::{Effect, Severity};
 
 /// Conditions that are kept at a time. An alarm takes about a kilobyte, and four with its leaves in both models.
 pub const MAX_CONDITIONS: usize = 10_000;
@@ -39,38 +42,6 @@ const RESERVED_IDS: u64 = 10_000;
 /// Name of the row with the last reserved transition id; ids of alarms have an `@`.
 const RESERVED_ROW: &str = "reserved-event-id";
 
-/// A part that reports conditions. A condition holds while any source says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Source {
-    /// The newest revision.
-    Revision,
-    /// Statuses of values.
-    Engine,
-    /// The disk with the database.
-    Disk,
-    /// Sockets and the certificate that clients are shown.
-    Server,
-    /// Conclusions from other conditions.
-    Diagnosis,
-}
-
-/// The word of a source on a condition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    pub condition: Condition,
-    pub holds: bool,
-    /// How often it began since the last report of this source. Without a figure, one that begins to hold has begun once.
-    pub begins: Option<u64>,
-    /// Severity in place of that of its type.
-    pub severity: Option<Severity>,
-    pub text: SmolStr,
-    /// When this was seen, in nanoseconds since 1970.
-    pub seen_ns: u64,
-    /// How long it has to hold at least before an alarm is raised, whatever policies say.
-    pub raise_after: Duration,
-}
-
 /// An input of [`Faults`].
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -79,6 +50,8 @@ pub enum Input {
     /// All conditions that hold by a source: others have ended. After a start, and when a source has missed something.
     Level(Source, Vec<Report>),
     Settings(Arc<Settings>),
+    /// The objects that do not work because of an open alarm, as they were found last.
+    Impact(Condition, Impact),
     /// Time has passed; see [`Faults::due`].
     Due,
 }
@@ -92,6 +65,12 @@ pub struct Effects {
     pub transitions: Vec<Arc<Transition>>,
     /// Rows to write.
     pub rows: Vec<Row>,
+    /// Objects whose status to show is another one; `None` for those that work again.
+    pub marks: BTreeMap<InstancePath, Option<Status>>,
+    /// Alarms whose impact is to be looked for.
+    pub wanted_impacts: BTreeSet<Condition>,
+    /// Other resources are forced down than before.
+    pub are_latches_changed: bool,
     /// Sources of which conditions were left out, and for which there is room again: each is to report its level.
     pub wanted_levels: BTreeSet<Source>,
 }
@@ -105,10 +84,10 @@ pub enum OperatorError {
 }
 
 /// All conditions and alarms.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Faults {
-    settings: Arc<Settings>,
-    conditions: BTreeMap<Condition, Tracked>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) conditions: BTreeMap<Condition, Tracked>,
     /// Conditions by the moment at which they are to be looked at.
     timers: BTreeSet<(Duration, Condition)>,
     log: Log,
@@ -119,32 +98,62 @@ pub struct Faults {
     shelved: u32,
     /// Sources of which reports were left out.
     left_out: BTreeSet<Source>,
-    effects: Effects,
+    pub(crate) impacts: Impacts,
+    pub(crate) objects: Box<dyn Objects>,
+    pub(crate) latches: BTreeMap<Condition, Latch>,
+    /// Conditions of which reporters have not repeated what they said, by reporter.
+    pub(crate) silent: BTreeMap<SmolStr, BTreeSet<Condition>>,
+    pub(crate) effects: Effects,
 }
 
 /// All that is known of one condition.
 #[derive(Debug, Default)]
-struct Tracked {
+pub(crate) struct Tracked {
     /// Sources that say that it holds.
-    holders: BTreeMap<Source, Holder>,
+    pub(crate) holders: BTreeMap<Source, Holder>,
     begins: Begins,
     /// When it began to hold, by both clocks.
     since: Now,
-    alarm: Option<Alarm>,
+    pub(crate) alarm: Option<Alarm>,
     /// Since when the condition of the alarm does not hold any more.
     falling_since: Option<Duration>,
     is_flapping: bool,
     /// When the alarm was shown last, and whether it has an occurrence that was not shown.
     shown_at: Duration,
-    has_unshown: bool,
+    pub(crate) has_unshown: bool,
     timer: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Holder {
+pub(crate) struct Holder {
     severity: Option<Severity>,
     text: SmolStr,
     raise_after: Duration,
+    pub(crate) silence: Option<Deadline>,
+    pub(crate) is_silent: bool,
+}
+
+/// When a source should have repeated its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    pub(crate) at: Duration,
+    at_ns: u64,
+    pub(crate) silence: Silence,
+}
+
+impl Deadline {
+    fn after(silence: Silence, now: Now) -> Self {
+        let time_ns = u64::try_from(silence.time().as_nanos()).unwrap_or(u64::MAX);
+        let at_ns = now.unix_ns.saturating_add(time_ns);
+        Self { at: now.monotonic + silence.time(), at_ns, silence }
+    }
+
+    /// The deadline of an earlier run, or of now if it has passed.
+    fn restored(expiry: &Expiry, now: Now) -> Self {
+        let left = Duration::from_nanos(expiry.at_ns.saturating_sub(now.unix_ns));
+        let at = now.monotonic + left.min(expiry.silence.time());
+        Self { at, at_ns: expiry.at_ns, silence: expiry.silence }
+    }
 }
 
 impl Tracked {
@@ -154,7 +163,29 @@ impl Tracked {
 
     fn severity(&self, rule: Rule, condition: &Condition) -> Severity {
         let reported = self.holders.values().filter_map(|holder| holder.severity).max();
-        rule.severity.or(reported).unwrap_or(condition.kind.severity)
+        rule.severity.or(reported).unwrap_or(condition.kind.row.severity)
+    }
+
+    fn is_silent(&self) -> bool {
+        self.holders.values().any(|holder| holder.is_silent)
+    }
+
+    /// The status that its own resource gets by it.
+    pub(crate) fn own_status(&self, rule: Rule) -> Option<Status> {
+        let by_effect = match rule.effect {
+            Effect::Down => Some(Status::Down),
+            Effect::Degrade => Some(Status::Degraded),
+            Effect::Warn => None,
+        };
+        by_effect.max(self.is_silent().then_some(Status::Unknown))
+    }
+
+    fn expiries(&self) -> Vec<Expiry> {
+        let with_deadline = self.holders.iter().filter_map(|(source, holder)| {
+            let Deadline { at_ns, silence, .. } = holder.silence?;
+            Some(Expiry { source: source.clone(), at_ns, silence })
+        });
+        with_deadline.collect()
     }
 
     fn text(&self) -> Option<&SmolStr> {
@@ -174,13 +205,33 @@ impl Tracked {
 }
 
 impl Faults {
+    pub fn new(objects: Box<dyn Objects>) -> Self {
+        Self {
+            settings: Arc::default(),
+            conditions: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            log: Log::default(),
+            reserved_id: 0,
+            open: BTreeMap::new(),
+            shelved: 0,
+            left_out: BTreeSet::new(),
+            impacts: Impacts::default(),
+            objects,
+            latches: BTreeMap::new(),
+            silent: BTreeMap::new(),
+            effects: Effects::default(),
+        }
+    }
+
     /// The alarms of an earlier run, from its rows, and its log. They are open until their sources have reported their level.
     /// Rows that this version cannot read are named in the list.
     pub fn restored(
         rows: impl IntoIterator<Item = (String, Vec<u8>)>,
         log: Vec<Transition>,
+        objects: Box<dyn Objects>,
+        now: Now,
     ) -> (Self, Vec<String>) {
-        let mut faults = Self::default();
+        let mut faults = Self::new(objects);
         let mut unreadable = Vec::new();
         for (name, content) in rows {
             if name == RESERVED_ROW {
@@ -188,11 +239,21 @@ impl Faults {
                 faults.reserved_id = id.unwrap_or_default();
                 continue;
             }
+            if name.starts_with(LATCH_ROWS) {
+                match serde_json::from_slice::<Latch>(&content) {
+                    Ok(latch) => drop(faults.latches.insert(latch.condition(), latch)),
+                    Err(_) => unreadable.push(name),
+                }
+                continue;
+            }
             match serde_json::from_slice(&content) {
-                Ok(alarm) => faults.restore(alarm),
+                Ok(alarm) => faults.restore(alarm, now),
                 Err(_) => unreadable.push(name),
             }
         }
+        faults.effects.are_latches_changed = true;
+        let latches = faults.latch_level();
+        faults.take_level(Source::Latches, latches, now);
         faults.log = Log::restored(log, faults.reserved_id);
         (faults, unreadable)
     }
@@ -208,21 +269,30 @@ impl Faults {
         Row { name: RESERVED_ROW.to_owned(), content }
     }
 
-    fn restore(&mut self, alarm: Alarm) {
-        let holder = Holder {
+    fn restore(&mut self, mut alarm: Alarm, now: Now) {
+        let mut holder = Holder {
             severity: Some(alarm.severity),
             text: alarm.text.clone(),
             raise_after: Duration::ZERO,
+            silence: None,
+            is_silent: false,
         };
-        // Conclusions are drawn anew.
-        let sources = alarm.sources.iter().filter(|source| **source != Source::Diagnosis);
-        let holders = sources.map(|source| (*source, holder.clone())).collect();
         let condition = alarm.condition.clone();
+        let mut holders = BTreeMap::new();
+        for source in alarm.sources.iter().filter(|source| source.is_restored()) {
+            let expiry = alarm.expiries.iter().find(|expiry| expiry.source == *source);
+            holder.silence = expiry.map(|expiry| Deadline::restored(expiry, now));
+            holders.insert(source.clone(), holder.clone());
+        }
+        // Causes and impacts are found anew.
+        alarm.cause = None;
+        alarm.impact = alarm.impact.map(|_| ImpactCount::PENDING);
         self.count(&alarm, true);
         self.effects.shown.insert(condition.clone());
         let since = Now { monotonic: Duration::ZERO, unix_ns: alarm.created_ns };
         let tracked = Tracked { holders, since, alarm: Some(alarm), ..Tracked::default() };
-        self.conditions.insert(condition, tracked);
+        self.conditions.insert(condition.clone(), tracked);
+        self.open_impact(&condition, now);
     }
 
     /// Takes an input in. The same inputs at the same times have the same effects.
@@ -230,14 +300,16 @@ impl Faults {
         match input {
             Input::Reports(source, reports) => {
                 for report in reports {
-                    self.report(source, report, now);
+                    self.report(source.clone(), report, now);
                 }
             }
             Input::Level(source, reports) => self.take_level(source, reports, now),
             Input::Settings(settings) => {
                 self.settings = settings;
+                self.forget_reporters(now);
                 self.judge_all(now);
             }
+            Input::Impact(condition, impact) => self.take_impact(&condition, &impact, now),
             Input::Due => self.look_at_due(now),
         }
         self.make_room(now);
@@ -280,6 +352,15 @@ impl Faults {
         self.conditions.values().filter_map(|tracked| tracked.alarm.as_ref())
     }
 
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// True when an alarm is shown with its impact, not before it.
+    pub fn is_conservative(&self) -> bool {
+        self.settings.is_conservative
+    }
+
     pub fn log(&self) -> &Log {
         &self.log
     }
@@ -293,7 +374,7 @@ impl Faults {
         self.shelved
     }
 
-    fn take_level(&mut self, source: Source, reports: Vec<Report>, now: Now) {
+    pub(crate) fn take_level(&mut self, source: Source, reports: Vec<Report>, now: Now) {
         self.left_out.remove(&source);
         let named: BTreeSet<&Condition> =
             reports.iter().filter(|report| report.holds).map(|report| &report.condition).collect();
@@ -303,15 +384,16 @@ impl Faults {
         let ended = self.conditions.iter().filter(has_ended);
         let ended: Vec<Condition> = ended.map(|(condition, _)| condition.clone()).collect();
         for condition in ended {
-            self.report(source, Report::ended(condition, now.unix_ns), now);
+            self.report(source.clone(), Report::ended(condition, now.unix_ns), now);
         }
         for report in reports {
-            self.report(source, report, now);
+            self.report(source.clone(), report, now);
         }
     }
 
-    fn report(&mut self, source: Source, report: Report, now: Now) {
-        let Report { condition, holds, begins, severity, text, seen_ns, raise_after } = report;
+    pub(crate) fn report(&mut self, source: Source, report: Report, now: Now) {
+        let Report { condition, holds, begins, severity, text, seen_ns, raise_after, silence } =
+            report;
         let is_new = !self.conditions.contains_key(&condition);
         if is_new && !holds && begins.is_none_or(|begins| begins == 0) {
             return;
@@ -326,7 +408,9 @@ impl Faults {
             // What a report has asked for counts as long as the condition goes on.
             let asked = tracked.holders.get(&source).map(|holder| holder.raise_after);
             let raise_after = raise_after.max(asked.unwrap_or_default());
-            tracked.holders.insert(source, Holder { severity, text, raise_after });
+            let silence = silence.map(|silence| Deadline::after(silence, now));
+            let holder = Holder { severity, text, raise_after, silence, is_silent: false };
+            tracked.holders.insert(source.clone(), holder);
         } else {
             tracked.holders.remove(&source);
         }
@@ -344,11 +428,12 @@ impl Faults {
         }
         self.notice_flapping(&condition, begins, now);
         self.judge(&condition, now);
+        self.note_silence(&source, &condition, false, now);
     }
 
     /// Raises the condition that another one flaps, and counts what makes it go on.
     fn notice_flapping(&mut self, condition: &Condition, begins: u64, now: Now) {
-        let Some(kind) = condition.kind.flapping else { return };
+        let Some(kind) = condition.kind.row.flapping else { return };
         let Some(tracked) = self.conditions.get_mut(condition) else { return };
         if begins == 0 || !tracked.begins.flaps(now.monotonic) {
             return;
@@ -368,13 +453,14 @@ impl Faults {
             ),
             seen_ns: now.unix_ns,
             raise_after: Duration::ZERO,
+            silence: None,
         };
         self.report(Source::Diagnosis, report, now);
     }
 
     /// Ends the condition that another one flaps once that has been quiet.
     fn notice_quiet(&mut self, condition: &Condition, now: Now) {
-        let Some(kind) = condition.kind.flapping else { return };
+        let Some(kind) = condition.kind.row.flapping else { return };
         let Some(tracked) = self.conditions.get_mut(condition) else { return };
         if tracked.is_flapping && now.monotonic >= tracked.begins.quiet_at() {
             tracked.is_flapping = false;
@@ -392,6 +478,7 @@ impl Faults {
             if let Some(tracked) = self.conditions.get_mut(&condition) {
                 tracked.timer = None;
             }
+            self.notice_silence(&condition, now);
             self.notice_quiet(&condition, now);
             self.judge(&condition, now);
         }
@@ -405,7 +492,7 @@ impl Faults {
     }
 
     /// Raises, changes or ends the alarm of a condition, or notes when to look at it again.
-    fn judge(&mut self, condition: &Condition, now: Now) {
+    pub(crate) fn judge(&mut self, condition: &Condition, now: Now) {
         let rule = self.settings.rule(condition);
         let shelf = self.settings.shelf(condition).cloned();
         let Some(tracked) = self.conditions.get_mut(condition) else { return };
@@ -448,14 +535,21 @@ impl Faults {
             changed_ns: now.unix_ns,
             transition: 0,
             occurrences: begins.max(1),
-            sources: tracked.holders.keys().copied().collect(),
+            sources: tracked.holders.keys().cloned().collect(),
             operator_state: OperatorState::None,
             operator: SmolStr::default(),
             operator_text: SmolStr::default(),
             is_told: shelf.is_none(),
             shelf,
+            was_root: true,
+            cause: None,
+            impact: impact_of(rule, None),
+            expiries: tracked.expiries(),
         };
         tracked.falling_since = None;
+        self.open_impact(condition, now);
+        let cause = self.cause(&alarm);
+        let alarm = Alarm { was_root: cause.is_none(), cause, ..alarm };
         self.count(&alarm, true);
         self.tell(Change::Raised, alarm, now);
     }
@@ -467,7 +561,9 @@ impl Faults {
         if tracked.holds() {
             alarm.severity = tracked.severity(rule, &before.condition);
             alarm.text = tracked.text().cloned().unwrap_or_default();
-            alarm.sources = tracked.holders.keys().copied().collect();
+            alarm.sources = tracked.holders.keys().cloned().collect();
+            alarm.expiries = tracked.expiries();
+            alarm.impact = impact_of(rule, alarm.impact);
         }
         alarm.shelf = shelf;
         alarm.is_told |= alarm.shelf.is_none();
@@ -480,6 +576,7 @@ impl Faults {
                 _ => Change::Changed,
             };
             self.tell(change, alarm, now);
+            self.open_impact(&before.condition, now);
         } else if tracked.has_unshown && now.monotonic >= tracked.shown_at + OCCURRENCES_INTERVAL {
             self.tell(Change::Changed, alarm, now);
         }
@@ -494,10 +591,12 @@ impl Faults {
             tracked.falling_since = None;
             tracked.has_unshown = false;
         }
+        let difference = self.impacts.close(&transition.alarm.condition);
+        self.take_difference(difference, now);
     }
 
     /// Keeps an alarm as it is now, and has it shown, stored and told.
-    fn tell(&mut self, change: Change, alarm: Alarm, now: Now) {
+    pub(crate) fn tell(&mut self, change: Change, alarm: Alarm, now: Now) {
         let transition = self.log_transition(change, alarm, now);
         let alarm = &transition.alarm;
         self.effects.rows.push(Row::of(alarm));
@@ -544,7 +643,9 @@ impl Faults {
             self.conditions.remove(condition);
             return;
         }
-        let next = [raise, clear, quiet, show, forget].into_iter().flatten().min();
+        let silences = tracked.holders.values().filter(|holder| !holder.is_silent);
+        let silence = silences.filter_map(|holder| Some(holder.silence?.at)).min();
+        let next = [raise, clear, quiet, show, forget, silence].into_iter().flatten().min();
         if let Some(at) = next {
             tracked.timer = Some(at);
             self.timers.insert((at, condition.clone()));
@@ -572,6 +673,7 @@ impl Faults {
             ),
             seen_ns: now.unix_ns,
             raise_after: Duration::ZERO,
+            silence: None,
         };
         self.report(Source::Diagnosis, report, now);
     }
@@ -587,27 +689,18 @@ impl Faults {
         self.report(Source::Diagnosis, Report::ended(overflow, now.unix_ns), now);
     }
 
-    fn take_effects(&mut self) -> Effects {
+    pub(crate) fn take_effects(&mut self) -> Effects {
         std::mem::take(&mut self.effects)
     }
 }
 
-impl Report {
-    /// A condition that holds.
-    pub fn holding(condition: Condition, text: impl Into<SmolStr>, seen_ns: u64) -> Self {
-        Self {
-            condition,
-            holds: true,
-            begins: None,
-            severity: None,
-            text: text.into(),
-            seen_ns,
-            raise_after: Duration::ZERO,
-        }
+impl Default for Faults {
+    fn default() -> Self {
+        Self::new(Box::new(()))
     }
+}
 
-    /// A condition that does not hold.
-    pub fn ended(condition: Condition, seen_ns: u64) -> Self {
-        Self { holds: false, ..Self::holding(condition, "", seen_ns) }
-    }
+/// The impact that an alarm is shown with when its effect is that of a rule.
+fn impact_of(rule: Rule, known: Option<ImpactCount>) -> Option<ImpactCount> {
+    (rule.effect != Effect::Warn).then(|| known.unwrap_or(ImpactCount::PENDING))
 }

@@ -11,25 +11,34 @@
 
 mod alarm;
 mod condition;
+mod consequences;
 mod faults;
 mod flapping;
 mod glob;
+mod impact;
+mod latch;
 mod log;
+mod monitor;
 mod policy;
+mod report;
 mod resource;
 mod stored;
 mod types;
 
-pub use alarm::{Alarm, Change, OperatorState, Transition};
-pub use condition::{Condition, ConditionError};
-pub use faults::{Effects, Faults, Input, MAX_CONDITIONS, OperatorError, Report, Source};
+pub use alarm::{Alarm, Change, Expiry, OperatorState, Transition};
+pub use condition::{Condition, ConditionError, Kind};
+pub use faults::{Effects, Faults, Input, MAX_CONDITIONS, OperatorError};
 pub use flapping::{FLAPPING_LOSSES, FLAPPING_WINDOW};
 pub use glob::Glob;
+pub use impact::{ImpactCount, ImpactState, Objects, Status};
+pub use latch::{Latch, LatchError, LatchKind, LatchRequest};
 pub use log::{LOG_TRANSITIONS, Log, Resume};
+pub use monitor::{Monitor, MonitorError, OutsideReport, Word};
 pub use policy::{Filter, Policy, Settings, Shelf};
+pub use report::{Impact, Report, Silence, Source};
 pub use resource::{Resource, ResourceError};
 pub use stored::Row;
-pub use types::{AlarmType, Severity, TYPES};
+pub use types::{AlarmType, Effect, Severity, TYPES};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,8 @@ use smol_str::SmolStr;
 
 use crate::condition::Condition;
 use crate::glob::Glob;
-use crate::types::Severity;
+use crate::monitor::Monitor;
+use crate::types::{Effect, Severity};
 
 /// Which alarms are meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,7 @@ pub struct Policy {
     pub filter: Filter,
     /// No alarm is raised.
     pub is_ignored: bool,
+    pub effect: Option<Effect>,
     pub severity: Option<Severity>,
     pub raise_after: Option<Duration>,
     pub clear_after: Duration,
@@ -43,12 +45,16 @@ pub struct Shelf {
 pub struct Settings {
     policies: Vec<Policy>,
     shelves: Vec<Shelf>,
+    monitors: Vec<Monitor>,
+    /// An alarm is shown with its impact, not before it.
+    pub is_conservative: bool,
 }
 
 /// Settings in force for one condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) is_ignored: bool,
+    pub(crate) effect: Effect,
     pub(crate) severity: Option<Severity>,
     pub(crate) raise_after: Duration,
     pub(crate) clear_after: Duration,
@@ -58,7 +64,7 @@ pub(crate) struct Rule {
 
 impl Filter {
     pub fn matches(&self, condition: &Condition) -> bool {
-        self.kind.matches(condition.kind.name)
+        self.kind.matches(&condition.kind.name)
             && self.resource.matches(&condition.resource.to_string())
     }
 }
@@ -67,14 +73,29 @@ impl Settings {
     pub fn new(mut policies: Vec<Policy>, mut shelves: Vec<Shelf>) -> Self {
         policies.sort_by(|one, other| (one.order, &one.name).cmp(&(other.order, &other.name)));
         shelves.sort_by(|one, other| one.name.cmp(&other.name));
-        Self { policies, shelves }
+        Self { policies, shelves, monitors: Vec::new(), is_conservative: false }
+    }
+
+    pub fn with_monitors(mut self, mut monitors: Vec<Monitor>) -> Self {
+        monitors.sort_by(|one, other| one.name.cmp(&other.name));
+        self.monitors = monitors;
+        self
+    }
+
+    pub fn monitors(&self) -> &[Monitor] {
+        &self.monitors
+    }
+
+    pub fn monitor(&self, name: &str) -> Option<&Monitor> {
+        self.monitors.iter().find(|monitor| monitor.name == name)
     }
 
     /// Settings in force for a condition: those of the first policy that fits it, or its type.
     pub(crate) fn rule(&self, condition: &Condition) -> Rule {
-        let kind = condition.kind;
+        let kind = condition.kind.row;
         let built_in = Rule {
             is_ignored: false,
+            effect: kind.effect,
             severity: None,
             raise_after: kind.raise_after,
             clear_after: Duration::ZERO,
@@ -87,6 +108,7 @@ impl Settings {
         };
         Rule {
             is_ignored: policy.is_ignored,
+            effect: policy.effect.unwrap_or(built_in.effect),
             severity: policy.severity,
             raise_after: policy.raise_after.unwrap_or(built_in.raise_after),
             clear_after: policy.clear_after,

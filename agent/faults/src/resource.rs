@@ -1,6 +1,8 @@
 //! Things that can have a fault.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use smol_str::SmolStr;
@@ -10,7 +12,15 @@ use smol_str::SmolStr;
 pub enum Resource {
     /// The agent itself.
     Agent,
+    /// The box as a whole.
+    Box,
+    /// An uplink group.
+    Group(SmolStr),
     Interface(SmolStr),
+    /// An address that routes have as their gateway.
+    NextHop(IpAddr),
+    /// Anything else that reporters name.
+    Other(SmolStr),
     /// An instance of a service, by its name: TYPE[KEY='VALUE'].
     Service(SmolStr),
     /// An object of the engine, by the name that `show` prints.
@@ -19,27 +29,42 @@ pub enum Resource {
 
 /// Reason for which a text names no resource.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no resource: `agent`, `interface:NAME`, `service:NAME` or `value:NAME`")]
+#[error(
+    "`{0}` names no resource: `agent`, `box`, `group:NAME`, `interface:NAME`, `next-hop:ADDRESS`, `service:NAME`, `value:NAME` or `x:NAME`"
+)]
 pub struct ResourceError(SmolStr);
+
+/// Longest text of a resource: the longest key of a service, and room.
+const MAX_RESOURCE: usize = 1024;
 
 impl Resource {
     /// The thing without its kind.
-    pub fn item(&self) -> &str {
+    pub fn item(&self) -> Cow<'_, str> {
         match self {
-            Self::Agent => "agent",
-            Self::Interface(name) | Self::Service(name) | Self::Value(name) => name,
+            Self::Agent => "agent".into(),
+            Self::Box => "box".into(),
+            Self::Group(name)
+            | Self::Interface(name)
+            | Self::Other(name)
+            | Self::Service(name)
+            | Self::Value(name) => name.as_str().into(),
+            Self::NextHop(address) => address.to_string().into(),
         }
     }
 }
 
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Agent => f.write_str("agent"),
-            Self::Interface(name) => write!(f, "interface:{name}"),
-            Self::Service(name) => write!(f, "service:{name}"),
-            Self::Value(name) => write!(f, "value:{name}"),
-        }
+        let kind = match self {
+            Self::Agent | Self::Box => return f.write_str(&self.item()),
+            Self::Group(_) => "group",
+            Self::Interface(_) => "interface",
+            Self::NextHop(_) => "next-hop",
+            Self::Other(_) => "x",
+            Self::Service(_) => "service",
+            Self::Value(_) => "value",
+        };
+        write!(f, "{kind}:{}", self.item())
     }
 }
 
@@ -47,12 +72,21 @@ impl FromStr for Resource {
     type Err = ResourceError;
 
     fn from_str(text: &str) -> Result<Self, ResourceError> {
+        let wrong = || ResourceError(text.into());
+        if text.len() > MAX_RESOURCE || text.contains(char::is_control) {
+            return Err(wrong());
+        }
         match text.split_once(':') {
             None if text == "agent" => Ok(Self::Agent),
-            Some(("interface", name)) if !name.is_empty() => Ok(Self::Interface(name.into())),
-            Some(("service", name)) if !name.is_empty() => Ok(Self::Service(name.into())),
-            Some(("value", name)) if !name.is_empty() => Ok(Self::Value(name.into())),
-            _ => Err(ResourceError(text.into())),
+            None if text == "box" => Ok(Self::Box),
+            Some((_, "")) | None => Err(wrong()),
+            Some(("group", name)) => Ok(Self::Group(name.into())),
+            Some(("interface", name)) => Ok(Self::Interface(name.into())),
+            Some(("next-hop", address)) => address.parse().map(Self::NextHop).map_err(|_| wrong()),
+            Some(("service", name)) => Ok(Self::Service(name.into())),
+            Some(("value", name)) => Ok(Self::Value(name.into())),
+            Some(("x", name)) => Ok(Self::Other(name.into())),
+            Some(_) => Err(wrong()),
         }
     }
 }

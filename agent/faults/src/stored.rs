@@ -2,11 +2,15 @@
 
 use crate::alarm::{Alarm, Transition};
 use crate::condition::Condition;
+use crate::latch::Latch;
+
+/// Beginning of the names of rows with latches.
+pub(crate) const LATCH_ROWS: &str = "latch/";
 
 /// A row to write, or to remove when its content is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Id of the alarm.
+    /// Id of the alarm; that of a latch has a prefix.
     pub name: String,
     pub content: Option<Vec<u8>>,
 }
@@ -16,6 +20,17 @@ impl Row {
     pub(crate) fn of(alarm: &Alarm) -> Self {
         // Only a map whose keys are no texts cannot be written.
         Self { name: alarm.condition.to_string(), content: serde_json::to_vec(alarm).ok() }
+    }
+
+    /// The row of a latch that is set.
+    pub(crate) fn of_latch(latch: &Latch) -> Self {
+        let name = format!("{LATCH_ROWS}{}", latch.condition());
+        Self { name, content: serde_json::to_vec(latch).ok() }
+    }
+
+    /// The row of a latch that was lifted.
+    pub(crate) fn without_latch(condition: &Condition) -> Self {
+        Self { name: format!("{LATCH_ROWS}{condition}"), content: None }
     }
 
     /// The row of an alarm that has ended.

@@ -9,6 +9,8 @@ use proptest::prelude::*;
 
 use crate::*;
 
+mod consequences;
+
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -87,12 +89,18 @@ impl Clocked {
     }
 }
 
+/// Faults of an earlier run, without objects.
+fn restored(rows: BTreeMap<String, Vec<u8>>, log: Vec<Transition>) -> (Faults, Vec<String>) {
+    Faults::restored(rows, log, Box::new(()), Clocked::new().now())
+}
+
 fn policy(name: &str, kind: &str) -> Policy {
     Policy {
         name: name.into(),
         order: 100,
         filter: Filter { kind: Glob::new(kind), resource: Glob::default() },
         is_ignored: false,
+        effect: None,
         severity: None,
         raise_after: None,
         clear_after: Duration::ZERO,
@@ -363,7 +371,7 @@ fn an_alarm_survives_a_restart_with_what_was_said_of_it() {
 
     let mut rows = before.rows;
     rows.insert("of another version".to_owned(), b"?".to_vec());
-    let (faults, unreadable) = Faults::restored(rows, Vec::new());
+    let (faults, unreadable) = restored(rows, Vec::new());
     assert_eq!(unreadable, ["of another version"]);
     let mut after = Clocked::of(faults);
     after.now += 60 * SECOND;
@@ -438,13 +446,13 @@ fn a_log_goes_on_over_a_restart_in_order_and_has_a_gap_after_a_kill() {
         before.transitions.iter().map(|it| &**it).collect::<Vec<_>>()
     );
 
-    let (killed, _) = Faults::restored(before.rows.clone(), log.clone());
+    let (killed, _) = restored(before.rows.clone(), log.clone());
     assert!(matches!(killed.log().since(2), Resume::Gap), "events after it may be lost");
     assert_eq!(killed.log().transitions().count(), 2, "what is on disk is in the log");
 
     let last = before.faults.last_row();
     before.rows.insert(last.name, last.content.unwrap());
-    let (faults, _) = Faults::restored(before.rows, log);
+    let (faults, _) = restored(before.rows, log);
     let mut after = Clocked::of(faults);
     after.holds(DOWN);
     let Resume::Transitions(missed) = after.faults.log().since(1) else { panic!("no gap") };
@@ -520,7 +528,7 @@ proptest! {
             if holds { faults.holds(&name) } else { faults.ends(&name) };
             faults.wait(u32::from(wait) * MS);
         }
-        let (restored, unreadable) = Faults::restored(faults.rows.clone(), Vec::new());
+        let (restored, unreadable) = restored(faults.rows.clone(), Vec::new());
         prop_assert!(unreadable.is_empty());
         prop_assert_eq!(shown(&Clocked::of(restored)), shown(&faults));
     }

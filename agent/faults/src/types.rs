@@ -44,12 +44,42 @@ impl fmt::Display for Severity {
     }
 }
 
+/// How a fault of a resource bears on the resource itself, and on what stands on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// It does not work, nor does what has nothing else to stand on.
+    Down,
+    /// It and all that stands on it work worse.
+    Degrade,
+    /// Nothing but the alarm.
+    Warn,
+}
+
+impl Effect {
+    pub const ALL: [Self; 3] = [Self::Down, Self::Degrade, Self::Warn];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Degrade => "degrade",
+            Self::Warn => "warn",
+        }
+    }
+
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|effect| effect.name() == name)
+    }
+}
+
 /// One type of alarm.
 #[derive(Debug)]
 pub struct AlarmType {
     pub name: &'static str,
     /// Severity, unless the report or a policy has another one.
     pub severity: Severity,
+    /// Effect on the resource and what stands on it, unless a policy has another one.
+    pub effect: Effect,
     /// How long its condition holds before an alarm is raised, unless a policy says otherwise.
     pub raise_after: Duration,
     /// For the guide: when the condition holds.
@@ -60,8 +90,27 @@ pub struct AlarmType {
 
 /// A type without a delay that comes and goes without further consequence.
 const fn simple(name: &'static str, severity: Severity, description: &'static str) -> AlarmType {
-    AlarmType { name, severity, raise_after: Duration::ZERO, description, flapping: None }
+    AlarmType {
+        name,
+        severity,
+        effect: Effect::Warn,
+        raise_after: Duration::ZERO,
+        description,
+        flapping: None,
+    }
 }
+
+/// A type whose resource does not work.
+const fn outage(name: &'static str, severity: Severity, description: &'static str) -> AlarmType {
+    AlarmType { effect: Effect::Down, ..simple(name, severity, description) }
+}
+
+/// The row of types that reporters have made up.
+pub(crate) static REPORTED: AlarmType = simple(
+    "x-NAME",
+    Severity::Warning,
+    "A program that reports faults has made this type up. The severity is the one that it gives.",
+);
 
 /// All types, by name.
 pub static TYPES: &[AlarmType] = &[
@@ -80,14 +129,24 @@ pub static TYPES: &[AlarmType] = &[
         Severity::Warning,
         "The certificate that clients are shown expires within 14 days. MAJOR once it has expired.",
     ),
+    outage(
+        "data-plane-down",
+        Severity::Major,
+        "A reporter says that the resource forwards nothing. Its operational status stays as the kernel has it.",
+    ),
     simple(
         "fault-overflow",
         Severity::Minor,
         "More conditions hold than the agent keeps; further ones are only counted.",
     ),
+    outage(
+        "forced-down",
+        Severity::Major,
+        "A reporter or an operator says that the resource is down, and it is shown as down until that is lifted.",
+    ),
     AlarmType {
         flapping: Some("link-flapping"),
-        ..simple(
+        ..outage(
             "link-down",
             Severity::Major,
             "A configured link that is administratively up does not work, for instance because it has no carrier.",
@@ -100,7 +159,7 @@ pub static TYPES: &[AlarmType] = &[
     ),
     AlarmType {
         raise_after: CREATION_TIME,
-        ..simple("link-missing", Severity::Major, "A configured link is not there.")
+        ..outage("link-missing", Severity::Major, "A configured link is not there.")
     },
     AlarmType {
         raise_after: RETRY_TIME,
@@ -111,9 +170,25 @@ pub static TYPES: &[AlarmType] = &[
         )
     },
     simple(
+        "monitor-lost",
+        Severity::Warning,
+        "Faults were not looked for, because of a bug in the agent. The alarm stays for 10 minutes after they are looked for again.",
+    ),
+    simple(
+        "monitor-silent",
+        Severity::Minor,
+        "A reporter has not repeated within its ttl what it had reported, so nobody knows whether that still holds.",
+    ),
+    outage("next-hop-unreachable", Severity::Major, "The targets of a probe do not answer."),
+    simple(
         "plan-failed",
         Severity::Major,
         "A state of a service instance has failed, or nothing of the instance can be evaluated.",
+    ),
+    simple(
+        "queue-overflow",
+        Severity::Warning,
+        "A reporter sends more than its rate permits, so that some of its reports are refused.",
     ),
     simple(
         "storage-low",

@@ -1,0 +1,263 @@
+//! What alarms mean for each other, for objects, and for their reporters: causes, impacts, silence and latches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use holdfast_config::InstancePath;
+use holdfast_scheduler::Now;
+use smol_str::{SmolStr, format_smolstr};
+
+use crate::alarm::{Alarm, Change};
+use crate::condition::Condition;
+use crate::faults::{Effects, Faults};
+use crate::impact::{Difference, ImpactCount, ImpactState, Status};
+use crate::latch::{Latch, LatchError, LatchRequest};
+use crate::report::{Impact, Report, Silence, Source};
+use crate::resource::Resource;
+use crate::stored::Row;
+use crate::types::Effect;
+
+/// Latches that are kept: more than a box has ports.
+const MAX_LATCHES: usize = 4096;
+
+impl Faults {
+    /// The status to show for an object of the engine; `None` while it works, as far as alarms say.
+    pub fn status(&self, key: &InstancePath) -> Option<Status> {
+        self.impacts.status(key)
+    }
+
+    /// All objects with a status to show.
+    pub fn statuses(&self) -> impl Iterator<Item = (&InstancePath, Status)> {
+        self.impacts.statuses()
+    }
+
+    /// The objects that do not work because of an open alarm.
+    pub fn affected(&self, condition: &Condition) -> BTreeMap<Arc<InstancePath>, Status> {
+        self.impacts.affected(condition)
+    }
+
+    /// Open alarms whose impact is to be looked for again when the graph has changed.
+    pub fn with_impact(&self) -> BTreeSet<Condition> {
+        let alarms = self.impacts.alarms();
+        let with_impact =
+            alarms.filter(|it| self.alarm(it).is_some_and(|alarm| alarm.impact.is_some()));
+        with_impact.cloned().collect()
+    }
+
+    /// Latches that are set, by their conditions.
+    pub fn latches(&self) -> impl Iterator<Item = &Latch> {
+        self.latches.values()
+    }
+
+    /// Sets or lifts a latch. One that is set already keeps its owner; lifting one that is not set changes nothing.
+    ///
+    /// # Errors
+    /// When it is another's, when the resource has no such latch, or when there are too many.
+    pub fn latch(&mut self, request: LatchRequest, now: Now) -> Result<Effects, LatchError> {
+        let LatchRequest { kind, resource, is_set, by, reason, overrides } = request;
+        if !matches!(resource, Resource::Interface(_) | Resource::NextHop(_)) {
+            return Err(LatchError::Kind(resource));
+        }
+        let condition = Condition::new(kind.alarm_type(), resource.clone());
+        let before = self.latches.get(&condition);
+        match (is_set, before) {
+            (false, None) => return Ok(Effects::default()),
+            (false, Some(latch)) if latch.by != by && !overrides => {
+                return Err(LatchError::OfAnother { resource, by: latch.by.clone() });
+            }
+            (false, Some(_)) => {
+                self.latches.remove(&condition);
+                self.effects.rows.push(Row::without_latch(&condition));
+                self.report(Source::Latches, Report::ended(condition, now.unix_ns), now);
+            }
+            (true, Some(_)) => return Ok(Effects::default()),
+            (true, None) if self.latches.len() >= MAX_LATCHES => {
+                return Err(LatchError::TooMany(MAX_LATCHES));
+            }
+            (true, None) => {
+                let latch = Latch { kind, resource, by, reason, at_ns: now.unix_ns };
+                self.effects.rows.push(Row::of_latch(&latch));
+                self.report(Source::Latches, report_of(&latch), now);
+                self.latches.insert(condition, latch);
+            }
+        }
+        self.effects.are_latches_changed = true;
+        Ok(self.take_effects())
+    }
+
+    /// What latches say, as a level.
+    pub(crate) fn latch_level(&self) -> Vec<Report> {
+        self.latches.values().map(report_of).collect()
+    }
+
+    /// Takes in that an alarm is open, or that its rule or its holders are others, and asks for its impact.
+    pub(crate) fn open_impact(&mut self, condition: &Condition, now: Now) {
+        let rule = self.settings.rule(condition);
+        let Some(tracked) = self.conditions.get(condition) else { return };
+        let own_status = tracked.own_status(rule);
+        let own = self.objects.of(&condition.resource);
+        let difference = self.impacts.open(condition, own, own_status);
+        if rule.effect == Effect::Warn {
+            let none = self.impacts.set(condition, rule.effect, &Impact::default());
+            self.take_difference(none, now);
+        } else {
+            self.effects.wanted_impacts.insert(condition.clone());
+        }
+        self.take_difference(difference, now);
+    }
+
+    pub(crate) fn take_impact(&mut self, condition: &Condition, impact: &Impact, now: Now) {
+        let rule = self.settings.rule(condition);
+        let Some(alarm) = self.alarm(condition).cloned() else { return };
+        let Some(before) = alarm.impact else { return };
+        let difference = self.impacts.set(condition, rule.effect, impact);
+        let (down, degraded) = self.impacts.count(condition);
+        let state = match impact.is_truncated {
+            true => ImpactState::Truncated,
+            false => ImpactState::Complete,
+        };
+        let after = ImpactCount { state, down, degraded };
+        self.take_difference(difference, now);
+        if before == after {
+            return;
+        }
+        let is_first = before.state == ImpactState::Pending && down + degraded > 0;
+        let Some(tracked) = self.conditions.get_mut(condition) else { return };
+        let Some(alarm) = tracked.alarm.as_mut() else { return };
+        alarm.impact = Some(after);
+        if is_first {
+            let alarm = alarm.clone();
+            self.tell(Change::Impact, alarm, now);
+        } else {
+            // Shown at once, and told a second after the last change at the earliest.
+            tracked.has_unshown |= down + degraded > 0 || before.down + before.degraded > 0;
+            self.effects.shown.insert(condition.clone());
+            self.judge(condition, now);
+        }
+    }
+
+    /// Takes in which objects have another status, and judges the causes of alarms that this may bear on.
+    pub(crate) fn take_difference(&mut self, difference: Difference, now: Now) {
+        self.effects.marks.extend(difference.marks);
+        for condition in difference.alarms {
+            let Some(alarm) = self.alarm(&condition).cloned() else { continue };
+            let cause = self.cause(&alarm);
+            if cause != alarm.cause {
+                let was_root = alarm.was_root || cause.is_none();
+                self.tell(Change::Cause, Alarm { cause, was_root, ..alarm }, now);
+            }
+        }
+    }
+
+    /// The alarm that an alarm is caused by: of several, the one that began first. It is also the root of two that have each
+    /// other's objects.
+    pub(crate) fn cause(&self, alarm: &Alarm) -> Option<Condition> {
+        let order = |alarm: &Alarm| (alarm.created_ns, alarm.condition.clone());
+        let causes = self.impacts.causes(&alarm.condition).into_iter();
+        let causes = causes.filter_map(|condition| self.alarm(condition));
+        let causes = causes.filter(|cause| {
+            order(cause) < order(alarm)
+                || !self.impacts.causes(&cause.condition).contains(&&alarm.condition)
+        });
+        causes.min_by_key(|cause| order(cause)).map(|cause| cause.condition.clone())
+    }
+
+    /// Notes which sources have not repeated their words on a condition in time.
+    pub(crate) fn notice_silence(&mut self, condition: &Condition, now: Now) {
+        let Some(tracked) = self.conditions.get_mut(condition) else { return };
+        let mut silent = Vec::new();
+        for (source, holder) in &mut tracked.holders {
+            let due = holder.silence.filter(|deadline| deadline.at <= now.monotonic);
+            if let Some(deadline) = due.filter(|_| !holder.is_silent) {
+                holder.is_silent = matches!(deadline.silence, Silence::Lingers(_));
+                silent.push((source.clone(), holder.is_silent));
+            }
+        }
+        for (source, lingers) in silent {
+            if lingers {
+                self.note_silence(&source, condition, true, now);
+                if self.alarm(condition).is_some() {
+                    self.open_impact(condition, now);
+                }
+            } else {
+                self.report(source, Report::ended(condition.clone(), now.unix_ns), now);
+            }
+        }
+    }
+
+    /// Notes whether a reporter is silent about a condition, and raises or ends the alarm about it.
+    pub(crate) fn note_silence(
+        &mut self,
+        source: &Source,
+        condition: &Condition,
+        is_silent: bool,
+        now: Now,
+    ) {
+        let Source::Reporter(name) = source else { return };
+        let conditions = self.silent.entry(name.clone()).or_default();
+        let is_new = match is_silent {
+            true => conditions.insert(condition.clone()),
+            false => conditions.remove(condition),
+        };
+        let is_over = conditions.is_empty();
+        if is_over {
+            self.silent.remove(name);
+        }
+        if !is_new {
+            return;
+        }
+        let silence = Condition::new("monitor-silent", Resource::Agent).qualified(name);
+        let report = match is_over {
+            true => Report::ended(silence, now.unix_ns),
+            false => {
+                let text = format_smolstr!(
+                    "{name} has not repeated in time that `{}` of {} holds",
+                    condition.kind.name,
+                    condition.resource
+                );
+                Report::holding(silence, text, now.unix_ns)
+            }
+        };
+        self.report(Source::Diagnosis, report, now);
+    }
+
+    /// Ends what reporters have said whose `monitor` entries are gone.
+    pub(crate) fn forget_reporters(&mut self, now: Now) {
+        let reporters: BTreeSet<SmolStr> = self
+            .conditions
+            .values()
+            .flat_map(|tracked| tracked.holders.keys())
+            .filter_map(|source| match source {
+                Source::Reporter(name) => Some(name.clone()),
+                _ => None,
+            })
+            .collect();
+        for name in reporters {
+            if self.settings.monitor(&name).is_none() {
+                self.take_level(Source::Reporter(name), Vec::new(), now);
+            }
+        }
+    }
+
+    /// True when a reporter says that a condition holds.
+    pub fn holds_by(&self, condition: &Condition, source: &Source) -> bool {
+        self.conditions.get(condition).is_some_and(|it| it.holders.contains_key(source))
+    }
+
+    /// True when any source says that a condition holds.
+    pub fn holds(&self, condition: &Condition) -> bool {
+        self.conditions.get(condition).is_some_and(|it| !it.holders.is_empty())
+    }
+}
+
+fn report_of(latch: &Latch) -> Report {
+    let what = match latch.kind {
+        crate::latch::LatchKind::ForcedDown => "is forced down",
+        crate::latch::LatchKind::DataPlaneDown => "forwards nothing",
+    };
+    let mut text = format_smolstr!("{} {what}, says {}", latch.resource.item(), latch.by);
+    if !latch.reason.is_empty() {
+        text = format_smolstr!("{text}: {}", latch.reason);
+    }
+    Report::holding(latch.condition(), text, latch.at_ns)
+}

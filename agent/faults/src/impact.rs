@@ -1,0 +1,286 @@
+//! Which objects do not work, because of which alarms.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use holdfast_config::InstancePath;
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+use crate::report::Impact;
+use crate::resource::Resource;
+use crate::types::Effect;
+
+/// How well an object works that does not work as configured. Of several that apply, the greatest one is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    Degraded,
+    /// Its reporter is silent.
+    Unknown,
+    Down,
+    Maintenance,
+}
+
+impl Status {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Degraded => "DEGRADED",
+            Self::Unknown => "UNKNOWN",
+            Self::Down => "DOWN",
+            Self::Maintenance => "MAINTENANCE",
+        }
+    }
+}
+
+/// The objects of the configuration that a resource is: entries of the native model.
+pub trait Objects: Debug + Send + Sync {
+    fn of(&self, resource: &Resource) -> BTreeSet<InstancePath>;
+}
+
+/// A caller without objects.
+impl Objects for () {
+    fn of(&self, _: &Resource) -> BTreeSet<InstancePath> {
+        BTreeSet::new()
+    }
+}
+
+/// How far the impact of an alarm is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImpactState {
+    Pending,
+    Complete,
+    /// There are more objects than are counted.
+    Truncated,
+}
+
+impl ImpactState {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Complete => "complete",
+            Self::Truncated => "truncated",
+        }
+    }
+}
+
+/// The impact of an alarm in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImpactCount {
+    pub state: ImpactState,
+    pub down: usize,
+    pub degraded: usize,
+}
+
+impl ImpactCount {
+    pub(crate) const PENDING: Self = Self { state: ImpactState::Pending, down: 0, degraded: 0 };
+}
+
+/// An entry of the native model. Several lists share it.
+pub(crate) type Object = Arc<InstancePath>;
+
+/// Objects by the alarms that they suffer from.
+#[derive(Debug, Default)]
+pub(crate) struct Impacts {
+    alarms: BTreeMap<Condition, Affected>,
+    objects: BTreeMap<Object, Vec<(u32, Status)>>,
+    /// Alarms by the objects that their resources are.
+    resources: BTreeMap<Object, BTreeSet<Condition>>,
+    conditions: BTreeMap<u32, Condition>,
+    last_number: u32,
+}
+
+/// What an alarm affects.
+#[derive(Debug, Default)]
+struct Affected {
+    /// Stands for the alarm in the lists of objects.
+    number: u32,
+    own: BTreeSet<Object>,
+    own_status: Option<Status>,
+    others: BTreeMap<Object, Status>,
+}
+
+impl Affected {
+    fn all(&self) -> BTreeMap<Object, Status> {
+        let mut all = self.others.clone();
+        if let Some(status) = self.own_status {
+            all.extend(self.own.iter().map(|key| (key.clone(), status)));
+        }
+        all
+    }
+}
+
+/// What differs after a change of impacts.
+#[derive(Debug, Default)]
+pub(crate) struct Difference {
+    pub(crate) marks: BTreeMap<InstancePath, Option<Status>>,
+    /// Alarms of which the causes may differ.
+    pub(crate) alarms: BTreeSet<Condition>,
+}
+
+impl Impacts {
+    /// Takes in that an alarm is open, with the objects that its resource is. Its impact stays as it is known.
+    pub(crate) fn open(
+        &mut self,
+        condition: &Condition,
+        own: BTreeSet<InstancePath>,
+        own_status: Option<Status>,
+    ) -> Difference {
+        let own: BTreeSet<Object> = own.into_iter().map(Arc::new).collect();
+        if !self.alarms.contains_key(condition) {
+            self.last_number += 1;
+            self.conditions.insert(self.last_number, condition.clone());
+            let affected = Affected { number: self.last_number, ..Affected::default() };
+            self.alarms.insert(condition.clone(), affected);
+        }
+        let known = self.alarms.get(condition).map(|affected| affected.own.clone());
+        if known.is_some_and(|known| known != own) {
+            self.forget_resource(condition);
+            for key in &own {
+                self.resources.entry(Arc::clone(key)).or_default().insert(condition.clone());
+            }
+        }
+        self.exchange(condition, |affected| {
+            affected.own = own;
+            affected.own_status = own_status;
+        })
+    }
+
+    /// Takes in the impact that was found for an open alarm.
+    pub(crate) fn set(
+        &mut self,
+        condition: &Condition,
+        effect: Effect,
+        impact: &Impact,
+    ) -> Difference {
+        let [down, degraded] = match effect {
+            Effect::Down => [Some(Status::Down), Some(Status::Degraded)],
+            Effect::Degrade => [Some(Status::Degraded); 2],
+            Effect::Warn => [None; 2],
+        };
+        let mut found: BTreeMap<Object, Status> = BTreeMap::new();
+        for (objects, status) in [(&impact.degraded, degraded), (&impact.down, down)] {
+            let Some(status) = status else { continue };
+            found.extend(objects.iter().map(|object| (Arc::new(object.clone()), status)));
+        }
+        self.exchange(condition, |affected| {
+            found.retain(|key, _| !affected.own.contains(key));
+            affected.others = found;
+        })
+    }
+
+    /// Takes in that an alarm has ended.
+    pub(crate) fn close(&mut self, condition: &Condition) -> Difference {
+        let difference = self.exchange(condition, |affected| {
+            affected.own_status = None;
+            affected.others.clear();
+        });
+        self.forget_resource(condition);
+        if let Some(affected) = self.alarms.remove(condition) {
+            self.conditions.remove(&affected.number);
+        }
+        difference
+    }
+
+    /// Forgets of which objects the resource of an alarm consists.
+    fn forget_resource(&mut self, condition: &Condition) {
+        let own = self.alarms.get(condition).map(|affected| affected.own.clone());
+        for key in own.unwrap_or_default() {
+            if let Some(alarms) = self.resources.get_mut(&key) {
+                alarms.remove(condition);
+                if alarms.is_empty() {
+                    self.resources.remove(&key);
+                }
+            }
+        }
+    }
+
+    fn exchange(
+        &mut self,
+        condition: &Condition,
+        change: impl FnOnce(&mut Affected),
+    ) -> Difference {
+        let mut difference = Difference::default();
+        let Some(affected) = self.alarms.get_mut(condition) else { return difference };
+        let before = affected.all();
+        change(affected);
+        let after = affected.all();
+        let number = affected.number;
+        // Of two alarms that have each other's object, one is the cause.
+        difference.alarms.insert(condition.clone());
+        let gone = before.keys().filter(|key| !after.contains_key(*key));
+        let gone: Vec<(Object, Option<Status>)> = gone.map(|key| (key.clone(), None)).collect();
+        let come = after.into_iter().filter(|(key, status)| before.get(key) != Some(status));
+        let come = come.map(|(key, status)| (key, Some(status)));
+        for (key, status) in gone.into_iter().chain(come) {
+            let shown_before = self.status(&key);
+            self.put(&key, number, status);
+            let shown = self.status(&key);
+            difference.alarms.extend(self.resources.get(&key).into_iter().flatten().cloned());
+            if shown != shown_before {
+                difference.marks.insert(InstancePath::clone(&key), shown);
+            }
+        }
+        difference
+    }
+
+    fn put(&mut self, key: &Object, number: u32, status: Option<Status>) {
+        let alarms = self.objects.entry(Arc::clone(key)).or_default();
+        alarms.retain(|(other, _)| *other != number);
+        alarms.extend(status.map(|status| (number, status)));
+        if alarms.is_empty() {
+            self.objects.remove(key);
+        }
+    }
+
+    /// The status to show for an object; `None` while no alarm affects it.
+    pub(crate) fn status(&self, key: &InstancePath) -> Option<Status> {
+        worst(self.objects.get(key)?)
+    }
+
+    /// All objects with a status to show.
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = (&InstancePath, Status)> {
+        self.objects.iter().filter_map(|(key, alarms)| Some((&**key, worst(alarms)?)))
+    }
+
+    /// The objects that an alarm affects, its own among them.
+    pub(crate) fn affected(&self, condition: &Condition) -> BTreeMap<Object, Status> {
+        self.alarms.get(condition).map(Affected::all).unwrap_or_default()
+    }
+
+    /// How many other objects than its own an alarm affects: those that do not work, and those that work worse.
+    pub(crate) fn count(&self, condition: &Condition) -> (usize, usize) {
+        let Some(affected) = self.alarms.get(condition) else { return (0, 0) };
+        let down = affected.others.values().filter(|status| **status == Status::Down).count();
+        (down, affected.others.len() - down)
+    }
+
+    /// Other alarms whose impact has all the objects that the resource of this one is.
+    pub(crate) fn causes(&self, condition: &Condition) -> Vec<&Condition> {
+        let Some(affected) = self.alarms.get(condition) else { return Vec::new() };
+        let mut own = affected.own.iter();
+        let Some(first) = own.next() else { return Vec::new() };
+        let has = |number: u32, key: &Object| {
+            let other = self.conditions.get(&number).and_then(|it| self.alarms.get(it));
+            other.is_some_and(|other| other.others.contains_key(key))
+        };
+        let candidates = self.objects.get(first).into_iter().flatten();
+        let candidates = candidates.map(|(number, _)| *number);
+        let causes = candidates.filter(|number| {
+            *number != affected.number
+                && has(*number, first)
+                && own.clone().all(|key| has(*number, key))
+        });
+        causes.filter_map(|number| self.conditions.get(&number)).collect()
+    }
+
+    /// Open alarms, for callers who look for their impact again.
+    pub(crate) fn alarms(&self) -> impl Iterator<Item = &Condition> {
+        self.alarms.keys()
+    }
+}
+
+fn worst(alarms: &[(u32, Status)]) -> Option<Status> {
+    alarms.iter().map(|(_, status)| *status).max()
+}

@@ -1,0 +1,154 @@
+//! Programs that report faults, and what they may report.
+
+use std::time::Duration;
+
+use holdfast_scheduler::Now;
+use smol_str::SmolStr;
+
+use crate::condition::Condition;
+use crate::faults::{Effects, Faults, Input};
+use crate::glob::Glob;
+use crate::report::{Report, Silence, Source};
+use crate::types::Severity;
+
+/// How long something that occurred is shown, unless its reporter says otherwise.
+const OCCURRED_TIME: Duration = Duration::from_secs(300);
+/// How long a report counts that comes without a time: as long as its monitor permits, and no longer than this.
+const RAISED_TIME: Duration = Duration::from_secs(300);
+
+/// A program that may report faults, and of what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Monitor {
+    pub name: SmolStr,
+    /// The user who reports; without one, the local command alone does.
+    pub identity: Option<SmolStr>,
+    /// Types and resources of which it may report; without one, all.
+    pub kinds: Vec<Glob>,
+    pub resources: Vec<Glob>,
+    pub max_severity: Severity,
+    pub max_ttl: Duration,
+    /// Reports a second.
+    pub rate: u32,
+}
+
+/// What a reporter says of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// It holds. The word has to be repeated within its ttl.
+    Raised,
+    /// It has ended.
+    Cleared,
+    /// It happened, and has no end: it counts for its ttl.
+    Occurred,
+}
+
+/// A report from outside of the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutsideReport {
+    pub condition: Condition,
+    pub word: Word,
+    /// Without one, that of the type.
+    pub severity: Option<Severity>,
+    pub text: SmolStr,
+    /// When it was seen, in nanoseconds since 1970.
+    pub seen_ns: u64,
+    pub ttl: Option<Duration>,
+}
+
+/// Reason for which a report is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MonitorError {
+    #[error("there is no monitor `{0}` in /fault-management")]
+    Unknown(SmolStr),
+    #[error(
+        "the monitor `{monitor}` does not report the type `{kind}`: its `types` are {patterns}"
+    )]
+    Kind { monitor: SmolStr, kind: SmolStr, patterns: String },
+    #[error(
+        "the monitor `{monitor}` does not report of `{resource}`: its `resources` are {patterns}"
+    )]
+    Resource { monitor: SmolStr, resource: String, patterns: String },
+    #[error("the monitor `{monitor}` reports at most {most}, not {severity}")]
+    Severity { monitor: SmolStr, most: Severity, severity: Severity },
+    #[error("the monitor `{monitor}` reports for at most {most} s, not {ttl} s")]
+    Ttl { monitor: SmolStr, most: u64, ttl: u64 },
+    #[error(
+        "`{condition}` was not raised by the monitor `{monitor}`, so `{monitor}` does not end it"
+    )]
+    OfAnother { monitor: SmolStr, condition: Condition },
+}
+
+impl Monitor {
+    /// # Errors
+    /// When the entry does not permit the report.
+    pub fn check(&self, report: &OutsideReport) -> Result<(), MonitorError> {
+        let monitor = || self.name.clone();
+        let kind = &report.condition.kind.name;
+        if !fits(&self.kinds, kind) {
+            let patterns = listed(&self.kinds);
+            return Err(MonitorError::Kind { monitor: monitor(), kind: kind.clone(), patterns });
+        }
+        let resource = report.condition.resource.to_string();
+        if !fits(&self.resources, &resource) {
+            let patterns = listed(&self.resources);
+            return Err(MonitorError::Resource { monitor: monitor(), resource, patterns });
+        }
+        let severity = report.severity.unwrap_or(report.condition.kind.row.severity);
+        if severity > self.max_severity {
+            let most = self.max_severity;
+            return Err(MonitorError::Severity { monitor: monitor(), most, severity });
+        }
+        if let Some(ttl) = report.ttl.filter(|ttl| *ttl > self.max_ttl) {
+            let [most, ttl] = [self.max_ttl, ttl].map(|time| time.as_secs());
+            return Err(MonitorError::Ttl { monitor: monitor(), most, ttl });
+        }
+        Ok(())
+    }
+}
+
+/// True when one of the patterns fits, or there is none.
+fn fits(patterns: &[Glob], text: &str) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(text))
+}
+
+fn listed(patterns: &[Glob]) -> String {
+    let patterns: Vec<String> = patterns.iter().map(|pattern| format!("`{pattern}`")).collect();
+    patterns.join(", ")
+}
+
+impl Faults {
+    /// Takes in what a reporter says.
+    ///
+    /// # Errors
+    /// When its `monitor` entry does not permit that.
+    pub fn report_from_outside(
+        &mut self,
+        monitor: &str,
+        report: OutsideReport,
+        now: Now,
+    ) -> Result<Effects, MonitorError> {
+        let entry = self.settings().monitor(monitor);
+        let entry = entry.ok_or_else(|| MonitorError::Unknown(monitor.into()))?;
+        entry.check(&report)?;
+        let max_ttl = entry.max_ttl;
+        let source = Source::Reporter(monitor.into());
+        let OutsideReport { condition, word, severity, text, seen_ns, ttl } = report;
+        let silence = match word {
+            Word::Raised => Some(Silence::Lingers(ttl.unwrap_or(RAISED_TIME.min(max_ttl)))),
+            Word::Occurred => Some(Silence::Ends(ttl.unwrap_or(OCCURRED_TIME.min(max_ttl)))),
+            Word::Cleared if self.holds(&condition) && !self.holds_by(&condition, &source) => {
+                return Err(MonitorError::OfAnother { monitor: monitor.into(), condition });
+            }
+            Word::Cleared => None,
+        };
+        let report = Report {
+            holds: word != Word::Cleared,
+            begins: (word == Word::Occurred).then_some(1),
+            severity,
+            silence,
+            ..Report::holding(condition, text, seen_ns)
+        };
+        Ok(self.on(Input::Reports(source, vec![report]), now))
+    }
+}

@@ -1,0 +1,299 @@
+//! What suffers from a fault: marks, impacts, root causes, and words from outside that something is down.
+
+use holdfast_proto::holdfast::faults as wire;
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually_async;
+use holdfast_tests::gnmi::{Credentials, GnmiClient, update};
+use holdfast_tests::netns::Netns;
+use serde_json::json;
+use tonic::Code;
+
+use crate::alarms::{NATIVE, fault, faults, leaf, wait_until_open, wait_until_over};
+use crate::documents::port;
+use crate::foreign_routes::ports;
+
+const DOWN: &str = "link-down@interface:eth0";
+const ROUTES: &str =
+    "holdfast_native:/network-instances/network-instance[name=DEFAULT]/static[name=static]/route";
+
+/// The effective status of an entry of the native model; `UP` while it has none.
+async fn status(client: &GnmiClient, entry: &str) -> String {
+    match client.read(&format!("{entry}/state/effective-status")).await {
+        Ok(value) => value.as_str().unwrap().to_owned(),
+        Err(status) if status.code() == Code::NotFound => "UP".to_owned(),
+        Err(status) => panic!("{status}"),
+    }
+}
+
+fn route(prefix: &str) -> String {
+    format!("{ROUTES}[prefix={prefix}]")
+}
+
+fn link(name: &str) -> String {
+    format!("holdfast_native:/interfaces/interface[name={name}]")
+}
+
+async fn wait_for(client: &GnmiClient, entry: &str, wanted: &str) {
+    eventually_async(&format!("{entry} is {wanted}"), async || {
+        status(client, entry).await == wanted
+    })
+    .await;
+}
+
+/// Wait until the impact of an alarm has these numbers of objects.
+async fn wait_for_impact(client: &GnmiClient, id: &str, numbers: [u64; 2]) {
+    eventually_async(&format!("impact {numbers:?} of {id}"), async || {
+        let state = leaf(client, NATIVE, id, "impact").await;
+        let wanted = json!({"state": "complete", "down": numbers[0], "degraded": numbers[1]});
+        state == Some(wanted)
+    })
+    .await;
+}
+
+/// A static route by next hops, each with a metric.
+async fn add_route(client: &GnmiClient, prefix: &str, next_hops: &[(&str, Option<u64>)]) {
+    let base = format!(
+        "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes/static[prefix={prefix}]/next-hops/next-hop"
+    );
+    let mut updates = Vec::new();
+    for (index, (next_hop, metric)) in next_hops.iter().enumerate() {
+        let config = format!("{base}[index={index}]/config");
+        updates.push(update(&format!("{config}/next-hop"), *next_hop));
+        updates.extend(metric.map(|metric| update(&format!("{config}/metric"), metric)));
+    }
+    let request = holdfast_proto::gnmi::SetRequest { update: updates, ..Default::default() };
+    client.set(request).await.unwrap();
+}
+
+/// An agent with two ports that have addresses.
+async fn agent_with_ports(net: &Netns) -> (AgentProcess, GnmiClient) {
+    let agent = AgentProcess::start(net).await;
+    let client = agent.gnmi().await;
+    let ports = [port("eth0", &["10.0.0.1/24"]), port("eth1", &["10.0.1.1/24"])];
+    client.update("/interfaces", json!({"interface": ports})).await.unwrap();
+    (agent, client)
+}
+
+// proves sv.C9, sv.C32, sv.C41, sv.C45
+#[tokio::test]
+async fn what_stands_on_a_lost_link_is_marked_and_works_again_with_it() {
+    let net = ports(&["eth0", "eth1"]);
+    let (agent, client) = agent_with_ports(&net).await;
+    for number in 0..20 {
+        add_route(&client, &format!("198.51.{number}.0/24"), &[("10.0.0.2", None)]).await;
+    }
+    add_route(&client, "203.0.113.0/24", &[("10.0.0.2", None), ("10.0.1.2", None)]).await;
+    add_route(&client, "192.0.2.0/24", &[("10.0.0.2", None), ("10.0.1.2", Some(500))]).await;
+    net.ip("link set p0 down");
+    // Twenty routes and the address are down; those with another way are degraded.
+    wait_for_impact(&client, DOWN, [21, 2]).await;
+    assert_eq!(status(&client, &route("198.51.7.0/24")).await, "DOWN");
+    assert_eq!(status(&client, &route("203.0.113.0/24")).await, "DEGRADED");
+    assert_eq!(status(&client, &route("192.0.2.0/24")).await, "DEGRADED");
+    assert_eq!(status(&client, &link("eth0")).await, "DOWN");
+    assert_eq!(status(&client, &link("eth1")).await, "UP");
+    let enabled = client.read("/interfaces/interface[name=eth0]/config/enabled").await.unwrap();
+    assert_eq!(enabled, json!(true));
+    assert!(fault(&agent, &["list"]).contains("21 down, 2 degraded"), "{}", fault(&agent, &["list"]));
+
+    // A route that comes while the alarm is open is accepted, and marked.
+    add_route(&client, "198.51.99.0/24", &[("10.0.0.2", None)]).await;
+    wait_for(&client, &route("198.51.99.0/24"), "DOWN").await;
+    wait_for_impact(&client, DOWN, [22, 2]).await;
+
+    net.ip("link set p0 up");
+    wait_until_over(&client, DOWN).await;
+    for prefix in ["198.51.7.0/24", "203.0.113.0/24", "192.0.2.0/24", "198.51.99.0/24"] {
+        wait_for(&client, &route(prefix), "UP").await;
+    }
+    assert_eq!(status(&client, &link("eth0")).await, "UP");
+}
+
+// proves sv.C50
+#[tokio::test]
+async fn a_link_that_stands_on_a_lost_one_has_it_as_its_cause() {
+    let net = ports(&["eth0"]);
+    net.ip("link add link eth0 name top type macvlan");
+    let (agent, client) = {
+        let agent = AgentProcess::start(&net).await;
+        let client = agent.gnmi().await;
+        let ports = [port("eth0", &["10.0.0.1/24"]), port("top", &["10.0.9.1/24"])];
+        client.update("/interfaces", json!({"interface": ports})).await.unwrap();
+        (agent, client)
+    };
+    net.ip("link set p0 down");
+    let top = "link-down@interface:top";
+    wait_until_open(&client, DOWN).await;
+    wait_until_open(&client, top).await;
+    let cause = async || leaf(&client, NATIVE, top, "cause").await;
+    eventually_async("the lower link is the cause", async || cause().await == Some(json!(DOWN)))
+        .await;
+    assert_eq!(leaf(&client, NATIVE, DOWN, "cause").await, None);
+    let roots = fault(&agent, &["list", "--roots"]);
+    assert!(roots.contains(DOWN) && !roots.contains(top), "{roots}");
+    assert!(fault(&agent, &["list"]).contains(&format!("by {DOWN}")));
+    net.ip("link set p0 up");
+    wait_until_over(&client, DOWN).await;
+    wait_until_over(&client, top).await;
+}
+
+fn latch(resource: &str, down: bool) -> wire::LatchRequest {
+    let reason = "optics".to_owned();
+    wire::LatchRequest { resource: resource.to_owned(), down, reason, r#override: false }
+}
+
+// proves sv.C1, sv.C3, sv.C5, sv.C8, sv.C35, sv.C36
+#[tokio::test]
+async fn a_port_that_is_said_to_be_down_is_down_until_that_is_taken_back() {
+    let net = ports(&["eth0", "eth1"]);
+    let (mut agent, client) = agent_with_ports(&net).await;
+    add_route(&client, "198.51.100.0/24", &[("10.0.0.2", None)]).await;
+    assert!(agent.user(&["set", "eve", "--role", "read-only"], "secret of eve").status.success());
+    assert!(agent.user(&["set", "adam", "--role", "admin"], "secret of adam").status.success());
+    let mut rpc = faults(&agent).await;
+    let eth0 = "interface:eth0";
+    let forced = "forced-down@interface:eth0";
+    let oper = async |client: &GnmiClient| {
+        client.read("/interfaces/interface[name=eth0]/state/oper-status").await.unwrap()
+    };
+    let done = rpc.set_forced_down(latch(eth0, true)).await.unwrap().into_inner();
+    assert!(done.durable);
+    assert_eq!(oper(&client).await, json!("DOWN"), "with the answer");
+    assert!(net.link("eth0").up && net.link("eth0").carrier, "the kernel is left alone");
+    wait_for(&client, &route("198.51.100.0/24"), "DOWN").await;
+    let text = leaf(&client, NATIVE, forced, "text").await;
+    assert_eq!(text, Some(json!("eth0 is forced down, says admin: optics")));
+    let observed = format!("{}/state/observed-status", link("eth0"));
+    assert_eq!(client.read(&observed).await.unwrap(), json!("UP"));
+
+    // What the kernel does, a replaced configuration and a restart change nothing of it.
+    net.ip("link set p0 down");
+    net.ip("link set p0 up");
+    agent.kill();
+    agent.restart().await;
+    let client = agent.gnmi().await;
+    wait_until_open(&client, forced).await;
+    assert_eq!(oper(&client).await, json!("DOWN"));
+    wait_for(&client, &route("198.51.100.0/24"), "DOWN").await;
+
+    let adam = Credentials::new("adam", "secret of adam").unwrap();
+    let eve = Credentials::new("eve", "secret of eve").unwrap();
+    let mut as_adam = wire::faults_client::FaultsClient::with_interceptor(agent.channel().await, adam);
+    let mut as_eve = wire::faults_client::FaultsClient::with_interceptor(agent.channel().await, eve);
+    for (refused, code) in [
+        (as_adam.set_forced_down(latch(eth0, false)).await, Code::PermissionDenied),
+        (as_eve.set_forced_down(latch(eth0, true)).await, Code::PermissionDenied),
+        (as_adam.set_forced_down(latch("interface:eth7", true)).await, Code::InvalidArgument),
+        (as_adam.set_forced_down(latch("agent", true)).await, Code::InvalidArgument),
+        (as_adam.set_forced_down(latch("eth0", true)).await, Code::InvalidArgument),
+    ] {
+        assert_eq!(refused.unwrap_err().code(), code);
+    }
+    let lift = wire::LatchRequest { r#override: true, ..latch(eth0, false) };
+    as_adam.set_forced_down(lift).await.unwrap();
+    assert_eq!(oper(&client).await, json!("UP"));
+    wait_until_over(&client, forced).await;
+    wait_for(&client, &route("198.51.100.0/24"), "UP").await;
+
+    // The data plane is another matter: the operational status stays.
+    as_adam.set_data_plane_down(latch(eth0, true)).await.unwrap();
+    wait_for(&client, &link("eth0"), "DOWN").await;
+    assert_eq!(oper(&client).await, json!("UP"));
+    as_adam.set_data_plane_down(latch(eth0, false)).await.unwrap();
+    wait_for(&client, &link("eth0"), "UP").await;
+}
+
+/// Has a program that may report optics of interfaces for a minute.
+async fn add_monitor(client: &GnmiClient, identity: &str) {
+    let monitor = json!({
+        "name": "optics",
+        "identity": identity,
+        "types": ["x-*"],
+        "resources": ["interface:*"],
+        "max-ttl": 60,
+        "rate": 5,
+    });
+    let path = "holdfast_native:/fault-management/monitor[name=optics]";
+    client.update(path, monitor).await.unwrap();
+}
+
+fn report(id: &str, status: wire::ReportStatus) -> wire::ReportEventRequest {
+    let (kind, resource) = id.split_once('@').unwrap();
+    wire::ReportEventRequest {
+        event_id: "1".to_owned(),
+        monitor: "optics".to_owned(),
+        r#type: kind.to_owned(),
+        resource: resource.to_owned(),
+        status: status.into(),
+        cause: "4 dB too dim".to_owned(),
+        ttl: 2,
+        ..Default::default()
+    }
+}
+
+// proves sv.C33, sv.C48
+#[tokio::test]
+async fn a_program_reports_what_its_entry_permits() {
+    let net = ports(&["eth0"]);
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    client.update("/interfaces", json!({"interface": [port("eth0", &["10.0.0.1/24"])]})).await.unwrap();
+    assert!(agent.user(&["set", "mon", "--role", "read-only"], "secret of mon").status.success());
+    add_monitor(&client, "mon").await;
+    let credentials = Credentials::new("mon", "secret of mon").unwrap();
+    let mut rpc =
+        wire::faults_client::FaultsClient::with_interceptor(agent.channel().await, credentials);
+    let dim = "x-optics@interface:eth0";
+    let answers = async |rpc: &mut wire::faults_client::FaultsClient<_>, reports: Vec<wire::ReportEventRequest>| {
+        let stream = rpc.report_event(tokio_stream::iter(reports)).await.unwrap();
+        let mut stream = stream.into_inner();
+        let mut codes = Vec::new();
+        while let Some(answer) = stream.message().await.unwrap() {
+            codes.push(Code::from(i32::try_from(answer.code).unwrap()));
+        }
+        codes
+    };
+    use wire::ReportStatus::{Cleared, Raised, Unset};
+    assert_eq!(answers(&mut rpc, vec![report(dim, Raised)]).await, [Code::Ok]);
+    wait_until_open(&client, dim).await;
+    assert_eq!(leaf(&client, NATIVE, dim, "source").await, Some(json!(["optics"])));
+    let silent = "monitor-silent.optics@agent";
+    wait_until_open(&client, silent).await;
+    wait_for(&client, &link("eth0"), "UNKNOWN").await;
+    assert_eq!(answers(&mut rpc, vec![report(dim, Cleared)]).await, [Code::Ok]);
+    wait_until_over(&client, dim).await;
+    wait_until_over(&client, silent).await;
+    wait_for(&client, &link("eth0"), "UP").await;
+
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await; // another second of its rate
+    let wrong = vec![
+        report("link-down@interface:eth0", Raised),
+        report("x-optics@box", Raised),
+        report("x-optics@interface:eth7", Raised),
+        report(dim, Unset),
+        report("gremlins@interface:eth0", Raised),
+        wire::ReportEventRequest { monitor: "fans".to_owned(), ..report(dim, Raised) },
+    ];
+    use Code::{InvalidArgument, PermissionDenied};
+    let codes = answers(&mut rpc, wrong).await;
+    let wanted = [PermissionDenied, PermissionDenied, InvalidArgument, InvalidArgument, InvalidArgument, PermissionDenied];
+    assert_eq!(codes, wanted);
+    let many = vec![report(dim, Raised); 20];
+    let codes = answers(&mut rpc, many).await;
+    assert!(codes.contains(&Code::ResourceExhausted), "{codes:?}");
+    wait_until_open(&client, "queue-overflow.optics@agent").await;
+    let refused = client.read("holdfast_native:/fault-state/monitor[name=optics]/state/refused").await;
+    let refused: u64 = refused.unwrap().as_str().unwrap().parse().unwrap();
+    assert!(refused >= 15, "{refused}");
+
+    // The command on the box needs no identity, and obeys the same entry.
+    let fan = "x-fan@interface:eth0";
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let text = fault(&agent, &["report", "--monitor", "optics", fan, "--text", "stands still", "--ttl", "30"]);
+    assert_eq!(text, "");
+    wait_until_open(&client, fan).await;
+    let text = fault(&agent, &["report", "--monitor", "optics", "link-down@interface:eth0"]);
+    assert!(text.starts_with("holdfast: ") && text.contains("`types` are `x-*`"), "{text}");
+    client.delete("holdfast_native:/fault-management/monitor[name=optics]").await.unwrap();
+    wait_until_over(&client, fan).await;
+}
