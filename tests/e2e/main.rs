@@ -34,6 +34,7 @@ mod given_back;
 mod gnoi;
 mod gzip;
 mod hold_time;
+mod impact;
 mod lease;
 mod link_dependencies;
 mod make_try;

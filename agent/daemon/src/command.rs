@@ -16,7 +16,7 @@ use holdfast_store::{Database, FILE_NAME, StoreError, User};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
-    fault_watch::{self, WatchError},
+    fault_watch::{self, Taker, WatchError},
     local::{Client, ClientError, Unsettled},
     prompt::{self, PromptError},
     services::{self, ServiceError},
@@ -199,8 +199,8 @@ pub fn fault(settings: &FaultSettings) -> Result<(), CommandError> {
         }
         FaultAction::Watch(watch) => watch,
     };
-    if let Some(program) = &watch.exec {
-        return Ok(asynchronously(fault_watch::execute(&client, watch, program))??);
+    if let Some(taker) = Taker::of(watch)? {
+        return Ok(asynchronously(fault_watch::follow(&client, watch, &taker))??);
     }
     let request = FaultWatchRequest { filter: watch.filter.clone(), after: watch.after };
     print_lines(async { client.watch_faults(&request).await?.print(print_part).await })

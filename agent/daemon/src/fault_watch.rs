@@ -1,20 +1,24 @@
-//! `holdfast fault watch`: each change of an alarm on standard output, or given to a program.
+//! `holdfast fault watch`: each change of an alarm given to a program, or posted to a server.
 //!
-//! The program is a process of its own, so that nothing in the agent waits for it. A message that it does not take is given
-//! to it again, and the stream is resumed by the id of the last change that it has taken: it gets each change at least once.
+//! This is a process of its own, so that nothing in the agent waits for a program or a server. A message that is not taken is given
+//! again, and the stream is resumed by the id of the last change that was taken: each change is given at least once.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use holdfast_base::ErrorChain;
 use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
-use serde_json::Value;
+use nix::unistd::{Pid, gethostname};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
+use crate::http_client::{Content, HttpClient, HttpError};
 use crate::local::{Client, ClientError};
 use crate::settings::{FaultWatch, FaultWatchRequest};
 
@@ -24,6 +28,87 @@ const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// Type of a CloudEvent in JSON, by its HTTP binding.
+const CLOUD_EVENT: &str = "application/cloudevents+json; charset=utf-8";
+
+/// Who is given each message.
+#[derive(Debug)]
+pub(crate) enum Taker {
+    Program(PathBuf),
+    Server { client: HttpClient, url: String, source: String },
+}
+
+impl Taker {
+    /// The taker that the arguments name; without one, messages are printed.
+    ///
+    /// # Errors
+    /// When the server is no HTTPS server, or the certificates cannot be read.
+    pub(crate) fn of(watch: &FaultWatch) -> Result<Option<Self>, WatchError> {
+        if let Some(program) = &watch.exec {
+            return Ok(Some(Self::Program(program.clone())));
+        }
+        let Some(url) = watch.post.clone() else {
+            let is_kept = watch.resume.is_some();
+            return if is_kept { Err(WatchError::ResumeWithoutTaker) } else { Ok(None) };
+        };
+        if !url.starts_with("https://") {
+            return Err(WatchError::NotHttps(url));
+        }
+        let mut client = HttpClient::machine();
+        if let Some(path) = &watch.ca {
+            let failed = |source| WatchError::Trust { path: path.clone(), source };
+            client = client.trusting(path).map_err(failed)?;
+        }
+        let name = gethostname().unwrap_or_default();
+        let source = format!("/holdfast/{}", name.to_string_lossy());
+        Ok(Some(Self::Server { client, url, source }))
+    }
+
+    /// Gives a message; true when it was taken.
+    async fn takes(&self, message: &Value, id: u64) -> Result<bool, WatchError> {
+        match self {
+            Self::Program(program) => takes(program, &format!("{message}\n")).await,
+            Self::Server { client, url, source } => {
+                let event = cloud_event(message, id, source);
+                let bytes = event.to_string().into();
+                let content = Content { content_type: CLOUD_EVENT, bytes };
+                let answer = client.exchange(url, Some(content)).await;
+                let refusal = match answer {
+                    Ok(answer) if answer.status.is_success() => return Ok(true),
+                    Ok(answer) => format!("`{url}` is answered with {}", answer.status),
+                    Err(error @ HttpError::Url(_)) => return Err(error.into()),
+                    Err(error) => ErrorChain(&error).to_string(),
+                };
+                // On standard error, which the service manager keeps.
+                eprintln!("holdfast: change {id} is posted again: {refusal}");
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// A message as a CloudEvent. Its id is that of the change, so that a server that gets one again knows it.
+fn cloud_event(message: &Value, id: u64, source: &str) -> Value {
+    let kind = if message.get("event").is_some() { "event" } else { "snapshot" };
+    let mut event = json!({
+        "specversion": "1.0",
+        "id": if kind == "event" { id.to_string() } else { format!("snapshot-{id}") },
+        "source": source,
+        "type": format!("holdfast.faults.v1.{kind}"),
+        "datacontenttype": "application/json",
+        "data": message[kind],
+    });
+    if let Some(alarm) = message.pointer("/event/alarm/id") {
+        event["subject"] = alarm.clone();
+    }
+    let time_ns = message.pointer("/event/time").and_then(Value::as_u64);
+    let time = time_ns.and_then(|ns| OffsetDateTime::from_unix_timestamp_nanos(ns.into()).ok());
+    if let Some(time) = time.and_then(|time| time.format(&Rfc3339).ok()) {
+        event["time"] = json!(time);
+    }
+    event
+}
+
 /// Failure of a watch that does not go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -32,20 +117,28 @@ pub enum WatchError {
     Agent(#[from] ClientError),
     #[error("cannot start `{}`", program.display())]
     Program { program: PathBuf, source: io::Error },
+    #[error("`{0}` is not posted to: alarms are posted by https:// alone")]
+    NotHttps(String),
+    #[error("--resume keeps what --exec or --post has taken: one of them is needed")]
+    ResumeWithoutTaker,
+    #[error("cannot read certificates from `{}`", path.display())]
+    Trust { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Http(#[from] HttpError),
     #[error("cannot {action} `{}`", path.display())]
     Resume { action: &'static str, path: PathBuf, source: io::Error },
     #[error("`{}` has something else than the id of a change", path.display())]
     ResumeForm { path: PathBuf },
 }
 
-/// Gives each message to a program, and goes on when the agent is started anew.
+/// Gives each message to the taker, and goes on when the agent is started anew.
 ///
 /// # Errors
 /// When the agent refuses the request, the program cannot be started at all, or the file with the id cannot be used.
-pub(crate) async fn execute(
+pub(crate) async fn follow(
     client: &Client,
     watch: &FaultWatch,
-    program: &Path,
+    taker: &Taker,
 ) -> Result<(), WatchError> {
     let kept = watch.resume.as_deref().map(read_id).transpose()?.flatten();
     let mut after = kept.or(watch.after);
@@ -57,7 +150,7 @@ pub(crate) async fn execute(
                 pause = FIRST_PAUSE;
                 // It ends with the agent, and when this watcher was too slow.
                 while let Ok(Some(line)) = lines.next().await {
-                    let Some(id) = give(program, &line).await? else { continue };
+                    let Some(id) = give(taker, &line).await? else { continue };
                     after = Some(id);
                     watch.resume.as_deref().map(|path| write_id(path, id)).transpose()?;
                 }
@@ -70,14 +163,14 @@ pub(crate) async fn execute(
     }
 }
 
-/// Gives one message to the program until it has taken it. Returns the id up to which everything is known then. The program
-/// does not get the message that it is in sync, which has no id.
-async fn give(program: &Path, line: &str) -> Result<Option<u64>, WatchError> {
+/// Gives one message until it is taken. Returns the id up to which everything is known then. Nobody is given the message that
+/// all is in sync, which has no id.
+async fn give(taker: &Taker, line: &str) -> Result<Option<u64>, WatchError> {
     let message: Value = serde_json::from_str(line).map_err(ClientError::from)?;
     let known = message.pointer("/event/id").or(message.pointer("/snapshot/last-event-id"));
     let Some(known) = known.and_then(Value::as_u64) else { return Ok(None) };
     let mut pause = FIRST_PAUSE;
-    while !takes(program, line).await? {
+    while !taker.takes(&message, known).await? {
         sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 2);
     }
@@ -139,4 +232,33 @@ fn write_id(path: &Path, id: u64) -> Result<(), WatchError> {
         path: path.to_owned(),
         source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_the_attributes_of_a_cloud_event() {
+        let message = json!({"event": {
+            "id": 7,
+            "time": 1_800_000_000_000_000_000_u64,
+            "change": "raised",
+            "alarm": {"id": "link-down@interface:eth1"},
+        }});
+        let event = cloud_event(&message, 7, "/holdfast/r1");
+        let wanted = json!({
+            "specversion": "1.0",
+            "id": "7",
+            "source": "/holdfast/r1",
+            "type": "holdfast.faults.v1.event",
+            "subject": "link-down@interface:eth1",
+            "time": "2027-01-15T08:00:00Z",
+            "datacontenttype": "application/json",
+            "data": message["event"],
+        });
+        assert_eq!(event, wanted);
+        let snapshot = json!({"snapshot": {"alarms": [], "last-event-id": 9}});
+        assert_eq!(cloud_event(&snapshot, 9, "/holdfast/r1")["id"], "snapshot-9");
+    }
 }

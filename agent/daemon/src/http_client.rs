@@ -128,11 +128,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// When the server cannot be reached, cannot prove who it is, or is silent for too long.
-    pub async fn exchange(
-        &self,
-        url: &str,
-        content: Option<Content>,
-    ) -> Result<Answer, HttpError> {
+    pub async fn exchange(&self, url: &str, content: Option<Content>) -> Result<Answer, HttpError> {
         within(url, self.begin_exchange(url, content)).await
     }
 

@@ -1,38 +1,17 @@
 //! Software that is fetched and checked against its digest, for a bootstrap and for gNOI.
 
-use std::{
-    fmt, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use ::aws_lc_rs::digest;
-use bytes::Bytes;
-use http::{Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
+use http::StatusCode;
 use md5::{Digest as _, Md5};
-use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
-use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
-use tokio::{
-    fs::File,
-    io::{AsyncReadExt, AsyncWriteExt},
-    time::timeout,
-};
-use tokio_rustls::TlsConnector;
-use tokio_util::task::AbortOnDropHandle;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::network::{ConnectOptions, Network, NetworkError};
+use crate::http_client::{HttpClient, HttpError};
 
-/// The ports of URLs that name none.
-const HTTP: u16 = 80;
-const HTTPS: u16 = 443;
-/// File with the certificate authorities that the machine trusts, as Debian and its derivatives have it.
-const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// Longest silence of a server before the transfer fails.
-const STALL: Duration = Duration::from_secs(60);
 /// The longest image, in octets: a whole system takes some hundred megabytes; more is a mistake that fills the
 /// disk.
 pub const MAX_IMAGE: u64 = 8 << 30;
@@ -58,18 +37,10 @@ pub enum DigestMethod {
 /// Reasons why an image cannot be fetched, or is not the expected one.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    #[error("`{0}` is not fetched: only http:// and https:// are")]
-    Url(String),
-    #[error("the certificate to trust the server of `{url}` by cannot be used")]
-    Trust { url: String, source: rustls::Error },
-    #[error("cannot connect to `{url}`")]
-    Connect { url: String, source: NetworkError },
-    #[error("cannot fetch `{url}`")]
-    Fetch { url: String, source: hyper::Error },
+    #[error(transparent)]
+    Http(#[from] HttpError),
     #[error("`{url}` is answered with {status}")]
     Status { url: String, status: StatusCode },
-    #[error("`{0}` is silent for {STALL:?}")]
-    Stalled(String),
     #[error("`{0}` has more than {MAX_IMAGE} octets")]
     TooLong(String),
     #[error("cannot write `{}`", path.display())]
@@ -80,48 +51,21 @@ pub enum ImageError {
     Digest { what: String, method: DigestMethod },
 }
 
-/// Network and trust with which files are fetched.
-#[derive(Clone, Debug)]
-pub struct ImageSource {
-    pub network: Network,
-    /// Certificate that the server's may lead to, in addition to the authorities that the machine trusts.
-    pub trusts: Option<CertificateDer<'static>>,
-}
-
-impl ImageSource {
-    /// The network and trust of the machine itself.
-    pub fn machine() -> Self {
-        Self { network: Network::machine(), trusts: None }
-    }
-
-    fn tls(&self) -> Result<TlsConnector, rustls::Error> {
-        let mut roots = RootCertStore::empty();
-        if let Some(trusted) = &self.trusts {
-            roots.add(trusted.clone())?;
-        }
-        let authorities =
-            CertificateDer::pem_file_iter(AUTHORITIES).into_iter().flatten().flatten();
-        roots.add_parsable_certificates(authorities);
-        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(TlsConnector::from(Arc::new(config)))
-    }
-}
-
 /// Fetches the URL into a new file.
 ///
 /// # Errors
 ///
 /// When the server cannot be reached, answers with another status than 200, is silent for a minute or sends too
 /// much, or when the disk is full. A part of the file may be left.
-pub async fn fetch(source: &ImageSource, url: &str, path: &Path) -> Result<(), ImageError> {
-    let (mut body, _connection) = within(url, request(source, url)).await?;
+pub async fn fetch(client: &HttpClient, url: &str, path: &Path) -> Result<(), ImageError> {
+    let mut answer = client.exchange(url, None).await?;
+    if answer.status != StatusCode::OK {
+        return Err(ImageError::Status { url: url.to_owned(), status: answer.status });
+    }
     let written = |source| ImageError::Write { path: path.to_owned(), source };
     let mut file = File::create(path).await.map_err(written)?;
     let mut length = 0_u64;
-    while let Some(octets) = within(url, next(url, &mut body)).await? {
+    while let Some(octets) = answer.next().await? {
         length += octets.len() as u64;
         if length > MAX_IMAGE {
             return Err(ImageError::TooLong(url.to_owned()));
@@ -196,65 +140,6 @@ async fn each(file: &mut File, mut take: impl FnMut(&[u8])) -> io::Result<()> {
             length => take(&buffer[..length]),
         }
     }
-}
-
-/// Sends the request; the body arrives only while the returned handle lives.
-async fn request(
-    source: &ImageSource,
-    url: &str,
-) -> Result<(Incoming, AbortOnDropHandle<()>), ImageError> {
-    let wrong = || ImageError::Url(url.to_owned());
-    let uri: Uri = url.parse().map_err(|_| wrong())?;
-    let (host, scheme) = (uri.host().ok_or_else(wrong)?, uri.scheme_str());
-    let (tls, port) = match scheme {
-        Some("http") => (None, HTTP),
-        Some("https") => {
-            let tls = source.tls();
-            let url = url.to_owned();
-            (Some(tls.map_err(|source| ImageError::Trust { url, source })?), HTTPS)
-        }
-        _ => return Err(wrong()),
-    };
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let name = ServerName::try_from(bare.to_owned()).map_err(|_| wrong())?;
-    let way = ConnectOptions { name, tls, interface: None };
-    let connected = source.network.reach(bare, uri.port_u16().unwrap_or(port), &way).await;
-    let (stream, _) =
-        connected.map_err(|source| ImageError::Connect { url: url.to_owned(), source })?;
-    let failed = |source| ImageError::Fetch { url: url.to_owned(), source };
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    let connection = AbortOnDropHandle::new(tokio::spawn(async move {
-        let _told_by_the_body = connection.await;
-    }));
-    let authority = uri.authority().map_or(host, |authority| authority.as_str());
-    let request = Request::get(uri.path_and_query().map_or("/", |path| path.as_str()))
-        .header(header::HOST, authority)
-        .body(Empty::<Bytes>::new())
-        .map_err(|_| wrong())?;
-    let answer = sender.send_request(request).await.map_err(failed)?;
-    match answer.status() {
-        StatusCode::OK => Ok((answer.into_body(), connection)),
-        status => Err(ImageError::Status { url: url.to_owned(), status }),
-    }
-}
-
-/// The next octets of the body; none at the end.
-async fn next(url: &str, body: &mut Incoming) -> Result<Option<Bytes>, ImageError> {
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|source| ImageError::Fetch { url: url.to_owned(), source })?;
-        if let Ok(octets) = frame.into_data() {
-            return Ok(Some(octets));
-        }
-    }
-    Ok(None)
-}
-
-async fn within<T>(
-    url: &str,
-    work: impl Future<Output = Result<T, ImageError>>,
-) -> Result<T, ImageError> {
-    timeout(STALL, work).await.unwrap_or_else(|_| Err(ImageError::Stalled(url.to_owned())))
 }
 
 #[cfg(test)]

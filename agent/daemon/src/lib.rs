@@ -24,6 +24,7 @@ mod executable;
 mod fault_watch;
 pub mod faults;
 pub mod gnsi;
+mod http_client;
 pub mod image;
 pub mod listeners;
 pub mod local;

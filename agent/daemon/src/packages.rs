@@ -19,7 +19,8 @@ use tokio::{
 };
 
 use crate::{
-    image::{self, Digest, ImageError, ImageSource, MAX_IMAGE},
+    http_client::HttpClient,
+    image::{self, Digest, ImageError, MAX_IMAGE},
     slots::{SlotError, Slots},
     software::ActivateError,
 };
@@ -172,7 +173,7 @@ impl PackageUpload {
     /// # Errors
     /// When it cannot be fetched.
     pub async fn fetch(&mut self, url: &str) -> Result<(), PackageError> {
-        Ok(image::fetch(&ImageSource::machine(), url, self.file.path()).await?)
+        Ok(image::fetch(&HttpClient::machine(), url, self.file.path()).await?)
     }
 
     /// Octets that have come.

@@ -5,7 +5,8 @@ use std::path::Path;
 use holdfast_bootz::client::{Install, InstallResult};
 
 use crate::{
-    image::{self, Digest, DigestMethod, ImageError, ImageSource},
+    http_client::HttpClient,
+    image::{self, Digest, DigestMethod, ImageError},
     network::Network,
     slots::ActivationTime,
     software::{ActivateError, Software},
@@ -46,8 +47,8 @@ async fn fetch_and_install(
     file: &Path,
 ) -> Result<ActivationTime, InstallError> {
     let Install { image, trust_anchor: trusts } = install;
-    let source = ImageSource { network: network.clone(), trusts: Some(trusts) };
-    image::fetch(&source, &image.url, file).await?;
+    let client = HttpClient { network: network.clone(), trusts: vec![trusts] };
+    image::fetch(&client, &image.url, file).await?;
     let digest = Digest { method: DigestMethod::Sha256, octets: image.digest.to_vec() };
     digest.require(file, &image.url).await?;
     Ok(software.install_and_activate(file, &image.version, super::NAME).await?)

@@ -1,6 +1,6 @@
 //! Alarms and transitions as JSON, with the names of the leaves of the native model.
 
-use holdfast_faults::{Alarm, OperatorState, Transition};
+use holdfast_faults::{Alarm, ImpactCount, OperatorState, Source, Transition};
 use serde_json::{Value, json};
 
 /// An alarm as a JSON object.
@@ -17,7 +17,15 @@ pub fn alarm_document(alarm: &Alarm) -> Value {
         "event-id": alarm.transition,
         "occurrences": alarm.occurrences,
         "operator-state": alarm.operator_state.name(),
+        "source": alarm.sources.iter().map(Source::name).collect::<Vec<_>>(),
     });
+    if let Some(cause) = &alarm.cause {
+        document["cause"] = json!(cause.to_string());
+    }
+    if let Some(impact) = alarm.impact {
+        let ImpactCount { state, down, degraded } = impact;
+        document["impact"] = json!({"state": state.name(), "down": down, "degraded": degraded});
+    }
     if alarm.operator_state != OperatorState::None {
         document["operator"] = json!(alarm.operator);
         document["operator-text"] = json!(alarm.operator_text);

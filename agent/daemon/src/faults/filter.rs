@@ -9,6 +9,8 @@ pub struct AlarmFilter {
     least_severity: Option<Severity>,
     /// Shelved alarms as well.
     shelved: bool,
+    /// Alarms without a cause alone.
+    roots: bool,
     /// Nanoseconds since 1970 before which nothing is selected.
     since_ns: u64,
 }
@@ -20,6 +22,7 @@ impl AlarmFilter {
         resource: &str,
         least_severity: Option<Severity>,
         shelved: bool,
+        roots: bool,
         since_ns: u64,
     ) -> Self {
         let glob = |pattern: &str| match pattern {
@@ -27,11 +30,12 @@ impl AlarmFilter {
             pattern => Glob::new(pattern),
         };
         let subject = Filter { kind: glob(kind), resource: glob(resource) };
-        Self { subject, least_severity, shelved, since_ns }
+        Self { subject, least_severity, shelved, roots, since_ns }
     }
 
     pub fn matches(&self, alarm: &Alarm) -> bool {
         (self.shelved || alarm.shelf.is_none())
+            && (!self.roots || alarm.cause.is_none())
             && alarm.created_ns >= self.since_ns
             && self.is_severe(alarm.severity)
             && self.subject.matches(&alarm.condition)
@@ -41,6 +45,7 @@ impl AlarmFilter {
     /// alarm by the one before.
     pub fn matches_transition(&self, transition: &Transition) -> bool {
         (self.shelved || transition.is_told())
+            && (!self.roots || transition.is_of_root())
             && transition.time_ns >= self.since_ns
             && self.is_severe(transition.worst_severity())
             && self.subject.matches(&transition.alarm.condition)

@@ -3,7 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use holdfast_faults::{Alarm, Condition, OperatorError, OperatorState, Transition};
+use holdfast_faults::{
+    Alarm, Condition, LatchError, LatchRequest, Monitor, MonitorError, OperatorError,
+    OperatorState, OutsideReport, Resource, Transition,
+};
+use smol_str::SmolStr;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -23,9 +27,53 @@ pub struct FaultsStopped;
 #[derive(Debug)]
 pub(super) enum Request {
     Alarms(oneshot::Sender<Vec<Alarm>>),
-    Log { after: u64, answer: oneshot::Sender<Vec<Arc<Transition>>> },
-    Operate { word: OperatorWord, answer: oneshot::Sender<Result<bool, OperatorError>> },
-    Listen { after: Option<u64>, answer: oneshot::Sender<Listening> },
+    Log {
+        after: u64,
+        answer: oneshot::Sender<Vec<Arc<Transition>>>,
+    },
+    Operate {
+        word: OperatorWord,
+        answer: oneshot::Sender<Result<bool, OperatorError>>,
+    },
+    Listen {
+        after: Option<u64>,
+        answer: oneshot::Sender<Listening>,
+    },
+    Monitor {
+        name: SmolStr,
+        answer: oneshot::Sender<Option<Monitor>>,
+    },
+    Report {
+        monitor: SmolStr,
+        report: OutsideReport,
+        answer: oneshot::Sender<Result<(), ReportError>>,
+    },
+    Latch {
+        request: LatchRequest,
+        answer: oneshot::Sender<Result<bool, LatchRefusal>>,
+    },
+}
+
+/// Reason for which a report from outside is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    #[error(transparent)]
+    Monitor(#[from] MonitorError),
+    #[error("the monitor `{monitor}` reports more than {rate} times a second")]
+    Rate { monitor: SmolStr, rate: u32 },
+    #[error("there is no {0}, neither in the configuration nor on the box")]
+    NoSuchResource(Resource),
+}
+
+/// Reason for which a latch is neither set nor lifted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LatchRefusal {
+    #[error(transparent)]
+    Latch(#[from] LatchError),
+    #[error("there is no {0}, neither in the configuration nor on the box")]
+    NoSuchResource(Resource),
 }
 
 /// Octets of an operator's text: a ticket's number and a sentence or two.
@@ -40,7 +88,7 @@ pub struct OperatorWord {
     text: String,
 }
 
-/// Reason for which an operator's text is refused.
+/// Reason for which a text of an operator or a reporter is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WordError {
@@ -48,6 +96,20 @@ pub enum WordError {
     Length(usize),
     #[error("the text has a control character, such as the end of a line")]
     Control,
+}
+
+/// Checks a text that alarms are shown with.
+///
+/// # Errors
+/// When it is too long, or has more than one line.
+pub fn check_text(text: &str) -> Result<(), WordError> {
+    if text.len() > MAX_OPERATOR_TEXT {
+        return Err(WordError::Length(text.len()));
+    }
+    if text.contains(char::is_control) {
+        return Err(WordError::Control);
+    }
+    Ok(())
 }
 
 impl OperatorWord {
@@ -59,12 +121,7 @@ impl OperatorWord {
         operator: String,
         text: String,
     ) -> Result<Self, WordError> {
-        if text.len() > MAX_OPERATOR_TEXT {
-            return Err(WordError::Length(text.len()));
-        }
-        if text.contains(char::is_control) {
-            return Err(WordError::Control);
-        }
+        check_text(&text)?;
         Ok(Self { condition, state, operator, text })
     }
 
@@ -188,6 +245,37 @@ impl FaultService {
         pending.push_back(News::Synced { last_id });
         let transitions = listening.transitions;
         Ok(Listener { faults: self.clone(), pending, last_id, transitions })
+    }
+
+    /// The `monitor` entry with a name.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more.
+    pub async fn monitor(&self, name: SmolStr) -> Result<Option<Monitor>, FaultsStopped> {
+        self.ask(|answer| Request::Monitor { name, answer }).await
+    }
+
+    /// Takes a report from outside in.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more; inside, when the report is refused.
+    pub async fn report(
+        &self,
+        monitor: SmolStr,
+        report: OutsideReport,
+    ) -> Result<Result<(), ReportError>, FaultsStopped> {
+        self.ask(|answer| Request::Report { monitor, report, answer }).await
+    }
+
+    /// Sets or lifts a latch. The answer tells whether that is on disk: it stands in either case.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more; inside, when it is refused.
+    pub async fn latch(
+        &self,
+        request: LatchRequest,
+    ) -> Result<Result<bool, LatchRefusal>, FaultsStopped> {
+        self.ask(|answer| Request::Latch { request, answer }).await
     }
 
     async fn ask_to_listen(&self, after: Option<u64>) -> Result<Listening, FaultsStopped> {

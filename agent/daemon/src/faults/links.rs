@@ -158,6 +158,12 @@ impl Links {
         Ok(Self { nodes, seen: LinkLists::default(), visited: 0 })
     }
 
+    /// True for a link that is configured or that the box has, as far as it was looked at.
+    pub(super) fn knows(&self, name: &SmolStr) -> bool {
+        let keys = Keys::single(Value::Str(name.clone()));
+        self.seen.state.get(&keys).is_some() || self.seen.configuration.get(&keys).is_some()
+    }
+
     /// Reports about the links that differ from what was looked at before.
     pub(super) fn look(&mut self, view: BoxView<'_>, now_ns: u64) -> Vec<Report> {
         let now = self.nodes.lists(view);

@@ -18,8 +18,11 @@ mod disk;
 mod documents;
 mod filter;
 mod handle;
+mod impacts;
 mod instances;
 mod links;
+mod objects;
+mod reporters;
 mod rows;
 mod server;
 mod settings;
@@ -31,5 +34,8 @@ mod values;
 
 pub use documents::{alarm_document, transition_document};
 pub use filter::AlarmFilter;
-pub use handle::{FaultService, FaultsStopped, Listener, News, OperatorWord, WordError};
+pub use handle::{
+    FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord, ReportError,
+    WordError, check_text,
+};
 pub use task::{FaultParts, start};

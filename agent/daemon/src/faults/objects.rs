@@ -54,12 +54,17 @@ impl BoxObjects {
     }
 
     /// Names of the configured links.
-    pub(super) fn links<'t>(&self, configuration: &'t Tree<Provenance>) -> impl Iterator<Item = &'t str> {
+    pub(super) fn links<'t>(
+        &self,
+        configuration: &'t Tree<Provenance>,
+    ) -> impl Iterator<Item = &'t str> {
         let interfaces = configuration.root().container(self.nodes.interfaces);
         let links = interfaces.and_then(|it| it.list(self.nodes.interface));
-        links.into_iter().flat_map(|links| links.iter()).filter_map(|(keys, _)| match keys.first() {
-            Some(Value::Str(name)) => Some(name.as_str()),
-            _ => None,
+        links.into_iter().flat_map(|links| links.iter()).filter_map(|(keys, _)| {
+            match keys.first() {
+                Some(Value::Str(name)) => Some(name.as_str()),
+                _ => None,
+            }
         })
     }
 

@@ -70,9 +70,8 @@ mod tests {
     fn a_reporter_has_a_rate_for_each_second() {
         let mut reporters = Reporters::default();
         assert_eq!(reporters.set(vec!["one".into(), "two".into()]), ["one", "two"]);
-        let admitted = |reporters: &mut Reporters, ms| {
-            reporters.admit("one", 2, Duration::from_millis(ms))
-        };
+        let admitted =
+            |reporters: &mut Reporters, ms| reporters.admit("one", 2, Duration::from_millis(ms));
         assert_eq!([0, 1, 2].map(|ms| admitted(&mut reporters, ms)), [true, true, false]);
         assert!(reporters.admit("two", 2, Duration::ZERO), "each has a rate of its own");
         assert!(admitted(&mut reporters, 1000));

@@ -16,10 +16,12 @@ use tracing::debug;
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Rows on their way to the disk: at most one for each condition.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RowWriter {
     unwritten: Mutex<Unwritten>,
     changed: Notify,
+    /// All rows as they are, or will be, on disk. They are for a task that begins again.
+    current: Mutex<BTreeMap<String, Vec<u8>>>,
 }
 
 /// Rows that are not on disk yet. Of several changes of one row, the last counts.
@@ -46,8 +48,27 @@ impl Unwritten {
 }
 
 impl RowWriter {
+    /// A writer that begins with these rows on disk.
+    pub(super) fn new(rows: BTreeMap<String, Vec<u8>>) -> Self {
+        let unwritten = Mutex::default();
+        Self { unwritten, changed: Notify::default(), current: Mutex::new(rows) }
+    }
+
+    /// All rows, also those that the disk does not have yet.
+    pub(super) fn current(&self) -> BTreeMap<String, Vec<u8>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Has rows written. `written` is told whether they are on disk after the first attempt.
     pub(super) fn put(&self, rows: Vec<Row>, written: Option<oneshot::Sender<bool>>) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        for Row { name, content } in &rows {
+            match content {
+                Some(content) => drop(current.insert(name.clone(), content.clone())),
+                None => drop(current.remove(name)),
+            }
+        }
+        drop(current);
         let mut unwritten = self.lock();
         unwritten.rows.extend(rows.into_iter().map(|row| (row.name, row.content)));
         unwritten.waiters.extend(written);

@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use holdfast_config::tree::{Branch, Tree};
 use holdfast_config::{MissingNode, NodeId, Provenance, Value, schema::Schema};
-use holdfast_faults::{Filter, Glob, Policy, Settings, Severity, Shelf};
+use holdfast_faults::{Effect, Filter, Glob, Monitor, Policy, Settings, Severity, Shelf};
 use smol_str::SmolStr;
 
 /// Nodes of the configuration of faults.
 #[derive(Debug)]
 pub(super) struct SettingNodes {
     management: NodeId,
+    shortcut: NodeId,
+    settings: NodeId,
     policy: PolicyNodes,
     shelf: ShelfNodes,
+    monitor: MonitorNodes,
 }
 
 #[derive(Debug)]
@@ -39,6 +42,18 @@ struct ShelfNodes {
     resource: NodeId,
 }
 
+#[derive(Debug)]
+struct MonitorNodes {
+    list: NodeId,
+    name: NodeId,
+    identity: NodeId,
+    types: NodeId,
+    resources: NodeId,
+    max_severity: NodeId,
+    max_ttl: NodeId,
+    rate: NodeId,
+}
+
 /// A branch of the effective configuration.
 type ConfigBranch = Branch<Provenance>;
 
@@ -54,8 +69,21 @@ impl SettingNodes {
         };
         let policy = |leaf: &str| node(&format!("/policy/{leaf}"));
         let shelf = |leaf: &str| node(&format!("/shelf/{leaf}"));
+        let monitor = |leaf: &str| node(&format!("/monitor/{leaf}"));
         Ok(Self {
             management: node("")?,
+            settings: node("/settings")?,
+            shortcut: node("/settings/shortcut")?,
+            monitor: MonitorNodes {
+                list: node("/monitor")?,
+                name: monitor("name")?,
+                identity: monitor("identity")?,
+                types: monitor("types")?,
+                resources: monitor("resources")?,
+                max_severity: monitor("max-severity")?,
+                max_ttl: monitor("max-ttl")?,
+                rate: monitor("rate")?,
+            },
             policy: PolicyNodes {
                 list: node("/policy")?,
                 name: policy("name")?,
@@ -92,7 +120,12 @@ impl SettingNodes {
         };
         let policies = entries(self.policy.list).iter().map(|it| self.policy.read(it)).collect();
         let shelves = entries(self.shelf.list).iter().map(|it| self.shelf.read(it)).collect();
-        Settings::new(policies, shelves)
+        let monitors = entries(self.monitor.list).iter().map(|it| self.monitor.read(it)).collect();
+        let settings = part.and_then(|branch| branch.container(self.settings));
+        let shortcut = settings.and_then(|settings| settings.value(self.shortcut));
+        let mut settings = Settings::new(policies, shelves).with_monitors(monitors);
+        settings.is_conservative = shortcut == Some(&Value::Bool(false));
+        settings
     }
 }
 
@@ -101,13 +134,13 @@ impl PolicyNodes {
         let milliseconds = |node| number(entry, node).map(Duration::from_millis);
         // The effective configuration has the defaults of the model.
         let limited = |node| clamped(number(entry, node).unwrap_or_default());
+        let effect = entry.value(self.effect).map(ToString::to_string);
         Policy {
             name: text(entry, self.name),
             order: limited(self.order),
             filter: filter(entry, self.kind, self.resource),
-            is_ignored: entry
-                .value(self.effect)
-                .is_some_and(|effect| effect.to_string() == "ignore"),
+            is_ignored: effect.as_deref() == Some("ignore"),
+            effect: effect.as_deref().and_then(Effect::by_name),
             severity: entry.value(self.severity).and_then(|it| Severity::by_name(&it.to_string())),
             raise_after: milliseconds(self.raise_after),
             clear_after: milliseconds(self.clear_after).unwrap_or_default(),
@@ -120,6 +153,28 @@ impl PolicyNodes {
 impl ShelfNodes {
     fn read(&self, entry: &ConfigBranch) -> Shelf {
         Shelf { name: text(entry, self.name), filter: filter(entry, self.kind, self.resource) }
+    }
+}
+
+impl MonitorNodes {
+    fn read(&self, entry: &ConfigBranch) -> Monitor {
+        let globs = |node| match entry.value(node) {
+            Some(Value::List(patterns)) => {
+                patterns.iter().map(|pattern| Glob::new(&pattern.to_string())).collect()
+            }
+            _ => Vec::new(),
+        };
+        let severity = entry.value(self.max_severity);
+        let severity = severity.and_then(|it| Severity::by_name(&it.to_string()));
+        Monitor {
+            name: text(entry, self.name),
+            identity: entry.value(self.identity).map(|it| it.to_string().into()),
+            kinds: globs(self.types),
+            resources: globs(self.resources),
+            max_severity: severity.unwrap_or(Severity::Major),
+            max_ttl: Duration::from_secs(number(entry, self.max_ttl).unwrap_or_default()),
+            rate: clamped(number(entry, self.rate).unwrap_or_default()),
+        }
     }
 }
 

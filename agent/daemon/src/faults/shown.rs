@@ -3,7 +3,8 @@
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, MissingNode, Name, Value};
 use holdfast_core::ServiceState;
-use holdfast_faults::{Alarm, Condition, Faults, OperatorState, Severity};
+use holdfast_faults::{Alarm, Condition, Faults, ImpactCount, Latch, OperatorState, Severity};
+use holdfast_telemetry::Revision;
 use smol_str::SmolStr;
 
 /// Paths of the leaves that show alarms.
@@ -15,6 +16,8 @@ pub(super) struct AlarmLeaves {
     severities: [(Severity, InstancePath); 4],
     shelved_count: InstancePath,
     last_event_id: InstancePath,
+    latch: LatchLeaves,
+    monitor: MonitorLeaves,
 }
 
 /// Paths of the leaves of an alarm, below some entry.
@@ -33,11 +36,50 @@ struct EntryLeaves {
     operator_state: InstancePath,
     operator: InstancePath,
     operator_text: InstancePath,
+    sources: InstancePath,
+    cause: InstancePath,
+    impact_state: InstancePath,
+    impact_down: InstancePath,
+    impact_degraded: InstancePath,
+}
+
+/// Paths of the leaves of a latch.
+#[derive(Debug)]
+struct LatchLeaves {
+    id: InstancePath,
+    resource: InstancePath,
+    by: InstancePath,
+    reason: InstancePath,
+    time: InstancePath,
+}
+
+/// Paths of the leaves of a reporter.
+#[derive(Debug)]
+struct MonitorLeaves {
+    name: InstancePath,
+    last_seen: InstancePath,
+    reports: InstancePath,
+    refused: InstancePath,
+}
+
+/// What a reporter has done since the agent was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct MonitorCounts {
+    /// Nanoseconds since 1970.
+    pub(super) last_seen_ns: u64,
+    pub(super) reports: u64,
+    pub(super) refused: u64,
 }
 
 impl EntryLeaves {
     fn find(native: &Schema, list: &str) -> Result<Self, MissingNode> {
         let leaf = |name: &str| entry_leaf(native, list, name);
+        let impact = |name: &str| {
+            let entry = (list, &[("id", "any")][..]);
+            let path =
+                [("fault-state", &[][..]), entry, ("state", &[]), ("impact", &[]), (name, &[])];
+            native.instance_path(&path)
+        };
         Ok(Self {
             id: leaf("id")?,
             kind: leaf("type")?,
@@ -52,6 +94,11 @@ impl EntryLeaves {
             operator_state: leaf("operator-state")?,
             operator: leaf("operator")?,
             operator_text: leaf("operator-text")?,
+            sources: leaf("source")?,
+            cause: leaf("cause")?,
+            impact_state: impact("state")?,
+            impact_down: impact("down")?,
+            impact_degraded: impact("degraded")?,
         })
     }
 
@@ -63,7 +110,7 @@ impl EntryLeaves {
         };
         let text = |text: &str| Value::Str(text.into());
         put(&self.id, alarm.map(|_| Value::Str(id.clone())));
-        put(&self.kind, alarm.map(|it| text(it.condition.kind.name)));
+        put(&self.kind, alarm.map(|it| text(&it.condition.kind.name)));
         put(&self.resource, alarm.map(|it| text(&it.condition.resource.to_string())));
         put(&self.severity, alarm.map(|it| Value::Enum(Name::constant(it.severity.name()))));
         put(&self.text, alarm.map(|it| Value::Str(it.text.clone())));
@@ -77,6 +124,17 @@ impl EntryLeaves {
         put(&self.operator, operator.map(|it| Value::Str(it.operator.clone())));
         let words = operator.filter(|it| !it.operator_text.is_empty());
         put(&self.operator_text, words.map(|it| Value::Str(it.operator_text.clone())));
+        let sources =
+            |it: &Alarm| it.sources.iter().map(|source| Value::Str(source.name())).collect();
+        put(&self.sources, alarm.map(|it| Value::List(sources(it))));
+        let cause = alarm.and_then(|it| it.cause.as_ref());
+        put(&self.cause, cause.map(|it| text(&it.to_string())));
+        let impact = alarm.and_then(|it| it.impact);
+        let number = |count: usize| Value::Uint(count.try_into().unwrap_or(u64::MAX));
+        let state = |it: ImpactCount| Value::Enum(Name::constant(it.state.name()));
+        put(&self.impact_state, impact.map(state));
+        put(&self.impact_down, impact.map(|it| number(it.down)));
+        put(&self.impact_degraded, impact.map(|it| number(it.degraded)));
     }
 }
 
@@ -101,7 +159,60 @@ impl AlarmLeaves {
             ],
             shelved_count: summary("shelved")?,
             last_event_id: summary("last-event-id")?,
+            latch: LatchLeaves {
+                id: entry_leaf(native, "latch", "id")?,
+                resource: entry_leaf(native, "latch", "resource")?,
+                by: entry_leaf(native, "latch", "by")?,
+                reason: entry_leaf(native, "latch", "reason")?,
+                time: entry_leaf(native, "latch", "time")?,
+            },
+            monitor: MonitorLeaves {
+                name: entry_leaf(native, "monitor", "name")?,
+                last_seen: entry_leaf(native, "monitor", "last-seen")?,
+                reports: entry_leaf(native, "monitor", "reports")?,
+                refused: entry_leaf(native, "monitor", "refused")?,
+            },
         })
+    }
+
+    /// Leaves of a latch; all of them go without one.
+    pub(super) fn show_latch(&self, id: &Condition, latch: Option<&Latch>) -> ServiceState {
+        let id = SmolStr::from(id.to_string());
+        let at = |path: &InstancePath| path.clone().with_last_key(Value::Str(id.clone()));
+        let text = |text: &str| Value::Str(text.into());
+        vec![
+            (at(&self.latch.id), latch.map(|_| text(&id))),
+            (at(&self.latch.resource), latch.map(|it| text(&it.resource.to_string()))),
+            (at(&self.latch.by), latch.map(|it| text(&it.by))),
+            (at(&self.latch.reason), latch.map(|it| text(&it.reason))),
+            (at(&self.latch.time), latch.map(|it| Value::Uint(it.at_ns))),
+        ]
+    }
+
+    /// Leaves of a reporter; all of them go with its entry.
+    pub(super) fn show_monitor(
+        &self,
+        name: &SmolStr,
+        counts: Option<MonitorCounts>,
+    ) -> ServiceState {
+        let at = |path: &InstancePath| path.clone().with_last_key(Value::Str(name.clone()));
+        let last_seen = counts.map(|it| it.last_seen_ns).filter(|time_ns| *time_ns > 0);
+        vec![
+            (at(&self.monitor.name), counts.map(|_| Value::Str(name.clone()))),
+            (at(&self.monitor.last_seen), last_seen.map(Value::Uint)),
+            (at(&self.monitor.reports), counts.map(|it| Value::Uint(it.reports))),
+            (at(&self.monitor.refused), counts.map(|it| Value::Uint(it.refused))),
+        ]
+    }
+
+    /// Conditions with an alarm in a revision, open or on a shelf.
+    pub(super) fn shown_before(&self, revision: &Revision) -> Vec<Condition> {
+        let lists = [&self.open.id, &self.shelved.id].into_iter().filter_map(|leaf| {
+            let [state, list, ..] = leaf.0.as_slice() else { return None };
+            revision.native.root().container(state.node)?.list(list.node)
+        });
+        let entries = lists.flat_map(|list| list.iter());
+        entries.filter_map(|(keys, _)| keys.first()?.to_string().parse().ok()).collect()
     }
 
     /// Leaves of these conditions' alarms, and of the summary.
@@ -135,6 +246,7 @@ impl AlarmLeaves {
 
 /// A leaf of the state of some entry of a list.
 fn entry_leaf(native: &Schema, list: &str, leaf: &str) -> Result<InstancePath, MissingNode> {
-    let entry = (list, &[("id", "any")][..]);
+    let key = if list == "monitor" { "name" } else { "id" };
+    let entry = (list, &[(key, "any")][..]);
     native.instance_path(&[("fault-state", &[][..]), entry, ("state", &[]), (leaf, &[])])
 }

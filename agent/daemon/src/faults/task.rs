@@ -7,23 +7,30 @@ use std::time::Duration;
 
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::tree::{Branch, Tree};
-use holdfast_config::{MissingNode, Provenance, schema::Schema};
-use holdfast_core::{CoreHandle, Datastore};
+use holdfast_config::{InstancePath, MissingNode, Provenance, schema::Schema};
+use holdfast_core::{CoreHandle, Datastore, Mark, ServiceState};
 use holdfast_faults::{
-    Alarm, Condition, Effects, Faults, Input, OperatorError, Report, Resume, Source, Transition,
+    Alarm, Condition, Effects, Faults, ImpactState, Input, Latch, LatchKind, LatchRequest,
+    OperatorError, OutsideReport, Report, Resource, Resume, Silence, Source, Status, Transition,
 };
 use holdfast_scheduler::Now;
 use holdfast_store::{Artefact, Journal, Store};
 use holdfast_telemetry::Revision;
-use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
-use tokio::task::JoinSet;
-use tokio::time::Instant;
+use smol_str::{SmolStr, format_smolstr};
+use tokio::sync::{Mutex, Notify, broadcast, mpsc, oneshot, watch};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
-use super::handle::{FaultService, Listening, News, OperatorWord, Request};
+use super::handle::{
+    FaultService, LatchRefusal, Listening, News, OperatorWord, ReportError, Request,
+};
+use super::impacts::ImpactWalks;
 use super::instances::Instances;
 use super::links::{BoxView, Links};
+use super::objects::BoxObjects;
+use super::reporters::{OVERFLOW_TIME, Reporters};
 use super::rows::RowWriter;
 use super::settings::SettingNodes;
 use super::shown::AlarmLeaves;
@@ -38,6 +45,16 @@ const INPUTS: usize = 64;
 const TRANSITIONS: usize = 1024;
 /// Least time between two revisions with alarms, since each one wakes every subscriber.
 const SHOW_INTERVAL: Duration = Duration::from_millis(1);
+/// Pause before faults are looked for again after a bug. Each pause is twice the one before, so that a bug that comes again
+/// at once costs next to nothing.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long the alarm that faults were not looked for stays, so that a collector that polls every five minutes sees it.
+const LOST_TIME: Duration = Duration::from_secs(600);
+/// The longest time for which an alarm is held back until its impact is known, where the settings say so.
+const CONSERVATIVE_TIME: Duration = Duration::from_millis(500);
+/// Marks in one revision, since a reader waits for all of them.
+const MARKS_AT_ONCE: usize = 1024;
 
 /// Time to write the end of the log for the next run.
 const JOURNAL_TIMEOUT: Duration = Duration::from_millis(200);
@@ -75,29 +92,131 @@ fn read_log(journal: &Journal) -> Vec<Transition> {
 /// When the native model lacks a node, which the first test finds.
 pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
     let FaultParts { core, store, rows, state_folder, journal, listeners, profiles } = parts;
-    let models = core.models();
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
-    let (faults, unreadable) = Faults::restored(stored, read_log(&journal));
-    if !unreadable.is_empty() {
-        warn!(?unreadable, "alarms of another version of the agent are not known here");
-    }
-    let (input_tx, inputs) = mpsc::channel(INPUTS);
-    let rows = Arc::new(RowWriter::default());
     let (service, requests) = FaultService::new();
-    let relevel = Arc::new(Notify::new());
-    let outlets = Outlets { rows: Arc::clone(&rows), journal, relevel: Arc::clone(&relevel) };
-    let task = FaultTask::new(core.clone(), &models.native, faults, outlets)?;
-    let mut tasks = JoinSet::new();
-    let disk = store.clone();
-    tasks.spawn(async move { rows.run(disk).await });
-    tasks.spawn(disk::follow(store, state_folder, input_tx.clone()));
-    tasks.spawn(values::follow(core, input_tx.clone(), relevel));
-    tasks.spawn(server::follow(listeners, profiles, input_tx));
-    let running = tokio::spawn(async move {
-        let _sources = tasks;
-        task.run(inputs, requests).await;
-    });
-    Ok((service, AbortOnDropHandle::new(running)))
+    let keeper = Keeper {
+        core,
+        rows: Arc::new(RowWriter::new(stored.collect())),
+        store,
+        state_folder,
+        journal,
+        listeners,
+        profiles,
+        requests: Arc::new(Mutex::new(requests)),
+    };
+    let first = keeper.begin(0)?;
+    let keeping = tokio::spawn(async move { keeper.keep_looking(first).await });
+    Ok((service, AbortOnDropHandle::new(keeping)))
+}
+
+/// Everything that looking for faults needs. It begins anew when it has ended by a bug.
+struct Keeper {
+    core: CoreHandle,
+    store: Store,
+    rows: Arc<RowWriter>,
+    state_folder: PathBuf,
+    journal: Journal,
+    listeners: Listeners,
+    profiles: TlsProfiles,
+    /// Requests of clients, which the running task holds.
+    requests: Arc<Mutex<mpsc::Receiver<Request>>>,
+}
+
+impl Keeper {
+    async fn keep_looking(self, first: JoinSet<()>) {
+        let rows = Arc::clone(&self.rows);
+        let disk = self.store.clone();
+        let _writing = AbortOnDropHandle::new(tokio::spawn(async move { rows.run(disk).await }));
+        let mut running = first;
+        let mut pause = FIRST_PAUSE;
+        for attempt in 1.. {
+            let began = Instant::now();
+            let Some(bug) = first_bug(&mut running).await else { return };
+            running.shutdown().await;
+            if began.elapsed() > LONGEST_PAUSE {
+                pause = FIRST_PAUSE;
+            }
+            error!(error = %ErrorChain(&bug), ?pause, "looking for faults ended by a bug, and begins anew");
+            sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+            match self.begin(attempt) {
+                Ok(again) => running = again,
+                // The first beginning has found all nodes.
+                Err(error) => return error!(error = %ErrorChain(&error), "nobody looks for faults"),
+            }
+        }
+    }
+
+    /// Begins from stored rows; sources report their levels. `attempt` is the number of earlier beginnings of this run.
+    fn begin(&self, attempt: u32) -> Result<JoinSet<()>, MissingNode> {
+        let models = self.core.models();
+        let log = read_log(&self.journal);
+        let objects = || BoxObjects::new(self.core.clone(), &models.native);
+        let now = Now { monotonic: Duration::ZERO, unix_ns: now_ns() };
+        let (faults, unreadable) =
+            Faults::restored(self.rows.current(), log, Box::new(objects()?), now);
+        if !unreadable.is_empty() {
+            warn!(?unreadable, "alarms of another version of the agent are not known here");
+        }
+        let (input_tx, inputs) = mpsc::channel(INPUTS);
+        let relevel = Arc::new(Notify::new());
+        let outlets = Outlets {
+            rows: Arc::clone(&self.rows),
+            journal: self.journal.clone(),
+            relevel: Arc::clone(&relevel),
+        };
+        let walks = ImpactWalks::new(self.core.clone(), objects()?);
+        let mut task = FaultTask::new(self.core.clone(), &models.native, (faults, walks), outlets)?;
+        if attempt > 0 {
+            task.begins_again(attempt);
+        }
+        let mut tasks = JoinSet::new();
+        tasks.spawn(disk::follow(self.store.clone(), self.state_folder.clone(), input_tx.clone()));
+        tasks.spawn(values::follow(self.core.clone(), input_tx.clone(), relevel));
+        tasks.spawn(server::follow(self.listeners.clone(), self.profiles.clone(), input_tx));
+        let requests = Arc::clone(&self.requests);
+        tasks.spawn(async move { task.run(inputs, &mut *requests.lock().await).await });
+        Ok(tasks)
+    }
+}
+
+/// The first bug that ends one of the tasks; `None` when all of them have ended with the agent.
+async fn first_bug(tasks: &mut JoinSet<()>) -> Option<JoinError> {
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(bug) = ended {
+            return Some(bug);
+        }
+    }
+    None
+}
+
+/// What is to be shown.
+#[derive(Debug, Default)]
+struct Unshown {
+    alarms: BTreeSet<Condition>,
+    marks: BTreeMap<InstancePath, Option<Status>>,
+    latches: BTreeSet<Condition>,
+    monitors: BTreeSet<SmolStr>,
+    /// Since when something waits.
+    since: Option<Instant>,
+}
+
+impl Unshown {
+    fn is_empty(&self) -> bool {
+        self.alarms.is_empty()
+            && self.marks.is_empty()
+            && self.latches.is_empty()
+            && self.monitors.is_empty()
+    }
+}
+
+fn mark_of(status: Status) -> Mark {
+    match status {
+        Status::Degraded => Mark::Degraded,
+        Status::Unknown => Mark::Unknown,
+        Status::Down => Mark::Down,
+        Status::Maintenance => Mark::Maintenance,
+    }
 }
 
 /// Where effects go, beside the revisions.
@@ -118,10 +237,12 @@ pub(super) struct FaultTask {
     /// The part of the configuration that had the settings last; `None` before the first look.
     settings: Option<Option<Arc<Branch<Provenance>>>>,
     leaves: AlarmLeaves,
+    walks: ImpactWalks,
+    reporters: Reporters,
     outlets: Outlets,
     transitions: broadcast::Sender<Arc<Transition>>,
-    /// Conditions whose alarms are to be shown, transitions to be told then, and when that was done last.
-    unshown: BTreeSet<Condition>,
+    /// What is to be shown, and transitions to be told then.
+    unshown: Unshown,
     untold: Vec<Arc<Transition>>,
     shown_at: Option<Instant>,
     began: Instant,
@@ -131,7 +252,7 @@ impl FaultTask {
     fn new(
         core: CoreHandle,
         native: &Schema,
-        faults: Faults,
+        (faults, walks): (Faults, ImpactWalks),
         outlets: Outlets,
     ) -> Result<Self, MissingNode> {
         Ok(Self {
@@ -143,9 +264,11 @@ impl FaultTask {
             setting_nodes: SettingNodes::find(native)?,
             settings: None,
             leaves: AlarmLeaves::find(native)?,
+            walks,
+            reporters: Reporters::default(),
             outlets,
             transitions: broadcast::channel(TRANSITIONS).0,
-            unshown: BTreeSet::new(),
+            unshown: Unshown::default(),
             untold: Vec::new(),
             shown_at: None,
             began: Instant::now(),
@@ -156,23 +279,31 @@ impl FaultTask {
     async fn run(
         mut self,
         mut inputs: mpsc::Receiver<Input>,
-        mut requests: mpsc::Receiver<Request>,
+        requests: &mut mpsc::Receiver<Request>,
     ) {
         self.look_at_all();
-        self.show().await; // a summary of nothing, too
+        self.unshown.latches.extend(self.faults.latches().map(Latch::condition));
+        self.force_down().await;
+        self.show(); // a summary of nothing, too
         let core = self.core.clone();
         let ended = core.ended();
         tokio::pin!(ended);
+        let mut graph = core.graph_version();
         loop {
             let due = self.faults.due().map(|due| self.began + due);
             let show = self.show_due();
+            let walk = self.walks.due();
             tokio::select! {
                 biased;
-                () = wait_until(show) => self.show().await,
+                () = wait_until(show) => self.show(),
                 () = &mut ended => return self.end().await,
                 // The sender lives as long as the handle of the core, which this task has.
                 _ = self.revisions.changed() => self.look(),
                 () = wait_until(due) => self.take(Input::Due),
+                () = wait_until(walk) => self.walks.begin(&self.faults),
+                (condition, impact) = self.walks.found() => {
+                    self.take(Input::Impact(condition, impact));
+                }
                 input = inputs.recv() => match input {
                     Some(input) => self.take(input),
                     None => return,
@@ -181,6 +312,7 @@ impl FaultTask {
                     Some(request) => self.answer(request).await,
                     None => return,
                 },
+                _ = graph.changed() => self.walks.outdate(&self.faults),
             }
         }
     }
@@ -234,6 +366,8 @@ impl FaultTask {
         if !is_same {
             let settings = Arc::new(self.setting_nodes.read(part.as_deref()));
             self.settings = Some(part);
+            let monitors = settings.monitors().iter().map(|monitor| monitor.name.clone());
+            self.unshown.monitors.extend(self.reporters.set(monitors.collect()));
             self.take(Input::Settings(settings));
         }
     }
@@ -246,42 +380,114 @@ impl FaultTask {
 
     /// Notes what is to be shown and told, and sends rows on their way to the disk.
     fn carry_out(&mut self, effects: Effects, written: Option<oneshot::Sender<bool>>) {
-        let Effects { shown, transitions, rows, wanted_levels } = effects;
-        self.unshown.extend(shown);
+        let Effects {
+            shown,
+            transitions,
+            rows,
+            marks,
+            wanted_impacts,
+            are_latches_changed: _,
+            wanted_levels,
+        } = effects;
+        self.unshown.alarms.extend(shown);
+        self.unshown.marks.extend(marks);
+        self.unshown.since.get_or_insert_with(Instant::now);
         for transition in &transitions {
             log(transition);
             let kept = Arc::clone(transition);
             self.outlets.journal.append(transition.id, move || kept.to_stored());
         }
         self.untold.extend(transitions);
-        if !rows.is_empty() {
+        if !rows.is_empty() || written.is_some() {
             self.outlets.rows.put(rows, written);
         }
+        self.walks.want(wanted_impacts);
         for source in wanted_levels {
             match source {
                 Source::Revision => self.look_at_all(),
                 Source::Engine => self.outlets.relevel.notify_one(),
-                // These have a handful of conditions, which they report as a whole with each change.
-                Source::Disk | Source::Server | Source::Diagnosis => {}
+                // These have a handful of conditions, which they report as a whole with each change, or report again.
+                Source::Disk
+                | Source::Server
+                | Source::Probes
+                | Source::Latches
+                | Source::Reporter(_)
+                | Source::Diagnosis => {}
             }
         }
     }
 
     /// When the next revision with alarms may come, if there is something to be shown.
     fn show_due(&self) -> Option<Instant> {
-        let is_idle = self.unshown.is_empty() && self.untold.is_empty();
-        (!is_idle).then(|| self.shown_at.map_or(self.began, |at| at + SHOW_INTERVAL))
+        if self.unshown.is_empty() && self.untold.is_empty() {
+            return None;
+        }
+        let earliest = self.shown_at.map_or(self.began, |at| at + SHOW_INTERVAL);
+        if !self.faults.is_conservative() {
+            return Some(earliest);
+        }
+        let is_pending = |condition: &Condition| {
+            let impact = self.faults.alarm(condition).and_then(|alarm| alarm.impact);
+            impact.is_some_and(|impact| impact.state == ImpactState::Pending)
+        };
+        let since = self.unshown.since.filter(|_| self.unshown.alarms.iter().any(is_pending));
+        Some(since.map_or(earliest, |since| earliest.max(since + CONSERVATIVE_TIME)))
     }
 
-    /// Shows alarms in the next revision, and then tells listeners.
-    async fn show(&mut self) {
-        let conditions = std::mem::take(&mut self.unshown);
-        self.core.show_state(self.leaves.show(&self.faults, &conditions)).await;
+    /// Shows marks and then alarms, and tells listeners. What an alarm says to be complete is shown before it says so.
+    fn show(&mut self) {
+        let Unshown { alarms, marks, latches, monitors, since: _ } =
+            std::mem::take(&mut self.unshown);
+        let mut marks: VecDeque<_> =
+            marks.into_iter().map(|(entry, status)| (entry, status.map(mark_of))).collect();
+        while marks.len() > MARKS_AT_ONCE {
+            let portion = marks.drain(..MARKS_AT_ONCE).collect();
+            self.count_unmarked(self.core.mark(ServiceState::new(), portion));
+        }
+        let mut leaves = self.leaves.show(&self.faults, &alarms);
+        for condition in &latches {
+            let latch = self.faults.latches().find(|latch| latch.condition() == *condition);
+            leaves.extend(self.leaves.show_latch(condition, latch));
+        }
+        for name in &monitors {
+            leaves.extend(self.leaves.show_monitor(name, self.reporters.counts(name)));
+        }
+        self.count_unmarked(self.core.mark(leaves, marks.into()));
         self.shown_at = Some(Instant::now());
         for transition in self.untold.drain(..) {
             // There may be no listener.
             let _ = self.transitions.send(transition);
         }
+    }
+
+    fn count_unmarked(&self, unmarked: usize) {
+        if unmarked > 0 {
+            warn!(unmarked, "more objects do not work than have a mark of it");
+        }
+    }
+
+    /// Tells the core which links are forced down.
+    async fn force_down(&self) {
+        let forced = self.faults.latches().filter(|latch| latch.kind == LatchKind::ForcedDown);
+        let links = forced.filter_map(|latch| match &latch.resource {
+            Resource::Interface(name) => Some(name.clone()),
+            _ => None,
+        });
+        if let Err(error) = self.core.force_down(links.collect()).await {
+            warn!(error = %ErrorChain(&error), "the core does not take what is forced down");
+        }
+    }
+
+    /// Says for a while that faults were not looked for.
+    fn begins_again(&mut self, attempt: u32) {
+        let text = format_smolstr!(
+            "faults were not looked for, because of a bug: {attempt} times since the agent was started"
+        );
+        let lost = Condition::new("monitor-lost", Resource::Agent);
+        let report = Report::holding(lost, text, now_ns());
+        let report = Report { silence: Some(Silence::Ends(LOST_TIME)), ..report };
+        self.take(Input::Reports(Source::Diagnosis, vec![report]));
+        self.unshown.alarms.extend(self.leaves.shown_before(&self.revisions.borrow()));
     }
 
     async fn answer(&mut self, request: Request) {
@@ -293,12 +499,98 @@ impl FaultTask {
                 let log = log.filter(|transition| transition.id > after).cloned();
                 drop(answer.send(log.collect()));
             }
-            Request::Operate { word, answer } => self.operate(&word, answer).await,
-            Request::Listen { after, answer } => drop(answer.send(self.listen(after).await)),
+            Request::Operate { word, answer } => self.operate(&word, answer),
+            Request::Report { monitor, report, answer } => {
+                drop(answer.send(self.report(&monitor, report)));
+            }
+            Request::Monitor { name, answer } => {
+                drop(answer.send(self.faults.settings().monitor(&name).cloned()));
+            }
+            Request::Latch { request, answer } => self.latch(request, answer).await,
+            Request::Listen { after, answer } => drop(answer.send(self.listen(after))),
         }
     }
 
-    async fn operate(
+    /// Takes a report from outside in.
+    fn report(&mut self, monitor: &SmolStr, report: OutsideReport) -> Result<(), ReportError> {
+        let now = self.now();
+        let rate = self.faults.settings().monitor(monitor).map_or(0, |entry| entry.rate);
+        let taken = match self.reporters.admit(monitor, rate, now.monotonic) {
+            false => {
+                self.note_overflow(monitor, rate);
+                Err(ReportError::Rate { monitor: monitor.clone(), rate })
+            }
+            true if !self.knows(&report.condition.resource) => {
+                Err(ReportError::NoSuchResource(report.condition.resource.clone()))
+            }
+            true => {
+                self.faults.report_from_outside(monitor, report, now).map_err(ReportError::from)
+            }
+        };
+        self.reporters.note(monitor, taken.is_ok(), now.unix_ns);
+        self.unshown.monitors.insert(monitor.clone());
+        let effects = taken?;
+        self.carry_out(effects, None);
+        Ok(())
+    }
+
+    fn note_overflow(&mut self, monitor: &SmolStr, rate: u32) {
+        let condition = Condition::new("queue-overflow", Resource::Agent).qualified(monitor);
+        let text = format_smolstr!("{monitor} sends more than {rate} reports a second");
+        let report = Report::holding(condition, text, now_ns());
+        let report = Report { silence: Some(Silence::Ends(OVERFLOW_TIME)), ..report };
+        self.take(Input::Reports(Source::Diagnosis, vec![report]));
+    }
+
+    /// True unless the box has no such link.
+    fn knows(&self, resource: &Resource) -> bool {
+        match resource {
+            Resource::Interface(name) => self.links.knows(name),
+            _ => true,
+        }
+    }
+
+    /// Sets or lifts a latch. The answer comes when that is on disk, or when the disk has refused it.
+    async fn latch(
+        &mut self,
+        request: LatchRequest,
+        answer: oneshot::Sender<Result<bool, LatchRefusal>>,
+    ) {
+        if request.is_set && !self.knows(&request.resource) {
+            drop(answer.send(Err(LatchRefusal::NoSuchResource(request.resource))));
+            return;
+        }
+        let condition = Condition::new(request.kind.alarm_type(), request.resource.clone());
+        let now = self.now();
+        match self.faults.latch(request, now) {
+            Ok(effects) => {
+                let are_latches_changed = effects.are_latches_changed;
+                self.unshown.latches.insert(condition);
+                self.carry_out_durably(effects, answer);
+                if are_latches_changed {
+                    self.force_down().await;
+                }
+                self.show();
+            }
+            Err(error) => drop(answer.send(Err(error.into()))),
+        }
+    }
+
+    /// Carries effects out, and answers whether they are on disk once that is known.
+    fn carry_out_durably<E: Send + 'static>(
+        &mut self,
+        effects: Effects,
+        answer: oneshot::Sender<Result<bool, E>>,
+    ) {
+        let (written_tx, written) = oneshot::channel();
+        self.carry_out(effects, Some(written_tx));
+        tokio::spawn(async move {
+            let is_durable = written.await.unwrap_or(false);
+            drop(answer.send(Ok(is_durable)));
+        });
+    }
+
+    fn operate(
         &mut self,
         word: &OperatorWord,
         answer: oneshot::Sender<Result<bool, OperatorError>>,
@@ -306,20 +598,15 @@ impl FaultTask {
         let now = self.now();
         match self.faults.operate(word.condition(), word.state(), word.said(), now) {
             Ok(effects) => {
-                let (written_tx, written) = oneshot::channel();
-                self.carry_out(effects, Some(written_tx));
-                self.show().await;
-                tokio::spawn(async move {
-                    let is_durable = written.await.unwrap_or(false);
-                    drop(answer.send(Ok(is_durable)));
-                });
+                self.carry_out_durably(effects, answer);
+                self.show();
             }
             Err(error) => drop(answer.send(Err(error))),
         }
     }
 
-    async fn listen(&mut self, after: Option<u64>) -> Listening {
-        self.show().await; // what is not told yet is in the answer, and must not be told again
+    fn listen(&mut self, after: Option<u64>) -> Listening {
+        self.show(); // what is not told yet is in the answer, and must not be told again
         let transitions = self.transitions.subscribe();
         let last_id = self.faults.log().last_id();
         let resumed = after.map(|after| self.faults.log().since(after));

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::convert::Infallible;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -12,8 +13,11 @@ use axum::routing::post;
 use axum::{Extension, Json, Router};
 use futures::Stream;
 use futures::stream::unfold;
-use holdfast_base::{Caller, ErrorChain};
-use holdfast_faults::{Alarm, Condition, ConditionError, OperatorError, OperatorState, Severity};
+use holdfast_base::{Caller, ErrorChain, now_ns};
+use holdfast_faults::{
+    Alarm, Condition, ConditionError, ImpactState, LatchKind, LatchRequest, OperatorError,
+    OperatorState, OutsideReport, ResourceError, Severity, Word,
+};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -21,10 +25,13 @@ use time::format_description::well_known::Rfc3339;
 use super::failure;
 use super::table::aligned;
 use crate::faults::{
-    AlarmFilter, FaultService, FaultsStopped, Listener, News, OperatorWord, WordError,
-    alarm_document, transition_document,
+    AlarmFilter, FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord,
+    ReportError, WordError, alarm_document, check_text, transition_document,
 };
-use crate::settings::{FaultFilter, FaultQuestion, FaultWatchRequest, OperatorVerb};
+use crate::settings::{
+    FaultFilter, FaultLatch, FaultQuestion, FaultReport, FaultWatchRequest, OperatorVerb,
+    ReportVerb,
+};
 
 /// Address of questions; the body is a [`FaultQuestion`].
 pub(super) const QUESTION: &str = "/faults";
@@ -43,6 +50,12 @@ enum AnswerError {
     #[error(transparent)]
     Operator(#[from] OperatorError),
     #[error(transparent)]
+    Resource(#[from] ResourceError),
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    #[error(transparent)]
+    Latch(#[from] LatchRefusal),
+    #[error(transparent)]
     Stopped(#[from] FaultsStopped),
 }
 
@@ -60,9 +73,11 @@ async fn answer(
         Ok(text) => text.into_response(),
         Err(error) => {
             let status = match error {
-                AnswerError::Severity(_) | AnswerError::Condition(_) | AnswerError::Word(_) => {
-                    StatusCode::BAD_REQUEST
-                }
+                AnswerError::Severity(_)
+                | AnswerError::Condition(_)
+                | AnswerError::Word(_)
+                | AnswerError::Resource(_) => StatusCode::BAD_REQUEST,
+                AnswerError::Report(_) | AnswerError::Latch(_) => StatusCode::CONFLICT,
                 AnswerError::Operator(_) => StatusCode::NOT_FOUND,
                 AnswerError::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
             };
@@ -116,22 +131,75 @@ async fn text(
             };
             let operator = caller.name.to_string();
             let word = OperatorWord::new(condition, state, operator, text)?;
-            match faults.operate(word).await?? {
-                true => String::new(),
-                false => {
-                    "not on disk yet: a restart of the agent before that forgets it\n".to_owned()
-                }
-            }
+            durability(faults.operate(word).await??)
+        }
+        FaultQuestion::Report(report) => {
+            let monitor = report.monitor.as_str().into();
+            faults.report(monitor, outside_report(report)?).await??;
+            String::new()
+        }
+        FaultQuestion::ForceDown(word) => {
+            let request = latch_request(LatchKind::ForcedDown, word, caller)?;
+            durability(faults.latch(request).await??)
+        }
+        FaultQuestion::DataPlaneDown(word) => {
+            let request = latch_request(LatchKind::DataPlaneDown, word, caller)?;
+            durability(faults.latch(request).await??)
         }
     })
 }
 
+/// A warning about a change that is not on disk.
+fn durability(is_durable: bool) -> String {
+    match is_durable {
+        true => String::new(),
+        false => "not on disk yet: a restart of the agent before that forgets it\n".to_owned(),
+    }
+}
+
+fn outside_report(report: FaultReport) -> Result<OutsideReport, AnswerError> {
+    let FaultReport { monitor: _, id, status, severity, text, ttl } = report;
+    check_text(&text)?;
+    let word = match status {
+        ReportVerb::Raised => Word::Raised,
+        ReportVerb::Cleared => Word::Cleared,
+        ReportVerb::Occurred => Word::Occurred,
+    };
+    Ok(OutsideReport {
+        condition: id.parse()?,
+        word,
+        severity: severity.as_deref().map(severity_of).transpose()?,
+        text: text.into(),
+        seen_ns: now_ns(),
+        ttl: ttl.map(|seconds| Duration::from_secs(seconds.into())),
+    })
+}
+
+fn latch_request(
+    kind: LatchKind,
+    word: FaultLatch,
+    caller: &Caller,
+) -> Result<LatchRequest, AnswerError> {
+    let FaultLatch { resource, lift, overrides, reason } = word;
+    check_text(&reason)?;
+    Ok(LatchRequest {
+        kind,
+        resource: resource.parse()?,
+        is_set: !lift,
+        by: caller.name.clone(),
+        reason: reason.into(),
+        overrides,
+    })
+}
+
+fn severity_of(name: &str) -> Result<Severity, AnswerError> {
+    Severity::by_name(name).ok_or_else(|| AnswerError::Severity(name.to_owned()))
+}
+
 fn selection(filter: &FaultFilter) -> Result<AlarmFilter, AnswerError> {
-    let FaultFilter { kind, resource, severity, shelved } = filter;
-    let severity = severity
-        .as_deref()
-        .map(|name| Severity::by_name(name).ok_or_else(|| AnswerError::Severity(name.to_owned())));
-    Ok(AlarmFilter::new(kind, resource, severity.transpose()?, *shelved, 0))
+    let FaultFilter { kind, resource, severity, shelved, roots } = filter;
+    let severity = severity.as_deref().map(severity_of).transpose()?;
+    Ok(AlarmFilter::new(kind, resource, severity, *shelved, *roots, 0))
 }
 
 /// Severity, beginning, name and text of an alarm.
@@ -144,6 +212,11 @@ fn alarm_line(alarm: &Alarm) -> [String; 4] {
         OperatorState::None => {}
         OperatorState::Ack => notes.push(format!("acknowledged by {}", alarm.operator)),
         OperatorState::Closed => notes.push(format!("closed by {}", alarm.operator)),
+    }
+    notes.extend(alarm.cause.iter().map(|cause| format!("by {cause}")));
+    if let Some(impact) = alarm.impact.filter(|impact| impact.down + impact.degraded > 0) {
+        let more = if impact.state == ImpactState::Truncated { "more than " } else { "" };
+        notes.push(format!("{more}{} down, {} degraded", impact.down, impact.degraded));
     }
     notes.extend(alarm.shelf.iter().map(|shelf| format!("on the shelf {shelf}")));
     let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join(", ")) };

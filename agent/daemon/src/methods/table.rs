@@ -65,6 +65,10 @@ static TABLE: &[(&str, Role, &Limit)] = &[
     ("/grpc.reflection.v1.ServerReflection/", Role::ReadOnly, &READ_MESSAGE_SIZE),
     ("/grpc.reflection.v1alpha.ServerReflection/", Role::ReadOnly, &READ_MESSAGE_SIZE),
     ("/holdfast.faults.v1.Faults/Query", Role::ReadOnly, &READ_MESSAGE_SIZE),
+    // A `monitor` entry names who may report, of whatever role.
+    ("/holdfast.faults.v1.Faults/ReportEvent", Role::ReadOnly, &READ_MESSAGE_SIZE),
+    ("/holdfast.faults.v1.Faults/SetDataPlaneDown", Role::Admin, &PLAIN_MESSAGE_SIZE),
+    ("/holdfast.faults.v1.Faults/SetForcedDown", Role::Admin, &PLAIN_MESSAGE_SIZE),
     ("/holdfast.faults.v1.Faults/SetOperatorState", Role::Admin, &PLAIN_MESSAGE_SIZE),
     ("/holdfast.faults.v1.Faults/Watch", Role::ReadOnly, &READ_MESSAGE_SIZE),
     // The outline of the type names those who may serve it, of whatever role.

@@ -1,28 +1,32 @@
 //! `holdfast.faults.v1.Faults`: open alarms, the log, and each change.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use holdfast_base::Caller;
+use holdfast_base::{Caller, now_ns};
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, MissingNode, Models, Value};
 use holdfast_core::Datastore;
 use holdfast_faults::{
-    Alarm, Change, Condition, ConditionError, OperatorError, OperatorState, Resource, Severity,
-    Transition,
+    Alarm, Change, Condition, ConditionError, ImpactCount, ImpactState, LatchError, LatchKind,
+    LatchRequest, Monitor, OperatorError, OperatorState, OutsideReport, Resource, ResourceError,
+    Severity, Transition, Word,
 };
 use holdfast_proto::holdfast::faults as wire;
 use holdfast_proto::holdfast::faults::faults_server::Faults;
 use holdfast_proto::holdfast::faults::watch_response::Content;
 use holdfast_security::pathz::Action;
 use holdfast_security::pathz::nodes::position;
+use smol_str::SmolStr;
 use tokio_util::task::AbortOnDropHandle;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::response_stream::{ResponseSender, ResponseStream, StreamError, channel};
 use super::status::Refusal;
 use crate::budget::CallerBudget;
 use crate::faults::{
-    AlarmFilter, FaultService, FaultsStopped, Listener, News, OperatorWord, WordError,
+    AlarmFilter, FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord,
+    ReportError, WordError, check_text,
 };
 use crate::gnsi::pathz::{PathPermissions, Pathz, PolicyWatch, Scope};
 
@@ -83,7 +87,7 @@ impl View {
         permits(&self.places.alarm, &alarm.condition.to_string())
             && match &alarm.condition.resource {
                 Resource::Interface(name) => permits(&self.places.interface, name),
-                Resource::Agent | Resource::Service(_) | Resource::Value(_) => true,
+                _ => true,
             }
     }
 
@@ -177,6 +181,48 @@ impl<D: Datastore> Faults for FaultsService<D> {
         Ok(Response::new(messages))
     }
 
+    async fn set_forced_down(
+        &self,
+        request: Request<wire::LatchRequest>,
+    ) -> Result<Response<wire::LatchResponse>, Status> {
+        self.latch(LatchKind::ForcedDown, request).await
+    }
+
+    async fn set_data_plane_down(
+        &self,
+        request: Request<wire::LatchRequest>,
+    ) -> Result<Response<wire::LatchResponse>, Status> {
+        self.latch(LatchKind::DataPlaneDown, request).await
+    }
+
+    type ReportEventStream = ResponseStream<wire::ReportEventResponse>;
+
+    async fn report_event(
+        &self,
+        request: Request<Streaming<wire::ReportEventRequest>>,
+    ) -> Result<Response<Self::ReportEventStream>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        let budget = request.extensions().get::<CallerBudget>().cloned().unwrap_or_default();
+        let charge = budget.open_subscription().map_err(Refusal::from)?;
+        let reporter = Reporter { faults: self.faults()?.clone(), caller: caller.name.clone() };
+        let mut reports = request.into_inner();
+        let (sender, mut messages) = channel();
+        let task = tokio::spawn(async move {
+            let answer_all = async {
+                // A stream that breaks has no reader for an error.
+                while let Ok(Some(report)) = reports.message().await {
+                    sender.send(reporter.take(report).await).await?;
+                }
+                Ok(())
+            };
+            let end = answer_all.await;
+            sender.close(end);
+        });
+        messages.own(AbortOnDropHandle::new(task));
+        messages.charge(charge);
+        Ok(Response::new(messages))
+    }
+
     async fn set_operator_state(
         &self,
         request: Request<wire::SetOperatorStateRequest>,
@@ -197,6 +243,92 @@ impl<D: Datastore> Faults for FaultsService<D> {
 }
 
 /// Tells a caller what it does not know, and then each transition.
+impl<D: Datastore> FaultsService<D> {
+    async fn latch(
+        &self,
+        kind: LatchKind,
+        request: Request<wire::LatchRequest>,
+    ) -> Result<Response<wire::LatchResponse>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        caller.require_admin(kind.alarm_type())?;
+        let wire::LatchRequest { resource, down, reason, r#override } = request.into_inner();
+        check_text(&reason).map_err(|error| Refusal::invalid(format!("`reason`: {error}")))?;
+        let resource = resource
+            .parse()
+            .map_err(|error: ResourceError| Refusal::invalid(format!("`resource`: {error}")))?;
+        let request = LatchRequest {
+            kind,
+            resource,
+            is_set: down,
+            by: caller.name.clone(),
+            reason: reason.into(),
+            overrides: r#override,
+        };
+        let latched = self.faults()?.latch(request).await.map_err(Refusal::from)?;
+        let durable = latched.map_err(Refusal::from)?;
+        Ok(Response::new(wire::LatchResponse { durable }))
+    }
+}
+
+/// Takes the reports of one caller.
+struct Reporter {
+    faults: FaultService,
+    caller: SmolStr,
+}
+
+impl Reporter {
+    /// Takes a report, and answers it.
+    async fn take(&self, report: wire::ReportEventRequest) -> wire::ReportEventResponse {
+        let event_id = report.event_id.clone();
+        let refusal = match self.report(report).await {
+            Ok(()) => return wire::ReportEventResponse { event_id, ..Default::default() },
+            Err(refusal) => Status::from(refusal),
+        };
+        let code = u32::try_from(i32::from(refusal.code())).unwrap_or_default();
+        wire::ReportEventResponse { event_id, code, message: refusal.message().to_owned() }
+    }
+
+    async fn report(&self, report: wire::ReportEventRequest) -> Result<(), Refusal> {
+        let monitor = SmolStr::from(report.monitor.as_str());
+        let entry = self.faults.monitor(monitor.clone()).await?;
+        let is_own = |entry: &Monitor| entry.identity.as_ref() == Some(&self.caller);
+        if !entry.as_ref().is_some_and(is_own) {
+            let caller = &self.caller;
+            let reason = format!("`{caller}` is not the `identity` of a monitor `{monitor}`");
+            return Err(Refusal::new(Code::PermissionDenied, reason));
+        }
+        let report = outside_report(report)?;
+        Ok(self.faults.report(monitor, report).await??)
+    }
+}
+
+fn outside_report(report: wire::ReportEventRequest) -> Result<OutsideReport, Refusal> {
+    let status = report.status();
+    let severity = wire::Severity::try_from(report.severity).map_err(|_| {
+        Refusal::invalid(format!("`severity`: there is no severity {}", report.severity))
+    })?;
+    check_text(&report.cause).map_err(|error| Refusal::invalid(format!("`cause`: {error}")))?;
+    let dot = if report.qualifier.is_empty() { "" } else { "." };
+    let name = format!("{}{dot}{}@{}", report.r#type, report.qualifier, report.resource);
+    let condition: Result<Condition, ConditionError> = name.parse();
+    let word = match status {
+        wire::ReportStatus::Raised => Word::Raised,
+        wire::ReportStatus::Cleared => Word::Cleared,
+        wire::ReportStatus::Occurred => Word::Occurred,
+        wire::ReportStatus::Unset => {
+            return Err(Refusal::invalid("`status`: raised, cleared or occurred"));
+        }
+    };
+    Ok(OutsideReport {
+        condition: condition.map_err(|error| Refusal::invalid(error.to_string()))?,
+        word,
+        severity: severity_of(severity),
+        text: report.cause.into(),
+        seen_ns: if report.time == 0 { now_ns() } else { report.time },
+        ttl: (report.ttl > 0).then(|| Duration::from_secs(report.ttl.into())),
+    })
+}
+
 async fn tell(
     sender: &ResponseSender<wire::WatchResponse>,
     view: &View,
@@ -241,6 +373,28 @@ impl From<WordError> for Refusal {
     }
 }
 
+impl From<LatchRefusal> for Refusal {
+    fn from(refused: LatchRefusal) -> Self {
+        let code = match &refused {
+            LatchRefusal::Latch(LatchError::OfAnother { .. }) => Code::PermissionDenied,
+            LatchRefusal::Latch(LatchError::TooMany(_)) => Code::ResourceExhausted,
+            _ => Code::InvalidArgument,
+        };
+        Self::new(code, refused.to_string())
+    }
+}
+
+impl From<ReportError> for Refusal {
+    fn from(refused: ReportError) -> Self {
+        let code = match &refused {
+            ReportError::Monitor(_) => Code::PermissionDenied,
+            ReportError::Rate { .. } => Code::ResourceExhausted,
+            ReportError::NoSuchResource(_) => Code::InvalidArgument,
+        };
+        Self::new(code, refused.to_string())
+    }
+}
+
 impl From<OperatorError> for Refusal {
     fn from(error: OperatorError) -> Self {
         Self::new(Code::NotFound, error.to_string())
@@ -248,12 +402,12 @@ impl From<OperatorError> for Refusal {
 }
 
 fn filter_of(filter: wire::Filter) -> Result<AlarmFilter, Refusal> {
-    let wire::Filter { r#type, resource, least_severity, shelved, since } = filter;
+    let wire::Filter { r#type, resource, least_severity, shelved, since, roots } = filter;
     let severity = wire::Severity::try_from(least_severity);
     let severity = severity.map_err(|_| {
         Refusal::invalid(format!("`least_severity`: there is no severity {least_severity}"))
     })?;
-    Ok(AlarmFilter::new(&r#type, &resource, severity_of(severity), shelved, since))
+    Ok(AlarmFilter::new(&r#type, &resource, severity_of(severity), shelved, roots, since))
 }
 
 fn severity_of(severity: wire::Severity) -> Option<Severity> {
@@ -289,7 +443,7 @@ fn alarm_message(alarm: &Alarm) -> wire::Alarm {
     };
     wire::Alarm {
         id: alarm.condition.to_string(),
-        r#type: alarm.condition.kind.name.to_owned(),
+        r#type: alarm.condition.kind.name.to_string(),
         qualifier: alarm.condition.qualifier.to_string(),
         resource: alarm.condition.resource.to_string(),
         severity: severity.into(),
@@ -303,6 +457,23 @@ fn alarm_message(alarm: &Alarm) -> wire::Alarm {
         operator: alarm.operator.to_string(),
         operator_text: alarm.operator_text.to_string(),
         shelf: alarm.shelf.as_deref().unwrap_or_default().to_owned(),
+        cause: alarm.cause.as_ref().map(ToString::to_string).unwrap_or_default(),
+        impact: alarm.impact.map(impact_message),
+        sources: alarm.sources.iter().map(|source| source.name().to_string()).collect(),
+    }
+}
+
+fn impact_message(impact: ImpactCount) -> wire::Impact {
+    let state = match impact.state {
+        ImpactState::Pending => wire::impact::State::Pending,
+        ImpactState::Complete => wire::impact::State::Complete,
+        ImpactState::Truncated => wire::impact::State::Truncated,
+    };
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    wire::Impact {
+        state: state.into(),
+        down: number(impact.down),
+        degraded: number(impact.degraded),
     }
 }
 
@@ -314,6 +485,8 @@ fn event_message(transition: &Transition) -> wire::Event {
         Change::Operator => wire::Change::Operator,
         Change::Shelved => wire::Change::Shelved,
         Change::Unshelved => wire::Change::Unshelved,
+        Change::Cause => wire::Change::Cause,
+        Change::Impact => wire::Change::Impact,
     };
     wire::Event {
         id: transition.id,

@@ -57,6 +57,63 @@ pub enum FaultQuestion {
         #[arg(long, value_enum, default_value_t = OperatorVerb::Ack)]
         state: OperatorVerb,
     },
+    /// Report a fault from outside of the agent, as a `monitor` entry of /fault-management permits
+    Report(FaultReport),
+    /// Say that an interface or a next hop is down, whatever the kernel says, or take that back
+    ForceDown(FaultLatch),
+    /// Say that an interface or a next hop forwards nothing, or take that back
+    DataPlaneDown(FaultLatch),
+}
+
+/// A report from outside.
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+pub struct FaultReport {
+    /// Name of the `monitor` entry
+    #[arg(long, value_name = "NAME")]
+    pub monitor: String,
+    /// Name of the alarm, such as x-optics@interface:eth1
+    #[arg(value_name = "ALARM")]
+    pub id: String,
+    /// What is said of it
+    #[arg(value_enum, default_value_t = ReportVerb::Raised)]
+    pub status: ReportVerb,
+    /// Severity: warning, minor, major or critical. Without it, that of the type
+    #[arg(long, value_name = "SEVERITY")]
+    pub severity: Option<String>,
+    /// What is wrong, for people
+    #[arg(long, default_value = "")]
+    pub text: String,
+    /// Seconds for which the report counts. Without it, 300, or what the monitor permits
+    #[arg(long, value_name = "SECONDS")]
+    pub ttl: Option<u32>,
+}
+
+/// What a reporter says of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub enum ReportVerb {
+    /// It holds, and the report is repeated within its ttl
+    Raised,
+    /// It has ended
+    Cleared,
+    /// It happened, and has no end
+    Occurred,
+}
+
+/// A word that something is down.
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+pub struct FaultLatch {
+    /// What is down, such as interface:eth1 or next-hop:192.0.2.1
+    #[arg(value_name = "RESOURCE")]
+    pub resource: String,
+    /// Take it back
+    #[arg(long)]
+    pub lift: bool,
+    /// Take back what others have said, too
+    #[arg(long = "override", requires = "lift")]
+    pub overrides: bool,
+    /// Why
+    #[arg(long, default_value = "")]
+    pub reason: String,
 }
 
 /// What an operator says of an alarm.
@@ -85,6 +142,10 @@ pub struct FaultFilter {
     /// Shelved alarms, too
     #[arg(long)]
     pub shelved: bool,
+    /// Root causes alone: no alarms that another one is the cause of
+    #[arg(long)]
+    #[serde(default)]
+    pub roots: bool,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -98,8 +159,14 @@ pub struct FaultWatch {
     /// it exits with 0
     #[arg(long, value_name = "PROGRAM")]
     pub exec: Option<PathBuf>,
-    /// File that keeps the id of the last change that the program has taken, for the next start of this command
-    #[arg(long, value_name = "FILE", requires = "exec")]
+    /// Post each message to this https:// address, as a CloudEvent in JSON. It is posted again until the answer is 2xx
+    #[arg(long, value_name = "URL", conflicts_with = "exec")]
+    pub post: Option<String>,
+    /// File with certificates in PEM by which the server of --post is trusted, in addition to those that this machine trusts
+    #[arg(long, value_name = "FILE", requires = "post")]
+    pub ca: Option<PathBuf>,
+    /// File that keeps the id of the last change that the program or server has taken, for the next start of this command
+    #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
 }
 

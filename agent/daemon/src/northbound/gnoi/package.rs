@@ -175,6 +175,7 @@ fn url(remote: &RemoteDownload) -> Result<String, Refusal> {
 
 impl From<PackageError> for Refusal {
     fn from(error: PackageError) -> Self {
+        use crate::http_client::HttpError;
         use crate::image::ImageError;
         let text = ErrorChain(&error).to_string();
         match error {
@@ -185,14 +186,14 @@ impl From<PackageError> for Refusal {
             }
             PackageError::TooLong(_) => Self::exhausted(text),
             PackageError::Image(error) => match error {
-                ImageError::Url(_) | ImageError::Digest { .. } => Self::invalid(text),
+                ImageError::Http(HttpError::Url(_)) | ImageError::Digest { .. } => {
+                    Self::invalid(text)
+                }
                 ImageError::TooLong(_) => Self::exhausted(text),
-                ImageError::Write { .. } | ImageError::Read { .. } | ImageError::Trust { .. } => {
-                    Self::internal(text)
-                }
-                ImageError::Connect { .. } | ImageError::Fetch { .. } | ImageError::Stalled(_) => {
-                    Self::busy(text)
-                }
+                ImageError::Write { .. }
+                | ImageError::Read { .. }
+                | ImageError::Http(HttpError::Trust { .. }) => Self::internal(text),
+                ImageError::Http(_) => Self::busy(text),
                 ImageError::Status { .. } => Self::precondition(text),
             },
             _ => Self::internal(text),
