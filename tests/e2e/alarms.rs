@@ -8,6 +8,7 @@ use holdfast_proto::holdfast::faults as wire;
 use holdfast_proto::holdfast::faults::faults_client::FaultsClient;
 use holdfast_proto::holdfast::faults::watch_response::Content;
 use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::certificates::Authority;
 use holdfast_tests::eventually::eventually_async;
 use holdfast_tests::gnmi::{Credentials, GnmiClient};
 use holdfast_tests::netns::Netns;
@@ -427,4 +428,72 @@ async fn a_program_gets_each_change_until_it_takes_it_and_after_a_restart() {
     .await;
     watcher.kill().unwrap();
     watcher.wait().unwrap();
+}
+
+/// A server in Python that keeps what is posted to it, and refuses the first message.
+const SERVER: &str = r#"
+import http.server, ssl, sys
+folder, port = sys.argv[1], int(sys.argv[2])
+class Hook(http.server.BaseHTTPRequestHandler):
+    refusals = 1
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        with open(folder + "/posted", "ab") as posted:
+            posted.write(self.headers["content-type"].encode() + b" " + body + b"\n")
+        self.send_response(503 if Hook.refusals else 204)
+        Hook.refusals = 0
+        self.send_header("content-length", "0")
+        self.end_headers()
+server = http.server.HTTPServer(("127.0.0.1", port), Hook)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(folder + "/cert.pem", folder + "/key.pem")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"#;
+
+// proves sv.C20
+#[tokio::test]
+async fn each_change_is_posted_as_a_cloud_event_until_it_is_taken() {
+    let net = ports(&["eth0"]);
+    let (agent, client) = agent_with_port(&net).await;
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new("alerts");
+    let server = authority.server();
+    std::fs::write(folder.path().join("ca.pem"), &authority.pem).unwrap();
+    std::fs::write(folder.path().join("cert.pem"), &server.certificate).unwrap();
+    std::fs::write(folder.path().join("key.pem"), &server.key).unwrap();
+    std::fs::write(folder.path().join("server.py"), SERVER).unwrap();
+    let mut hook = std::process::Command::new("python3")
+        .arg(folder.path().join("server.py"))
+        .args([folder.path().to_str().unwrap(), "8443"])
+        .spawn()
+        .unwrap();
+    let post = |url: &str| {
+        let mut command = agent.command("fault");
+        command.args(["watch", "--post", url, "--ca"]).arg(folder.path().join("ca.pem"));
+        command.arg("--resume").arg(folder.path().join("last-event"));
+        command
+    };
+    let refused = post("http://127.0.0.1:8443/hook").output().unwrap();
+    let refused = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.contains("https:// alone"), "{refused}");
+    let mut watcher = post("https://127.0.0.1:8443/hook").spawn().unwrap();
+    let posted = || std::fs::read_to_string(folder.path().join("posted")).unwrap_or_default();
+    eventually_async("the snapshot is posted again", async || {
+        posted().matches("\"snapshot-0\"").count() == 2
+    })
+    .await;
+    net.ip("link set p0 down");
+    wait_until_open(&client, DOWN).await;
+    eventually_async("the alarm is posted", async || posted().contains("\"raised\"")).await;
+    let line = posted().lines().find(|line| line.contains("\"raised\"")).unwrap().to_owned();
+    let (content_type, event) = line.split_at(line.find('{').unwrap());
+    assert!(content_type.starts_with("application/cloudevents+json"), "{content_type}");
+    let event: Value = serde_json::from_str(event).unwrap();
+    assert_eq!(event["subject"], json!(DOWN));
+    assert_eq!(event["id"].as_str(), Some(event["data"]["id"].to_string()).as_deref());
+    for process in [&mut watcher, &mut hook] {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
 }

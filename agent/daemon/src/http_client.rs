@@ -32,7 +32,7 @@ const STALL: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    #[error("`{0}` is no address of a server: only http:// and https:// are used")]
+    #[error("`{0}` does not name a server: only http:// and https:// are used")]
     Url(String),
     #[error("the certificate to trust the server of `{url}` by cannot be used")]
     Trust { url: String, source: rustls::Error },

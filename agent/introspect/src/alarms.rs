@@ -157,6 +157,12 @@ impl<'r> Alarm<'r> {
             "Operator": text("operator"),
             "OperatorText": text("operator-text"),
             "Shelf": text("shelf"),
+            "Cause": text("cause"),
+            "Impact": self.state.container("impact").map(|impact| json!({
+                "State": impact.text("state"),
+                "Down": impact.number("down"),
+                "Degraded": impact.number("degraded"),
+            })),
         })
     }
 }

@@ -111,7 +111,7 @@ function drawAlarms() {
   const { open, shelved } = alarms;
   byId("alarm-count").textContent = open.rows.length === 0 ? "no alarms" : `${alarmCount(open)}: ${severities(open.rows)}`;
   byId("open").hidden = open.rows.length === 0;
-  byId("open").tBodies[0].replaceChildren(...open.rows.map((it) => alarmRow(it)));
+  byId("open").tBodies[0].replaceChildren(...rootsFirst(open.rows).map((it) => alarmRow(it)));
   const aside = byId("shelved");
   aside.hidden = shelved.rows.length === 0;
   aside.querySelector("summary").textContent = `${alarmCount(shelved)} put aside`;
@@ -137,12 +137,36 @@ function alarmRow(it, ...more) {
     { "data-alarm": it.Id },
     make("td", {}, badge(it.Severity.toLowerCase())),
     make("td", { class: "time" }, when(it.Since)),
-    make("td", {}, it.Id),
-    make("td", {}, it.Text),
+    make("td", { class: it.Cause ? "caused" : "" }, it.Id),
+    make("td", {}, it.Text, make("div", { class: "impact" }, impactText(it))),
     make("td", {}, it.Occurrences),
     make("td", {}, operatorWord(it)),
     ...more,
   );
+}
+
+/** Root causes in their order, each with the alarms below it that it is the cause of. */
+function rootsFirst(rows) {
+  const roots = rows.map((it) => rootOf(it, rows));
+  const place = (id) => rows.findIndex((it) => it.Id === id);
+  const ranked = rows.map((it, index) => ({ it, root: place(roots[index]), isRoot: roots[index] === it.Id, index }));
+  ranked.sort((one, other) => one.root - other.root || other.isRoot - one.isRoot || one.index - other.index);
+  return ranked.map(({ it }) => it);
+}
+
+/** The root cause among these alarms. Impacts that are looked for one after the other may make a circle for a moment. */
+function rootOf(it, rows, seen = new Set()) {
+  const cause = rows.find((other) => other.Id === it.Cause);
+  if (!cause || seen.has(it.Id)) return it.Id;
+  return rootOf(cause, rows, seen.add(it.Id));
+}
+
+/** What suffers from an alarm, and what it suffers from. */
+function impactText(it) {
+  const { State, Down, Degraded } = it.Impact ?? {};
+  const counted = State && State !== "pending" && Down + Degraded > 0;
+  const objects = counted ? `${State === "truncated" ? "more than " : ""}${Down} objects down, ${Degraded} degraded` : "";
+  return [it.Cause ? `caused by ${it.Cause}` : "", objects].filter(Boolean).join("; ");
 }
 
 function operatorWord(it) {
