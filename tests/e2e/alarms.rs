@@ -497,3 +497,26 @@ async fn each_change_is_posted_as_a_cloud_event_until_it_is_taken() {
         process.wait().unwrap();
     }
 }
+
+#[tokio::test]
+async fn an_object_that_something_else_changes_again_and_again_is_an_alarm() {
+    let net = ports(&["eth0"]);
+    let (agent, client) = agent_with_port(&net).await;
+    let has_address = || net.addresses("eth0").iter().any(|it| it == "10.0.0.1/24");
+    let alarms = || fault(&agent, &["list", "--type", "config-drift"]);
+    for _ in 0..3 {
+        net.ip("address del 10.0.0.1/24 dev eth0");
+        eventually_async("the address is back", async || has_address()).await;
+    }
+    eventually_async("the fourth repair is an alarm", async || {
+        if has_address() {
+            net.ip("address del 10.0.0.1/24 dev eth0");
+        }
+        eventually_async("the address is back", async || has_address()).await;
+        alarms().contains("WARNING")
+    })
+    .await;
+    let listed = alarms();
+    assert!(listed.contains("config-drift@value:address"), "{listed}");
+    assert!(client.read("/system/alarms").await.unwrap().to_string().contains("config-drift"));
+}

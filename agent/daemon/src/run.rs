@@ -461,6 +461,7 @@ async fn start_core(
         journal: Journal::open(settings.state.path(), JournalKind::Alarms)?,
         listeners: listeners.clone(),
         profiles: profiles.clone(),
+        software: software.clone(),
     };
     let (faults, looking_for_faults) = faults::start(found_in)?;
     let actions = ActionResources {

@@ -38,7 +38,7 @@ pub use policy::{Filter, Policy, Settings, Shelf};
 pub use report::{Impact, Report, Silence, Source};
 pub use resource::{Resource, ResourceError};
 pub use stored::Row;
-pub use types::{AlarmType, Effect, Severity, TYPES};
+pub use types::{AlarmType, DRIFT_WINDOW, Effect, Severity, TYPES};
 
 #[cfg(test)]
 mod tests;

@@ -99,8 +99,8 @@ impl Settings {
             severity: None,
             raise_after: kind.raise_after,
             clear_after: Duration::ZERO,
-            count: 1,
-            window: Duration::ZERO,
+            count: kind.count,
+            window: kind.window,
         };
         let Some(policy) = self.policies.iter().find(|policy| policy.filter.matches(condition))
         else {

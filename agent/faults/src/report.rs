@@ -1,4 +1,4 @@
-//! What sources say of conditions.
+//! Words of sources on conditions.
 
 use std::time::Duration;
 
@@ -52,13 +52,13 @@ impl Source {
     }
 }
 
-/// What becomes of a condition whose source says nothing more of it.
+/// The end of a word that its source does not repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Silence {
-    /// It has ended after this time.
+    /// The condition has ended after this time.
     Ends(Duration),
-    /// It holds on, but its source counts as silent after this time.
+    /// The condition holds on, but its source counts as silent after this time.
     Lingers(Duration),
 }
 

@@ -10,6 +10,11 @@ const RETRY_TIME: Duration = Duration::from_secs(5);
 /// Time in which a link that has just been configured is made.
 const CREATION_TIME: Duration = Duration::from_secs(1);
 
+/// Time in which repairs of an object are counted, and after which one that was not repaired again is quiet.
+pub const DRIFT_WINDOW: Duration = Duration::from_secs(60);
+/// Repairs within that time at which somebody else seems to manage the object, too.
+const DRIFT_REPAIRS: u32 = 4;
+
 /// How bad a fault is; the names are those of OpenConfig. The worst one is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -48,11 +53,11 @@ impl fmt::Display for Severity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// It does not work, nor does what has nothing else to stand on.
+    /// The resource does not work, nor does what has nothing else to stand on.
     Down,
-    /// It and all that stands on it work worse.
+    /// The resource and all that stands on it work worse.
     Degrade,
-    /// Nothing but the alarm.
+    /// The alarm alone.
     Warn,
 }
 
@@ -82,6 +87,9 @@ pub struct AlarmType {
     pub effect: Effect,
     /// How long its condition holds before an alarm is raised, unless a policy says otherwise.
     pub raise_after: Duration,
+    /// How often its condition begins within `window` before an alarm is raised, unless a policy says otherwise.
+    pub count: u32,
+    pub window: Duration,
     /// For the guide: when the condition holds.
     pub description: &'static str,
     /// The type that is raised when this one comes and goes too often.
@@ -95,6 +103,8 @@ const fn simple(name: &'static str, severity: Severity, description: &'static st
         severity,
         effect: Effect::Warn,
         raise_after: Duration::ZERO,
+        count: 1,
+        window: Duration::ZERO,
         description,
         flapping: None,
     }
@@ -129,6 +139,15 @@ pub static TYPES: &[AlarmType] = &[
         Severity::Warning,
         "The certificate that clients are shown expires within 14 days. MAJOR once it has expired.",
     ),
+    AlarmType {
+        count: DRIFT_REPAIRS,
+        window: DRIFT_WINDOW,
+        ..simple(
+            "config-drift",
+            Severity::Warning,
+            "An object was repaired more than 3 times within 60 s: something else changes it again and again.",
+        )
+    },
     outage(
         "data-plane-down",
         Severity::Major,
@@ -143,6 +162,11 @@ pub static TYPES: &[AlarmType] = &[
         "forced-down",
         Severity::Major,
         "A reporter or an operator says that the resource is down, and it is shown as down until that is lifted.",
+    ),
+    simple(
+        "image-fell-back",
+        Severity::Major,
+        "The version of the software that was activated last does not run, or not with its configuration.",
     ),
     AlarmType {
         flapping: Some("link-flapping"),

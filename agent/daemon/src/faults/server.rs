@@ -1,4 +1,4 @@
-//! Conditions of what clients from the network meet: sockets and the certificate.
+//! Conditions of what clients from the network meet: sockets, the certificate, and the version that runs.
 
 use std::time::Duration;
 
@@ -10,19 +10,21 @@ use tokio::time::sleep;
 
 use crate::gnsi::TlsProfiles;
 use crate::listeners::{ListenerState, ListenerStatus, Listeners};
+use crate::software::Software;
 use crate::upkeep::day_of;
 
-/// Pause between two looks at the certificate, which expires without an event.
-const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(60);
+/// Pause between two looks at what changes without an event: a certificate expires, a version falls back.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// Time before its end in which a certificate counts as expiring: a month's certificate is renewed before the last two weeks.
 const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 24 * 3600);
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Follows sockets and the certificate until nobody takes the reports.
+/// Follows sockets, the certificate and the version until nobody takes the reports.
 pub(super) async fn follow(
     listeners: Listeners,
     profiles: TlsProfiles,
+    software: Software,
     inputs: mpsc::Sender<Input>,
 ) {
     let mut sockets = listeners.watch();
@@ -32,6 +34,9 @@ pub(super) async fn follow(
         let now_ns = now_ns();
         let mut reports = socket_reports(&sockets.borrow_and_update(), now_ns);
         reports.extend(certificate_report(profiles.server_profile().expires_on, now_ns));
+        reports.extend(software.failure().map(|why| {
+            Report::holding(Condition::new("image-fell-back", Resource::Box), why, now_ns)
+        }));
         let found: Vec<_> =
             reports.iter().map(|it| (it.condition.clone(), it.text.clone())).collect();
         if told.as_ref() != Some(&found) {
@@ -44,7 +49,7 @@ pub(super) async fn follow(
         tokio::select! {
             _ = sockets.changed() => {}
             _ = identity.changed() => {}
-            () = sleep(CERTIFICATE_INTERVAL) => {}
+            () = sleep(LOOK_INTERVAL) => {}
         }
     }
 }

@@ -38,6 +38,7 @@ use super::{disk, server, values};
 use crate::deadline::wait_until;
 use crate::gnsi::TlsProfiles;
 use crate::listeners::Listeners;
+use crate::software::Software;
 
 /// Reports that wait for the loop; their sources wait for a place.
 const INPUTS: usize = 64;
@@ -71,6 +72,7 @@ pub struct FaultParts<'a> {
     pub journal: Journal,
     pub listeners: Listeners,
     pub profiles: TlsProfiles,
+    pub software: Software,
 }
 
 /// The log of earlier runs; without one that can be read, a new one begins.
@@ -91,7 +93,8 @@ fn read_log(journal: &Journal) -> Vec<Transition> {
 /// # Errors
 /// When the native model lacks a node, which the first test finds.
 pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
-    let FaultParts { core, store, rows, state_folder, journal, listeners, profiles } = parts;
+    let FaultParts { core, store, rows, state_folder, journal, listeners, profiles, software } =
+        parts;
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
     let (service, requests) = FaultService::new();
     let keeper = Keeper {
@@ -102,6 +105,7 @@ pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<(
         journal,
         listeners,
         profiles,
+        software,
         requests: Arc::new(Mutex::new(requests)),
     };
     let first = keeper.begin(0)?;
@@ -118,6 +122,7 @@ struct Keeper {
     journal: Journal,
     listeners: Listeners,
     profiles: TlsProfiles,
+    software: Software,
     /// Requests of clients, which the running task holds.
     requests: Arc<Mutex<mpsc::Receiver<Request>>>,
 }
@@ -173,7 +178,12 @@ impl Keeper {
         let mut tasks = JoinSet::new();
         tasks.spawn(disk::follow(self.store.clone(), self.state_folder.clone(), input_tx.clone()));
         tasks.spawn(values::follow(self.core.clone(), input_tx.clone(), relevel));
-        tasks.spawn(server::follow(self.listeners.clone(), self.profiles.clone(), input_tx));
+        tasks.spawn(server::follow(
+            self.listeners.clone(),
+            self.profiles.clone(),
+            self.software.clone(),
+            input_tx,
+        ));
         let requests = Arc::clone(&self.requests);
         tasks.spawn(async move { task.run(inputs, &mut *requests.lock().await).await });
         Ok(tasks)
@@ -208,6 +218,17 @@ impl Unshown {
             && self.latches.is_empty()
             && self.monitors.is_empty()
     }
+}
+
+/// Answers once it is known whether the disk has taken what was written.
+fn answer_when_written<E: Send + 'static>(
+    written: oneshot::Receiver<bool>,
+    answer: oneshot::Sender<Result<bool, E>>,
+) {
+    tokio::spawn(async move {
+        let is_durable = written.await.unwrap_or(false);
+        drop(answer.send(Ok(is_durable)));
+    });
 }
 
 fn mark_of(status: Status) -> Mark {
@@ -566,28 +587,22 @@ impl FaultTask {
             Ok(effects) => {
                 let are_latches_changed = effects.are_latches_changed;
                 self.unshown.latches.insert(condition);
-                self.carry_out_durably(effects, answer);
+                let written = self.carry_out_noticed(effects);
                 if are_latches_changed {
                     self.force_down().await;
                 }
                 self.show();
+                answer_when_written(written, answer);
             }
             Err(error) => drop(answer.send(Err(error.into()))),
         }
     }
 
-    /// Carries effects out, and answers whether they are on disk once that is known.
-    fn carry_out_durably<E: Send + 'static>(
-        &mut self,
-        effects: Effects,
-        answer: oneshot::Sender<Result<bool, E>>,
-    ) {
+    /// Carries effects out. The receiver is told whether they are on disk.
+    fn carry_out_noticed(&mut self, effects: Effects) -> oneshot::Receiver<bool> {
         let (written_tx, written) = oneshot::channel();
         self.carry_out(effects, Some(written_tx));
-        tokio::spawn(async move {
-            let is_durable = written.await.unwrap_or(false);
-            drop(answer.send(Ok(is_durable)));
-        });
+        written
     }
 
     fn operate(
@@ -598,8 +613,9 @@ impl FaultTask {
         let now = self.now();
         match self.faults.operate(word.condition(), word.state(), word.said(), now) {
             Ok(effects) => {
-                self.carry_out_durably(effects, answer);
+                let written = self.carry_out_noticed(effects);
                 self.show();
+                answer_when_written(written, answer);
             }
             Err(error) => drop(answer.send(Err(error))),
         }

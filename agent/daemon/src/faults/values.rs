@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use holdfast_base::now_ns;
 use holdfast_core::{CommitError, CoreEvent, CoreHandle, ShortStatus};
-use holdfast_faults::{Condition, Input, Report, Resource, Source};
-use holdfast_scheduler::{Engine, Key, ValueState, ValueStatus};
+use holdfast_faults::{Condition, DRIFT_WINDOW, Input, Report, Resource, Silence, Source};
+use holdfast_scheduler::{
+    Cause, Engine, Key, OperationResult, RecordedOperation, TransactionRecord, Trigger, ValueState,
+    ValueStatus,
+};
 use smol_str::{SmolStr, format_smolstr};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, mpsc};
@@ -14,6 +17,9 @@ use tokio::sync::{Notify, mpsc};
 /// Values of which there are alarms at a time. Further ones are not named: when hundreds of objects fail, they have one
 /// reason, and `show` lists all of them.
 const MAX_FAILED: usize = 256;
+
+/// Repaired values of one transaction that are counted. Thousands that change together have one reason.
+const MAX_REPAIRED: usize = 256;
 
 /// Values with an alarm at which those that were left out are looked for again.
 const ROOM_FOR_OMITTED: usize = MAX_FAILED / 2;
@@ -45,17 +51,53 @@ pub(super) async fn follow(core: CoreHandle, inputs: mpsc::Sender<Input>, releve
                 is_level_due = true;
                 continue;
             }
-            Ok(CoreEvent::Transaction(_)) => continue,
+            Ok(CoreEvent::Transaction(record)) => repairs(&core, &record).await,
             Err(RecvError::Closed) => return,
         };
         let Ok(reports) = reports else { return };
-        is_level_due = failed.has_room_for_omitted();
+        is_level_due |= failed.has_room_for_omitted();
         if !reports.is_empty()
             && inputs.send(Input::Reports(Source::Engine, reports)).await.is_err()
         {
             return;
         }
     }
+}
+
+/// Reports about values that the engine has repaired in a transaction of its own. Each counts until it has been quiet.
+async fn repairs(
+    core: &CoreHandle,
+    record: &TransactionRecord,
+) -> Result<Vec<Report>, CommitError> {
+    if record.trigger != Trigger::Convergence {
+        return Ok(Vec::new());
+    }
+    let is_repair = |operation: &&RecordedOperation| {
+        operation.cause == Cause::Drift && operation.result == OperationResult::Verified
+    };
+    let repaired = record.operations.iter().filter(is_repair).take(MAX_REPAIRED);
+    let repaired: BTreeSet<Key> = repaired.map(|operation| operation.key.clone()).collect();
+    if repaired.is_empty() {
+        return Ok(Vec::new());
+    }
+    let named = core.inspect(move |view| {
+        let name = |key: &Key| {
+            let registry = view.engine.registry();
+            (SmolStr::from(registry.key_text(key)), registry.label(key, None))
+        };
+        repaired.iter().map(name).collect::<Vec<_>>()
+    });
+    let now_ns = now_ns();
+    let report = |(name, label): (SmolStr, String)| {
+        let text = format_smolstr!("{label} is changed by something else again and again");
+        let drift = Condition::new("config-drift", Resource::Value(name));
+        Report {
+            begins: Some(1),
+            silence: Some(Silence::Ends(DRIFT_WINDOW)),
+            ..Report::holding(drift, text, now_ns)
+        }
+    };
+    Ok(named.await?.into_iter().map(report).collect())
 }
 
 /// Values with an alarm.
