@@ -39,7 +39,6 @@ use holdfast_platform::values::{Link, OperState};
 use holdfast_scheduler::{Engine, Key, Now, SharedValue, sort_keys};
 use holdfast_store::Ticket;
 use holdfast_telemetry::{Boundary, Draft, Revision};
-use imbl::OrdMap;
 use smol_str::SmolStr;
 use tokio::task::spawn_blocking;
 
