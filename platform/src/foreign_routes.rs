@@ -43,6 +43,11 @@ impl ForeignRoutes {
         self.0.keys().copied()
     }
 
+    /// Routes to a destination.
+    pub fn to(&self, destination: &Destination) -> impl Iterator<Item = &KernelRoute> {
+        self.0.get(destination).into_iter().flat_map(BTreeMap::values)
+    }
+
     /// Takes in an event of the transports. Returns the destinations whose foreign routes came or went.
     pub fn note(&mut self, event: &Event) -> Vec<Destination> {
         let before = match event {

@@ -38,7 +38,7 @@ pub struct Configuration {
     factory: Tree<LeafMark>,
     /// Some leaf of client native may stem from the factory. Once true it stays true.
     has_factory: bool,
-    /// Number of list entries in all layers but the lease.
+    /// Number of list entries in all layers but the lease and the fence.
     entries: usize,
     work: WorkCount,
 }
@@ -475,11 +475,12 @@ impl Configuration {
         &self.images.effective
     }
 
-    /// Names of the owners of an effective leaf or entry: of layers, and in the layers of services of the claims that hold
-    /// it.
+    /// Names of the owners of an effective leaf or entry: of layers, in the layers of services of the claims that hold it,
+    /// and in the fence layer of those on whose behalf it is fenced.
     pub fn owner_names(&self, native: &InstancePath, provenance: &Provenance) -> Vec<String> {
         let names = |layer: LayerKey| match layer.owner {
             Owner::Service => self.claim_names(layer.origin, native),
+            Owner::Fence => self.fence_names(native),
             _ => vec![layer.name().to_owned()],
         };
         provenance.owners.iter().flat_map(names).collect()
@@ -507,7 +508,7 @@ impl Configuration {
         self.work
     }
 
-    /// Number of list entries in all layers but the lease.
+    /// Number of list entries in all layers but the lease and the fence.
     pub fn entries(&self) -> usize {
         self.entries
     }
@@ -530,9 +531,10 @@ fn ground_of(
     unite(models, old, &new.without_claims(), &CancelToken::default()).0
 }
 
-/// Number of list entries in `new`, given that of `old`. Leases do not count, because no request causes them.
+/// Number of list entries in `new`, given that of `old`. Leases and fences do not count, because no request causes them.
 fn entries_after(entries: usize, old: &Layers, new: &Layers) -> usize {
-    let counted = LayerKey::ALL.into_iter().filter(|layer| *layer != LayerKey::LEASE);
+    let is_counted = |layer: &LayerKey| !matches!(layer.owner, Owner::Lease | Owner::Fence);
+    let counted = LayerKey::ALL.into_iter().filter(is_counted);
     counted.fold(entries, |entries, layer| {
         let (gained, lost) = Tree::entries_changed(old.tree(layer), new.tree(layer));
         entries + gained - lost

@@ -7,6 +7,7 @@ use smol_str::SmolStr;
 
 use crate::boot::BootConfiguration;
 use crate::claims::Claims;
+use crate::fence::Fences;
 use crate::schema::Origin;
 use crate::secrets::Secrets;
 use crate::services::Book;
@@ -223,6 +224,8 @@ pub struct Layers {
     pub off: LayerSet,
     /// Claims of services, of which their two trees are the join.
     claims: Claims,
+    /// Items of the fence layer with their owners, of which its tree follows.
+    pub(crate) fences: Fences,
     /// Service plans, which say how far the instances are.
     pub book: Book,
 }
@@ -279,6 +282,7 @@ impl Layers {
             && self.secrets.is_same(&other.secrets)
             && self.annotation == other.annotation
             && self.claims.is_same(&other.claims)
+            && self.fences.is_same(&other.fences)
             && self.book.is_same(&other.book)
             && self.boot == other.boot
             && self.boot_before == other.boot_before
@@ -316,6 +320,7 @@ impl Layers {
             } else {
                 self.claims.clone()
             },
+            fences: self.fences.merged(&base.fences, &theirs.fences),
             book: self.book.merged(&base.book, &theirs.book),
         };
         (merged, collisions)

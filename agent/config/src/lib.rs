@@ -11,6 +11,7 @@ pub mod cli;
 pub mod configuration;
 pub mod document;
 pub mod edit;
+pub mod fence;
 pub mod footprint;
 pub mod instance;
 pub mod json;
@@ -45,6 +46,9 @@ pub use claims::{
 };
 pub use configuration::Configuration;
 pub use edit::{Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload};
+pub use fence::{
+    Fence, FenceChange, FenceItem, FenceOwner, FenceStanding, Fences, Lift, UnknownFenceOwner,
+};
 pub use footprint::{EditScope, Footprint};
 pub use instance::{InstancePath, Keys, Step};
 pub use layer::{LayerKey, LayerSet, Layers, LeafMark, Namespace, Owner};

@@ -80,6 +80,13 @@ pub static SERVICE_STATES: Limit = Limit {
     reason: "ten for each instance; each has some ten leaves in the state of the box",
 };
 
+pub static FENCED_LEAVES: Limit = Limit {
+    name: "fenced-leaves",
+    figure: 20_000,
+    unit: "items of fences",
+    reason: "a drained link with more static routes is drained as far as this goes; each item is a route that is written anew",
+};
+
 pub static SERVICE_ACTIONS: Limit = Limit {
     name: "service-actions",
     figure: 10_000,

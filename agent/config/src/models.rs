@@ -1,5 +1,6 @@
 //! Both schemas and the map between them.
 
+use crate::fence::FenceNodes;
 use crate::map::{Map, MapError};
 use crate::rows::{HashCollision, NodeHashes};
 use crate::schema::{Origin, Schema, SchemaError, YangModule};
@@ -11,6 +12,8 @@ pub struct Models {
     pub openconfig: Schema,
     pub native: Schema,
     pub map: Map,
+    /// Leaves that the fence layer may hold.
+    pub(crate) fence: FenceNodes,
     names: [NodeHashes; 2],
     /// Number of versions before this one since the start.
     versions: u32,
@@ -73,7 +76,8 @@ impl Models {
     fn of(openconfig: Schema, native: Schema) -> Result<Self, ModelsError> {
         let map = Map::new(&openconfig, &native)?;
         let names = [NodeHashes::new(&openconfig)?, NodeHashes::new(&native)?];
-        Ok(Self { openconfig, native, map, names, versions: 0 })
+        let fence = FenceNodes::find(&native);
+        Ok(Self { openconfig, native, map, fence, names, versions: 0 })
     }
 
     /// Names of a schema's nodes in stored rows.

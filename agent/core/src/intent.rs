@@ -11,8 +11,8 @@ use holdfast_config::services::{
     TypeExchange, WalkCause,
 };
 use holdfast_config::{
-    BootChange, CancelToken, ClaimKey, Configuration, EditErrors, EditScope, Footprint, Layers,
-    LeasedPort, ServiceTag,
+    BootChange, CancelToken, ClaimKey, Configuration, EditErrors, EditScope, FenceChange,
+    Footprint, Layers, LeasedPort, ServiceTag,
 };
 use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::Credentials;
@@ -48,6 +48,8 @@ pub enum Intent {
     Credentials(CredentialChange),
     /// All that DHCP servers have given; it replaces the leases of before.
     Lease(Vec<LeasedPort>),
+    /// Ports and next hops that faults and maintenance shut, drain or give free again.
+    Fence(FenceChange),
     /// Walks of service instances, without a change of their parameters.
     Walk(Walks),
     /// Types of services that differ, and what becomes of the instances of one of them.
@@ -132,7 +134,7 @@ impl Intent {
             Self::Credentials(_) | Self::Lease(_) | Self::FactoryReset { .. } => {
                 CancelToken::default()
             }
-            Self::Walk(_) | Self::Resurrect { .. } => CancelToken::default(),
+            Self::Walk(_) | Self::Resurrect { .. } | Self::Fence(_) => CancelToken::default(),
             Self::Package(_) | Self::Purge(_) => CancelToken::default(),
         }
     }
@@ -146,6 +148,7 @@ impl Intent {
             Self::Rollback(_) => "rollback",
             Self::Credentials(_) => "credentials",
             Self::Lease(_) => "lease",
+            Self::Fence(_) => "fence",
             Self::Walk(walks) => walks.name(),
             Self::Resurrect { .. } => "resurrect",
             Self::Package(_) => "package",
@@ -173,7 +176,7 @@ impl Intent {
     pub(super) fn origin(&self) -> Origin {
         match self {
             Self::Edit(edit) if edit.origins().eq([Origin::Native]) => Origin::Native,
-            Self::Walk(_) | Self::Resurrect { .. } => Origin::Native,
+            Self::Walk(_) | Self::Resurrect { .. } | Self::Fence(_) => Origin::Native,
             Self::Package(_) | Self::Purge(_) => Origin::Native,
             _ => Origin::OpenConfig,
         }
@@ -194,6 +197,9 @@ impl Intent {
             }
             Self::Lease(ports) => {
                 return Ok(with_footprint(old.leased(ports)?, EditScope::default()));
+            }
+            Self::Fence(change) => {
+                return Ok(with_footprint(old.fenced(change)?, EditScope::of_fence()));
             }
             Self::Walk(_) => return Ok(with_footprint(old.walked()?, EditScope::default())),
             Self::Package(exchange) => old.exchanged(exchange)?,
@@ -306,7 +312,8 @@ impl Intent {
             }
             Self::Edit(_) | Self::Boot { .. } | Self::Switch { .. } => Vec::new(),
             Self::Rollback(_) | Self::Credentials(_) => Vec::new(),
-            Self::Lease(_) | Self::Walk(_) | Self::Resurrect { .. } => Vec::new(),
+            Self::Lease(_) | Self::Fence(_) => Vec::new(),
+            Self::Walk(_) | Self::Resurrect { .. } => Vec::new(),
             Self::Package(_) | Self::Purge(_) => Vec::new(),
         }
     }

@@ -437,7 +437,8 @@ impl Registry {
         Some(leaves.entry(path))
     }
 
-    pub(super) fn link_path(&self, name: &SmolStr) -> InstancePath {
+    /// Path of the entry of a link in the native model.
+    pub fn link_path(&self, name: &SmolStr) -> InstancePath {
         let keys = Keys::single(Value::Str(name.clone()));
         let (list, entry) = (self.nodes.interfaces, self.nodes.link.entry);
         InstancePath(vec![Step::node(list), Step::entry(entry, keys)])

@@ -47,6 +47,8 @@ pub enum EditOperation {
     Lease,
     /// A walk of service instances.
     Walk,
+    /// Items of the fence layer.
+    Fence,
 }
 
 /// Problem with an operation.
@@ -91,6 +93,9 @@ pub enum EditCause {
     Reserved { owner: Namespace, why: &'static str, claims: Vec<String> },
     #[error("another boot configuration is tried and not confirmed yet")]
     Unconfirmed,
+    /// A layer that is stronger than fences holds another value.
+    #[error("the layer `{owner}` holds another value, which wins over a fence")]
+    Overruled { owner: String },
     /// The work of a service instance failed.
     #[error("{text}")]
     Work { kind: WorkFailureKind, text: String },
@@ -250,6 +255,7 @@ impl fmt::Display for EditOperation {
             Self::Factory => "be delivered with",
             Self::Lease => "lease",
             Self::Walk => "walk services at",
+            Self::Fence => "fence",
             Self::Boot(Origin::Native) => "boot with vendor_config at",
             Self::Boot(Origin::OpenConfig) => "boot with oc_config at",
             Self::InitialConfiguration(Origin::Native) => "begin with dynamic_vendor_config at",

@@ -30,6 +30,7 @@
 //! | a line of CLI text names a node | the leaf or entry that it makes as for an update, what `no` names as for a delete |
 //! | a replace by CLI text, or a union_replace without native paths | the whole of the layers that it starts anew, read |
 //! | a secret of a user differs | the user, and all secrets as one [`Part`], written: the files of the box have several users |
+//! | an item of the fence layer, or its owners, differ | its entry, written; the switches, read |
 //! | users of services differ, who may have keys | all secrets, written |
 //! | the annotation differs, or the request could have set it | this [`Part`], written or read |
 //! | the boot configuration is set, or a service is switched | both parts, read |
@@ -52,6 +53,7 @@ use std::sync::Arc;
 use crate::claims::ServiceTag;
 use crate::cli::{Statement, StatementAction};
 use crate::configuration::Configuration;
+use crate::fence::Fences;
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
 use crate::limits::{
@@ -127,6 +129,11 @@ enum NamedNodes {
 }
 
 impl EditScope {
+    /// Scope of a change of the fence layer, of which the ranks of other layers decide whether it is possible.
+    pub fn of_fence() -> Self {
+        Self { parts: [Part::Switches].into(), ..Self::default() }
+    }
+
     /// Scope of a change of the boot configuration, or of a switch, which gives what the other one writes its rank.
     pub fn of_box() -> Self {
         Self { parts: [Part::Boot, Part::Switches].into(), ..Self::default() }
@@ -206,6 +213,7 @@ impl Footprint {
         footprint.add_walks(candidate);
         footprint.add_claims(models, old, new);
         footprint.add_parts(models, old, new);
+        footprint.add_fences(old, new);
         footprint.add_leases(models, base, candidate);
         footprint
     }
@@ -278,6 +286,15 @@ impl Footprint {
         for layer in service.layers().iter() {
             let mut walk = Walk::new(models, layer.origin, self);
             walk.differences(Some(nothing.root()), Some(layers.tree(layer).root()));
+        }
+    }
+
+    /// Adds the entries of which fences differ, be it in their owners alone.
+    fn add_fences(&mut self, old: &Layers, new: &Layers) {
+        for (leaf, _) in Fences::differences(old.fences(), new.fences()) {
+            if let Some((_, entry)) = leaf.0.split_last() {
+                self.native.add(entry, Access::Write);
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod boot;
 mod bytes;
+mod fence;
 mod fields;
 mod plan;
 mod reader;
@@ -22,6 +23,7 @@ pub use self::reader::{LayersReader, RowSplit};
 pub use self::transaction::{read_transaction, write_transaction};
 use crate::boot::BootConfiguration;
 use crate::claims::{Claim, ClaimKey, Claims, ServiceTag};
+use crate::fence::Fences;
 use crate::instance::Keys;
 use crate::layer::{LayerKey, Layers, LeafMark, Owner};
 use crate::models::Models;
@@ -152,8 +154,10 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
         let key = [META_SECRET, &[secret_code(leaf)], user.as_bytes()].concat();
         changes.push(RowChange { key, value: secret.map(|it| it.expose().to_vec()) });
     }
-    // The layers of services are the join of the claims, which have rows of their own.
-    for layer in LayerKey::ALL.into_iter().filter(|layer| layer.owner != Owner::Service) {
+    // The layers of services are the join of the claims, and the fence layer follows from its items: those have rows of
+    // their own.
+    let has_rows = |layer: &LayerKey| !matches!(layer.owner, Owner::Service | Owner::Fence);
+    for layer in LayerKey::ALL.into_iter().filter(has_rows) {
         let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
         let mut writer = RowWriter::new(models, (layer.origin, code(layer)), &mut changes);
         writer.entry(models.schema(layer.origin).root(), None, Some(old), Some(new));
@@ -166,6 +170,10 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
             put_claim_key(&mut writer.keys, key);
             writer.entry(models.schema(origin).root(), None, old.as_ref(), new.as_ref());
         }
+    }
+    for (leaf, new) in Fences::differences(old.fences(), new.fences()) {
+        let key = fence::key(models, leaf);
+        changes.push(RowChange { key, value: new.map(fence::write) });
     }
     for (tag, _, new) in Book::differences(&old.book, &new.book) {
         changes.push(RowChange { key: plan::key(tag), value: new.map(plan::write) });
@@ -349,6 +357,9 @@ fn claim_code(origin: Origin) -> u8 {
 
 /// First octet of the keys of service plans, whose meaning must never change.
 const PLAN_CODE: u8 = 12;
+
+/// First octet of the keys of items of the fence layer, whose meaning must never change.
+const FENCE_CODE: u8 = 13;
 
 /// Stored: never to be given another meaning.
 fn secret_code(leaf: SecretLeaf) -> u8 {

@@ -9,10 +9,11 @@ use smol_str::SmolStr;
 use super::bytes::RowReader;
 use super::{
     FLAG_GIVEN, GIVEN, META_ANNOTATION, META_BOOT, META_BOOT_BEFORE, META_FACTORY, META_OFF,
-    META_SECRET, NodeHashes, RowError, boot, claim_code, code, is_secret_row, mark_of, plan,
+    META_SECRET, NodeHashes, RowError, boot, claim_code, code, fence, is_secret_row, mark_of, plan,
     read_claim_key, secret_code,
 };
 use crate::claims::{Claim, ClaimKey, Claims};
+use crate::fence::Fences;
 use crate::instance::{Keys, Step};
 use crate::layer::{LayerKey, LayerSet, Layers, LeafMark};
 use crate::models::Models;
@@ -34,6 +35,7 @@ pub struct LayersReader<'m> {
     models: &'m Models,
     layers: Layers,
     claims: BTreeMap<ClaimKey, Claim>,
+    fences: Fences,
     unknown: usize,
     /// List of the row before.
     list: Option<ListReader<'m>>,
@@ -102,8 +104,14 @@ impl Layers {
 
 impl<'m> LayersReader<'m> {
     pub fn new(models: &'m Models) -> Self {
-        let (layers, claims) = (Layers::new(), BTreeMap::new());
-        Self { models, layers, claims, unknown: 0, list: None }
+        Self {
+            models,
+            layers: Layers::new(),
+            claims: BTreeMap::new(),
+            fences: Fences::default(),
+            unknown: 0,
+            list: None,
+        }
     }
 
     /// Adds one row.
@@ -132,6 +140,12 @@ impl<'m> LayersReader<'m> {
                 Some((tag, plan)) => layers.book.set((tag, Some(plan))),
                 None => self.unknown += 1,
             }),
+            key if fence::is_key(key) => {
+                fence::read(self.models, key, value).map(|read| match read {
+                    Some((leaf, fenced)) => self.fences.put(leaf, Some(fenced)),
+                    None => self.unknown += 1,
+                })
+            }
             _ => self.entry(key, value),
         };
         read.map_err(|reason| RowError { key: key.to_vec(), reason })
@@ -142,7 +156,8 @@ impl<'m> LayersReader<'m> {
     /// # Errors
     /// When the claims of services cannot be joined.
     pub fn finish(self) -> Result<(Layers, usize), RowError> {
-        let Self { models, mut layers, claims, unknown, .. } = self;
+        let Self { models, mut layers, claims, fences, unknown, .. } = self;
+        layers.set_fences(models, fences);
         if !claims.is_empty() {
             let claims = claims.into_iter().map(|(key, claim)| (key, Some(claim)));
             let joined = Claims::default().replaced(models, claims);

@@ -95,9 +95,11 @@ fn naive(stack: &LayerContents, off: bool) -> Option<bool> {
         LayerContent::Factory(value) => Some(Some(value)),
         _ => None,
     };
-    // An item that is to be absent does not create the interface.
+    // An item that is to be absent does not create the interface, nor does one of the fence layer.
     let empty = |(layer, content): &(LayerKey, LayerContent)| {
-        nothing(*layer) || matches!(content, LayerContent::Nothing | LayerContent::Absent)
+        let waits = *layer == LayerKey::FENCE && matches!(content, LayerContent::Explicit(_));
+        let is_absent = matches!(content, LayerContent::Nothing | LayerContent::Absent);
+        nothing(*layer) || waits || is_absent
     };
     if stack.iter().all(empty) {
         return None;

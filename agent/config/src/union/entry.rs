@@ -6,7 +6,7 @@ use super::list::ListResult;
 use super::resolve::{Defaults, ResolvedLeaf};
 use super::{EntryResult, EntryVersions, InputLayer, Problem, Provenance, ProvenanceKind, Union};
 use crate::instance::{Keys, Step};
-use crate::layer::{LayerSet, LeafMark};
+use crate::layer::{LayerKey, LayerSet, LeafMark};
 use crate::map::{Anchor, AnchorId, OwnLeaf, leaf_at};
 use crate::schema::NodeId;
 use crate::tree::{Branch, Child, Leaf, LeafMeta, List, NodeRef};
@@ -70,12 +70,16 @@ impl<'a> Union<'a> {
     }
 
     /// True when the entry must not exist: a boot text says `no ENTRY`, or the entry consists only of leaves that
-    /// are to be absent. ([`LeafMark::Absent`] on the key, with `given`, distinguishes the two.)
+    /// are to be absent. ([`LeafMark::Absent`] on the key, with `given`, distinguishes the two.) So is an entry that only
+    /// the fence layer has, unless it was given that of a port: its items wait.
     fn is_absent(&self, anchor: &Anchor, inputs: &[EntryVersions<'a>]) -> bool {
         let Some(key) = anchor.leaves.iter().find(|leaf| leaf.key.is_some()) else { return false };
         let mut exists = false;
         for (slot, pair) in self.slots.iter().zip(inputs) {
             let Some(branch) = pair.new else { continue };
+            if slot.layer == LayerKey::FENCE && !branch.given {
+                continue;
+            }
             let key_leaf = leaf_at(branch, &key.native).filter(|_| !slot.is_openconfig());
             match key_leaf.map(|leaf| leaf.meta) {
                 Some(LeafMark::Absent) if branch.given && !slot.off => return true,
@@ -173,8 +177,15 @@ impl<'a> Union<'a> {
             openconfig: holds(mapped.and_then(|it| it.when.as_ref())),
             native: rooted && holds(leaf.when.as_ref()),
         };
-        let resolved = self.resolve(leaf, inputs, defaults);
-        self.overlay(leaf, inputs, resolved.as_ref(), overlays);
+        let below = self.strongest(leaf, inputs, defaults);
+        let fence = self.fence_over(leaf, inputs, below.as_ref());
+        let below = ResolvedLeaf::of(leaf, below, defaults);
+        // What clients read of their configuration says nothing of fences.
+        self.overlay(leaf, inputs, below.as_ref(), overlays);
+        let resolved = match fence {
+            Some(fence) => ResolvedLeaf::of(leaf, Some(fence), defaults),
+            None => below,
+        };
         match resolved {
             Some(ResolvedLeaf { value, provenance: prov }) => {
                 put_leaf(effective, &leaf.native, value, prov)
@@ -184,11 +195,11 @@ impl<'a> Union<'a> {
         }
     }
 
-    /// Provenance of an entry: every layer that has it counts as an owner.
+    /// Provenance of an entry: every layer that has it counts as an owner, the fence layer only where no other one does.
     fn entry_provenance(&self, key: NodeId, inputs: &[EntryVersions<'a>]) -> Provenance {
         let mut prov = Provenance { kind: ProvenanceKind::Factory, owners: LayerSet::NONE };
         for (slot, pair) in self.slots.iter().zip(inputs) {
-            let Some(branch) = pair.new else { continue };
+            let Some(branch) = pair.new.filter(|_| slot.layer != LayerKey::FENCE) else { continue };
             if branch.leaf(key).is_some_and(|leaf| leaf.meta == LeafMark::Absent) {
                 continue;
             }
@@ -198,13 +209,21 @@ impl<'a> Union<'a> {
                 prov.kind = ProvenanceKind::Explicit;
             }
         }
+        let is_fenced = self.fence.is_some_and(|at| inputs[at].new.is_some());
+        if prov.owners == LayerSet::NONE && is_fenced {
+            let owners = LayerSet::of(LayerKey::FENCE);
+            prov = Provenance { kind: ProvenanceKind::Explicit, owners };
+        }
         prov
     }
 
     /// True when a layer that changed still has the entry. Otherwise the change cannot be blamed for the entry
-    /// being incomplete.
-    fn is_own_doing(inputs: &[EntryVersions<'a>]) -> bool {
-        inputs.iter().any(|pair| pair.new.is_some() && !pair.is_same())
+    /// being incomplete, nor can a fence.
+    fn is_own_doing(&self, inputs: &[EntryVersions<'a>]) -> bool {
+        let changed = |(at, pair): (usize, &EntryVersions<'a>)| {
+            self.fence != Some(at) && pair.new.is_some() && !pair.is_same()
+        };
+        inputs.iter().enumerate().any(changed)
     }
 
     fn check_one_of(
@@ -215,7 +234,7 @@ impl<'a> Union<'a> {
     ) {
         let missed = !anchor.one_of.is_empty()
             && anchor.one_of.iter().all(|leaf| entry.leaf(*leaf).is_none());
-        if missed && Self::is_own_doing(inputs) {
+        if missed && self.is_own_doing(inputs) {
             let native = self.native_path();
             let one_of = anchor.one_of.clone();
             self.problems.push(Problem::MissingOneOf { native, one_of });
@@ -223,7 +242,7 @@ impl<'a> Union<'a> {
     }
 
     fn missing(&mut self, leaf: &OwnLeaf, inputs: &[EntryVersions<'a>]) {
-        if Self::is_own_doing(inputs) {
+        if self.is_own_doing(inputs) {
             let mut native = self.native_path();
             native.0.extend(leaf.native.iter().copied().map(Step::node));
             self.problems.push(Problem::MissingMandatory { native });

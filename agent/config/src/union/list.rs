@@ -136,7 +136,10 @@ impl<'a> Union<'a> {
             openconfig: draft.openconfig.list,
             native: draft.native.list,
         };
-        let is_new = pairs.iter().all(|pair| pair.old.is_empty() && pair.new.len() < SHORT);
+        // Whether a fence is in force depends on the entry above.
+        let is_fenced = self.fence.is_some_and(|at| !pairs[at].new.is_empty());
+        let is_short = |pair: &ListVersions<'_>| pair.old.is_empty() && pair.new.len() < SHORT;
+        let is_new = !is_fenced && pairs.iter().all(is_short);
         if is_new && !result.effective.is_empty() && problems == self.problems.len() {
             let lists = pairs.iter().map(|pair| pair.new).collect();
             self.last_list = Some(NewList { list: child, lists, result: result.clone() });

@@ -205,6 +205,8 @@ struct Union<'a> {
     /// Indices of the client's layers among the slots.
     client_openconfig: Option<usize>,
     client_native: Option<usize>,
+    /// Index of the fence layer among the slots.
+    fence: Option<usize>,
     empty: &'a List<LeafMark>,
     cancel: &'a CancelToken,
     /// Native entries on the way to the current place.
@@ -235,6 +237,7 @@ impl<'a> Union<'a> {
             off: new.off,
             client_openconfig: at(LayerKey::CLIENT_OPENCONFIG),
             client_native: at(LayerKey::CLIENT_NATIVE),
+            fence: at(LayerKey::FENCE),
             slots,
             empty,
             cancel,

@@ -1,6 +1,7 @@
 //! Choice among the layers' values of one leaf.
 
 use super::{EntryVersions, InputLayer, Problem, Provenance, ProvenanceKind, Union};
+use crate::fence::{FenceRule, is_raised};
 use crate::instance::Step;
 use crate::layer::{LayerSet, LeafMark, Owner};
 use crate::map::{MappedLeaf, OwnLeaf, leaf_at};
@@ -24,7 +25,7 @@ enum Rank {
 
 /// Value of a leaf in one layer. `None` stands for a leaf that is to be absent.
 #[derive(Debug)]
-struct Candidate {
+pub(super) struct Candidate {
     rank: Rank,
     kind: ProvenanceKind,
     value: Option<Value>,
@@ -41,16 +42,17 @@ pub(super) struct ResolvedLeaf {
 }
 
 impl Union<'_> {
-    /// Chooses the value of `leaf`. `defaults` tells which schemas' defaults its conditions permit.
-    pub(super) fn resolve(
+    /// Chooses among the values of `leaf` in all layers but the fence. `defaults` tells which schemas' defaults its
+    /// conditions permit.
+    pub(super) fn strongest(
         &mut self,
         leaf: &OwnLeaf,
         inputs: &[EntryVersions<'_>],
         defaults: Defaults,
-    ) -> Option<ResolvedLeaf> {
+    ) -> Option<Candidate> {
         let mut best: Option<Candidate> = None;
         for (at, pair) in inputs.iter().enumerate() {
-            let Some(branch) = pair.new else { continue };
+            let Some(branch) = pair.new.filter(|_| self.fence != Some(at)) else { continue };
             let slot = self.slots[at];
             let candidate = match slot.layer.origin {
                 Origin::Native => native_candidate(leaf, branch, slot),
@@ -63,18 +65,30 @@ impl Union<'_> {
                 best = Some(self.choose_stronger(leaf, best, candidate));
             }
         }
-        match best.and_then(|best| Some((best.value?, best.kind, best.owners))) {
-            Some((value, kind, owners)) => {
-                Some(ResolvedLeaf { value, provenance: Provenance { kind, owners } })
-            }
-            None => leaf.default.clone().filter(|_| defaults.native).map(|value| ResolvedLeaf {
-                value,
-                provenance: Provenance {
-                    kind: ProvenanceKind::NativeDefault,
-                    owners: LayerSet::NONE,
-                },
-            }),
+        best
+    }
+
+    /// The fence of `leaf`, where it is in force over the choice among the other layers.
+    pub(super) fn fence_over(
+        &self,
+        leaf: &OwnLeaf,
+        inputs: &[EntryVersions<'_>],
+        below: Option<&Candidate>,
+    ) -> Option<Candidate> {
+        let at = self.fence?;
+        let fence = native_candidate(leaf, inputs[at].new?, self.slots[at])?;
+        if below.is_some_and(|below| below.rank < fence.rank) {
+            return None;
         }
+        let rule = self.models.fence.rule(*leaf.native.last()?);
+        if rule == Some(FenceRule::Raise) {
+            let (_, keys) = self.place.iter().rev().nth(1)?;
+            let below = below.and_then(|below| below.value.as_ref());
+            if !is_raised(below, keys.first(), fence.value.as_ref()?) {
+                return None;
+            }
+        }
+        Some(fence)
     }
 
     fn openconfig_candidate(
@@ -170,6 +184,22 @@ impl Union<'_> {
 pub(super) struct Defaults {
     pub(super) openconfig: bool,
     pub(super) native: bool,
+}
+
+impl ResolvedLeaf {
+    /// The effective value that a choice gives: it, or the native default where nothing was chosen.
+    pub(super) fn of(leaf: &OwnLeaf, best: Option<Candidate>, defaults: Defaults) -> Option<Self> {
+        let chosen = best.and_then(|best| {
+            let provenance = Provenance { kind: best.kind, owners: best.owners };
+            Some(Self { value: best.value?, provenance })
+        });
+        chosen.or_else(|| {
+            let kind = ProvenanceKind::NativeDefault;
+            let provenance = Provenance { kind, owners: LayerSet::NONE };
+            let default = leaf.default.clone().filter(|_| defaults.native);
+            default.map(|value| Self { value, provenance })
+        })
+    }
 }
 
 impl Candidate {

@@ -75,7 +75,8 @@ pub(crate) fn runs_alone(intent: &Intent, options: &CommitOptions) -> bool {
     match intent {
         Intent::Edit(_) => options.confirmation.is_some(),
         Intent::Boot { change, .. } => matches!(change, BootChange::Bootstrap(..)),
-        Intent::Lease(_) | Intent::Walk(_) | Intent::Resurrect { .. } => false,
+        Intent::Lease(_) | Intent::Fence(_) => false,
+        Intent::Walk(_) | Intent::Resurrect { .. } => false,
         Intent::Switch { .. } | Intent::Credentials(_) | Intent::Purge(_) => false,
         Intent::Rollback(_) | Intent::FactoryReset { .. } | Intent::Package(_) => true,
     }

@@ -174,6 +174,11 @@ impl RevisionChain {
         Arc::clone(&self.revision_tx.borrow())
     }
 
+    /// Marks of entries as they are now.
+    pub(crate) fn marks(&self) -> Marks {
+        self.lock().marks.clone()
+    }
+
     /// What others than the core show.
     pub(super) fn others(&self) -> Others {
         let amended = self.lock();

@@ -72,7 +72,7 @@ impl Marks {
         self.count == 0
     }
 
-    pub(super) fn get(&self, entry: &InstancePath) -> Option<Mark> {
+    pub(crate) fn get(&self, entry: &InstancePath) -> Option<Mark> {
         let (list, keys) = split(entry)?;
         self.lists.get(&list)?.get(&keys).copied()
     }

@@ -37,6 +37,7 @@ use crate::users::Users;
 
 mod abandon;
 mod admission;
+mod fences;
 mod impact;
 mod ports;
 mod publication;

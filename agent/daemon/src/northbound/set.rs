@@ -93,6 +93,7 @@ fn note_decisions(
         EditOperation::Factory
         | EditOperation::Lease
         | EditOperation::Walk
+        | EditOperation::Fence
         | EditOperation::Boot(_)
         | EditOperation::InitialConfiguration(_) => None,
     };

@@ -225,7 +225,7 @@ impl From<&EditErrors> for Refusal {
                 EditOperation::Boot(_) | EditOperation::InitialConfiguration(_),
             ) => Code::InvalidArgument,
             (EditCause::UnknownPath, _) => Code::NotFound,
-            (EditCause::Unconfirmed, _) => Code::FailedPrecondition,
+            (EditCause::Unconfirmed | EditCause::Overruled { .. }, _) => Code::FailedPrecondition,
             (EditCause::Limit(_), _) => Code::ResourceExhausted,
             (EditCause::Cancelled, _) => Code::Cancelled,
             (EditCause::Reserved { .. } | EditCause::Denied, _) => Code::PermissionDenied,
@@ -251,6 +251,7 @@ impl From<&EditErrors> for Refusal {
                 EditOperation::Factory => "factory".to_owned(),
                 EditOperation::Lease => "lease".to_owned(),
                 EditOperation::Walk => "walk".to_owned(),
+                EditOperation::Fence => "fence".to_owned(),
                 EditOperation::Boot(Origin::Native) => "boot_config.vendor_config".to_owned(),
                 EditOperation::Boot(Origin::OpenConfig) => "boot_config.oc_config".to_owned(),
                 EditOperation::InitialConfiguration(Origin::Native) => {
