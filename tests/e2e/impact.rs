@@ -115,7 +115,7 @@ async fn what_stands_on_a_lost_link_is_marked_and_works_again_with_it() {
 
 fn latch(resource: &str, down: bool) -> wire::LatchRequest {
     let reason = "optics".to_owned();
-    wire::LatchRequest { resource: resource.to_owned(), down, reason, r#override: false }
+    wire::LatchRequest { resource: resource.to_owned(), down, reason, ..Default::default() }
 }
 
 // proves sv.C1, sv.C3, sv.C5, sv.C8, sv.C35, sv.C36
@@ -289,4 +289,71 @@ async fn a_program_reports_what_its_entry_permits() {
     assert!(text.starts_with("holdfast: ") && text.contains("`types` are `x-*`"), "{text}");
     client.delete("holdfast_native:/fault-management/monitor[name=optics]").await.unwrap();
     wait_until_over(&client, fan).await;
+}
+
+// proves sv.C2, sv.C7, sv.C52
+#[tokio::test]
+async fn a_policy_shuts_a_port_and_gives_it_back() {
+    let net = ports(&["eth0", "eth1"]);
+    let (mut agent, client) = agent_with_ports(&net).await;
+    let policy = json!({"name": "errors", "type": "x-errors", "action": "shut", "recovery-delay": 1});
+    client.update("holdfast_native:/fault-management/policy[name=errors]", policy).await.unwrap();
+    let monitor = json!({"name": "crc", "types": ["x-*"]});
+    client.update("holdfast_native:/fault-management/monitor[name=crc]", monitor).await.unwrap();
+    let errors = "x-errors@interface:eth0";
+    let report = |agent: &AgentProcess, word: &str| {
+        fault(agent, &["report", "--monitor", "crc", errors, word, "--ttl", "600"])
+    };
+    assert_eq!(report(&agent, "raised"), "");
+    eventually_async("eth0 is shut", async || !net.link("eth0").up).await;
+    let enabled = "/interfaces/interface[name=eth0]/config/enabled";
+    assert_eq!(client.read(enabled).await.unwrap(), json!(true), "the client's own leaf stays");
+    let admin = "/interfaces/interface[name=eth0]/state/admin-status";
+    assert_eq!(client.read(admin).await.unwrap(), json!("DOWN"));
+    client.update(enabled, true).await.unwrap();
+    assert!(!net.link("eth0").up, "a client does not take it off");
+    agent.kill();
+    agent.restart().await;
+    let client = agent.gnmi().await;
+    wait_until_open(&client, errors).await;
+    assert!(!net.link("eth0").up, "nor does a restart");
+    report(&agent, "cleared");
+    eventually_async("eth0 is up again", async || net.link("eth0").up).await;
+
+    // Where a route would lose its last way, the port is not shut, until there is another one.
+    add_route(&client, "198.51.100.0/24", &[("10.0.0.2", None)]).await;
+    report(&agent, "raised");
+    let refused = "fence-failed.policy-errors@interface:eth0";
+    wait_until_open(&client, refused).await;
+    assert!(net.link("eth0").up);
+    let text = leaf(&client, NATIVE, refused, "text").await.unwrap().to_string();
+    assert!(text.contains("198.51.100.0/24") && text.contains("no other way"), "{text}");
+    report(&agent, "cleared");
+    wait_until_over(&client, errors).await;
+    wait_until_over(&client, refused).await;
+}
+
+// proves sv.C2
+#[tokio::test]
+async fn a_port_that_is_said_to_be_down_is_shut_where_that_is_asked_for() {
+    let net = ports(&["eth0", "eth1"]);
+    let (agent, client) = agent_with_ports(&net).await;
+    let mut rpc = faults(&agent).await;
+    let fenced = wire::LatchRequest { fence: true, ..latch("interface:eth0", true) };
+    rpc.set_forced_down(fenced.clone()).await.unwrap();
+    assert!(!net.link("eth0").up, "with the answer");
+    wait_until_open(&client, "forced-down@interface:eth0").await;
+    rpc.set_forced_down(latch("interface:eth0", false)).await.unwrap();
+    eventually_async("eth0 is up again", async || net.link("eth0").up).await;
+
+    add_route(&client, "198.51.100.0/24", &[("10.0.0.2", None)]).await;
+    let refused = rpc.set_forced_down(fenced.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("198.51.100.0/24"), "{refused}");
+    assert!(net.link("eth0").up);
+    let forced = leaf(&client, NATIVE, "forced-down@interface:eth0", "id").await;
+    assert_eq!(forced, None, "nothing is latched");
+    let isolating = wire::LatchRequest { allow_isolation: true, ..fenced };
+    rpc.set_forced_down(isolating).await.unwrap();
+    assert!(!net.link("eth0").up);
 }

@@ -54,7 +54,7 @@ impl Faults {
     /// # Errors
     /// When it is another's, when the resource has no such latch, or when there are too many.
     pub fn latch(&mut self, request: LatchRequest, now: Now) -> Result<Effects, LatchError> {
-        let LatchRequest { kind, resource, is_set, by, reason, overrides } = request;
+        let LatchRequest { kind, resource, is_set, by, reason, overrides, is_fenced } = request;
         if !matches!(resource, Resource::Interface(_) | Resource::NextHop(_)) {
             return Err(LatchError::Kind(resource));
         }
@@ -68,20 +68,24 @@ impl Faults {
             (false, Some(_)) => {
                 self.latches.remove(&condition);
                 self.effects.rows.push(Row::without_latch(&condition));
-                self.report(Source::Latches, Report::ended(condition, now.unix_ns), now);
+                self.report(Source::Latches, Report::ended(condition.clone(), now.unix_ns), now);
+                self.refence(&condition, now);
             }
             (true, Some(_)) => return Ok(Effects::default()),
             (true, None) if self.latches.len() >= MAX_LATCHES => {
                 return Err(LatchError::TooMany(MAX_LATCHES));
             }
             (true, None) => {
-                let latch = Latch { kind, resource, by, reason, at_ns: now.unix_ns };
+                let latch = Latch { kind, resource, by, reason, at_ns: now.unix_ns, is_fenced };
                 self.effects.rows.push(Row::of_latch(&latch));
-                self.report(Source::Latches, report_of(&latch), now);
-                self.latches.insert(condition, latch);
+                let report = report_of(&latch);
+                self.latches.insert(condition.clone(), latch);
+                self.report(Source::Latches, report, now);
+                self.refence(&condition, now);
             }
         }
         self.effects.are_latches_changed = true;
+        self.note_fences(now);
         Ok(self.take_effects())
     }
 

@@ -15,13 +15,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_config::InstancePath;
+use holdfast_config::{FenceOwner, InstancePath};
 use holdfast_scheduler::Now;
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::alarm::{Alarm, Change, Expiry, OperatorState, Transition};
 use crate::condition::Condition;
 use crate::flapping::{Begins, FLAPPING_LOSSES, FLAPPING_WINDOW};
+use crate::fencing::Fencing;
 use crate::impact::{ImpactCount, Impacts, Objects, Status};
 use crate::latch::Latch;
 use crate::log::Log;
@@ -71,6 +72,8 @@ pub struct Effects {
     pub wanted_impacts: BTreeSet<Condition>,
     /// Other resources are forced down than before.
     pub are_latches_changed: bool,
+    /// Owners that want other interfaces shut than before.
+    pub changed_fences: BTreeSet<FenceOwner>,
     /// Sources of which conditions were left out, and for which there is room again: each is to report its level.
     pub wanted_levels: BTreeSet<Source>,
 }
@@ -103,6 +106,7 @@ pub struct Faults {
     pub(crate) latches: BTreeMap<Condition, Latch>,
     /// Conditions of which reporters have not repeated what they said, by reporter.
     pub(crate) silent: BTreeMap<SmolStr, BTreeSet<Condition>>,
+    pub(crate) fencing: Fencing,
     pub(crate) effects: Effects,
 }
 
@@ -219,6 +223,7 @@ impl Faults {
             objects,
             latches: BTreeMap::new(),
             silent: BTreeMap::new(),
+            fencing: Fencing::default(),
             effects: Effects::default(),
         }
     }
@@ -254,6 +259,8 @@ impl Faults {
         faults.effects.are_latches_changed = true;
         let latches = faults.latch_level();
         faults.take_level(Source::Latches, latches, now);
+        let latched: Vec<Condition> = faults.latches.keys().cloned().collect();
+        latched.iter().for_each(|condition| faults.refence(condition, now));
         faults.log = Log::restored(log, faults.reserved_id);
         (faults, unreadable)
     }
@@ -293,6 +300,7 @@ impl Faults {
         let tracked = Tracked { holders, since, alarm: Some(alarm), ..Tracked::default() };
         self.conditions.insert(condition.clone(), tracked);
         self.open_impact(&condition, now);
+        self.refence(&condition, now);
     }
 
     /// Takes an input in. The same inputs at the same times have the same effects.
@@ -313,6 +321,7 @@ impl Faults {
             Input::Due => self.look_at_due(now),
         }
         self.make_room(now);
+        self.note_fences(now);
         self.take_effects()
     }
 
@@ -339,7 +348,13 @@ impl Faults {
 
     /// When [`Input::Due`] is to be given next.
     pub fn due(&self) -> Option<Duration> {
-        self.timers.first().map(|(at, _)| *at)
+        let timer = self.timers.first().map(|(at, _)| *at);
+        timer.into_iter().chain(self.fencing.due()).min()
+    }
+
+    /// Notes which owners want other interfaces shut than before.
+    pub(crate) fn note_fences(&mut self, now: Now) {
+        self.effects.changed_fences.extend(self.fencing.take_changed(now.monotonic));
     }
 
     /// The open alarm of a condition.
@@ -488,6 +503,7 @@ impl Faults {
         let conditions: Vec<Condition> = self.conditions.keys().cloned().collect();
         for condition in conditions {
             self.judge(&condition, now);
+            self.refence(&condition, now);
         }
     }
 
@@ -593,6 +609,7 @@ impl Faults {
         }
         let difference = self.impacts.close(&transition.alarm.condition);
         self.take_difference(difference, now);
+        self.refence(&transition.alarm.condition, now);
     }
 
     /// Keeps an alarm as it is now, and has it shown, stored and told.
@@ -605,6 +622,8 @@ impl Faults {
             tracked.has_unshown = false;
             tracked.alarm = Some(alarm.clone());
         }
+        let condition = alarm.condition.clone();
+        self.refence(&condition, now);
     }
 
     fn log_transition(&mut self, change: Change, alarm: Alarm, now: Now) -> Arc<Transition> {

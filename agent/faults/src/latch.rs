@@ -39,6 +39,9 @@ pub struct Latch {
     pub reason: SmolStr,
     /// Nanoseconds since 1970.
     pub at_ns: u64,
+    /// The interface is shut, too.
+    #[serde(default)]
+    pub is_fenced: bool,
 }
 
 /// A request to set or lift a latch.
@@ -51,6 +54,8 @@ pub struct LatchRequest {
     pub reason: SmolStr,
     /// An administrator lifts what others have set.
     pub overrides: bool,
+    /// The interface is shut, too.
+    pub is_fenced: bool,
 }
 
 /// Reason for which a latch is neither set nor lifted.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use smol_str::SmolStr;
 
 use crate::condition::Condition;
+use crate::fencing::Action;
 use crate::glob::Glob;
 use crate::monitor::Monitor;
 use crate::types::{Effect, Severity};
@@ -31,6 +32,12 @@ pub struct Policy {
     /// How often the condition begins within `window` before an alarm is raised.
     pub count: u32,
     pub window: Duration,
+    /// Work when an alarm that fits is open and has no cause.
+    pub action: Action,
+    /// How long that stays after the alarm has ended.
+    pub recovery_delay: Duration,
+    /// It is done even if that takes the last way of something.
+    pub allows_isolation: bool,
 }
 
 /// Alarms that nobody is told of.
@@ -90,6 +97,11 @@ impl Settings {
         self.monitors.iter().find(|monitor| monitor.name == name)
     }
 
+    /// The first policy that fits a condition.
+    pub(crate) fn policy(&self, condition: &Condition) -> Option<&Policy> {
+        self.policies.iter().find(|policy| policy.filter.matches(condition))
+    }
+
     /// Settings in force for a condition: those of the first policy that fits it, or its type.
     pub(crate) fn rule(&self, condition: &Condition) -> Rule {
         let kind = condition.kind.row;
@@ -102,10 +114,7 @@ impl Settings {
             count: kind.count,
             window: kind.window,
         };
-        let Some(policy) = self.policies.iter().find(|policy| policy.filter.matches(condition))
-        else {
-            return built_in;
-        };
+        let Some(policy) = self.policy(condition) else { return built_in };
         Rule {
             is_ignored: policy.is_ignored,
             effect: policy.effect.unwrap_or(built_in.effect),

@@ -25,6 +25,8 @@ pub enum Source {
     Probes,
     /// Conclusions from other conditions.
     Diagnosis,
+    /// Changes of fences that were refused.
+    Fences,
     /// Latches that reporters and operators have set.
     Latches,
     /// A program, by the name of its `monitor` entry.
@@ -46,6 +48,7 @@ impl Source {
             Self::Server => "server".into(),
             Self::Probes => "probes".into(),
             Self::Diagnosis => "diagnosis".into(),
+            Self::Fences => "fences".into(),
             Self::Latches => "latches".into(),
             Self::Reporter(name) => name.clone(),
         }

@@ -106,6 +106,9 @@ fn policy(name: &str, kind: &str) -> Policy {
         clear_after: Duration::ZERO,
         count: 1,
         window: 60 * SECOND,
+        action: Action::None,
+        recovery_delay: Duration::ZERO,
+        allows_isolation: false,
     }
 }
 

@@ -158,6 +158,11 @@ pub static TYPES: &[AlarmType] = &[
         Severity::Minor,
         "More conditions hold than the agent keeps; further ones are only counted.",
     ),
+    simple(
+        "fence-failed",
+        Severity::Major,
+        "An interface is to be shut because of an alarm, and that is refused, for instance because something would lose its last way.",
+    ),
     outage(
         "forced-down",
         Severity::Major,

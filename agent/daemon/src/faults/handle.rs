@@ -1,8 +1,10 @@
 //! Questions to the faults of the box, and listeners.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use holdfast_config::{FenceOwner, Lift};
+use holdfast_core::CoreHandle;
 use holdfast_faults::{
     Alarm, Condition, LatchError, LatchRequest, Monitor, MonitorError, OperatorError,
     OperatorState, OutsideReport, Resource, Transition,
@@ -11,12 +13,17 @@ use smol_str::SmolStr;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
+use super::fencer::{self, FenceError};
+
 /// Requests that wait for the task of faults, which answers each within microseconds.
 const REQUESTS: usize = 64;
 
 /// Access to the faults of the box. Clones share it.
 #[derive(Clone, Debug)]
-pub struct FaultService(mpsc::Sender<Request>);
+pub struct FaultService {
+    requests: mpsc::Sender<Request>,
+    core: CoreHandle,
+}
 
 /// The task of faults has ended, with the agent or by a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,11 +74,15 @@ pub enum ReportError {
 }
 
 /// Reason for which a latch is neither set nor lifted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LatchRefusal {
     #[error(transparent)]
     Latch(#[from] LatchError),
+    #[error("{0} cannot be shut: only interfaces can")]
+    NotFenced(Resource),
+    #[error(transparent)]
+    Fence(FenceError),
     #[error("there is no {0}, neither in the configuration nor on the box")]
     NoSuchResource(Resource),
 }
@@ -202,9 +213,9 @@ pub(super) struct Listening {
 }
 
 impl FaultService {
-    pub(super) fn new() -> (Self, mpsc::Receiver<Request>) {
-        let (request_tx, request_rx) = mpsc::channel(REQUESTS);
-        (Self(request_tx), request_rx)
+    pub(super) fn new(core: CoreHandle) -> (Self, mpsc::Receiver<Request>) {
+        let (requests, request_rx) = mpsc::channel(REQUESTS);
+        (Self { requests, core }, request_rx)
     }
 
     /// Open alarms, shelved ones among them.
@@ -274,8 +285,29 @@ impl FaultService {
     pub async fn latch(
         &self,
         request: LatchRequest,
+        allows_isolation: bool,
     ) -> Result<Result<bool, LatchRefusal>, FaultsStopped> {
+        if request.is_set
+            && request.is_fenced
+            && let Err(refusal) = self.fence_first(&request, allows_isolation).await
+        {
+            return Ok(Err(refusal));
+        }
         self.ask(|answer| Request::Latch { request, answer }).await
+    }
+
+    /// Shuts the interface of a latch before that is set, so that a fence that is refused leaves nothing.
+    async fn fence_first(
+        &self,
+        request: &LatchRequest,
+        allows_isolation: bool,
+    ) -> Result<(), LatchRefusal> {
+        let Resource::Interface(interface) = &request.resource else {
+            return Err(LatchRefusal::NotFenced(request.resource.clone()));
+        };
+        let owner = FenceOwner::Latch(request.by.clone());
+        let set = BTreeMap::from([(interface.clone(), allows_isolation)]);
+        fencer::fence(&self.core, owner, Lift::Nothing, &set).await.map_err(LatchRefusal::Fence)
     }
 
     async fn ask_to_listen(&self, after: Option<u64>) -> Result<Listening, FaultsStopped> {
@@ -287,7 +319,7 @@ impl FaultService {
         request: impl FnOnce(oneshot::Sender<T>) -> Request,
     ) -> Result<T, FaultsStopped> {
         let (answer, answered) = oneshot::channel();
-        self.0.send(request(answer)).await.map_err(|_| FaultsStopped)?;
+        self.requests.send(request(answer)).await.map_err(|_| FaultsStopped)?;
         answered.await.map_err(|_| FaultsStopped)
     }
 }

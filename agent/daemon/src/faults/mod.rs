@@ -16,6 +16,7 @@
 
 mod disk;
 mod documents;
+mod fencer;
 mod filter;
 mod handle;
 mod impacts;
@@ -33,6 +34,7 @@ mod tests;
 mod values;
 
 pub use documents::{alarm_document, transition_document};
+pub use fencer::FenceError;
 pub use filter::AlarmFilter;
 pub use handle::{
     FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord, ReportError,

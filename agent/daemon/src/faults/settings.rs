@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdfast_config::tree::{Branch, Tree};
 use holdfast_config::{MissingNode, NodeId, Provenance, Value, schema::Schema};
-use holdfast_faults::{Effect, Filter, Glob, Monitor, Policy, Settings, Severity, Shelf};
+use holdfast_faults::{Action, Effect, Filter, Glob, Monitor, Policy, Settings, Severity, Shelf};
 use smol_str::SmolStr;
 
 /// Nodes of the configuration of faults.
@@ -32,6 +32,9 @@ struct PolicyNodes {
     clear_after: NodeId,
     count: NodeId,
     window: NodeId,
+    action: NodeId,
+    recovery_delay: NodeId,
+    allow_isolation: NodeId,
 }
 
 #[derive(Debug)]
@@ -96,6 +99,9 @@ impl SettingNodes {
                 clear_after: policy("clear-after")?,
                 count: policy("count")?,
                 window: policy("window")?,
+                action: policy("action")?,
+                recovery_delay: policy("recovery-delay")?,
+                allow_isolation: policy("allow-isolation")?,
             },
             shelf: ShelfNodes {
                 list: node("/shelf")?,
@@ -146,6 +152,14 @@ impl PolicyNodes {
             clear_after: milliseconds(self.clear_after).unwrap_or_default(),
             count: limited(self.count),
             window: Duration::from_secs(number(entry, self.window).unwrap_or_default()),
+            action: match entry.value(self.action).map(ToString::to_string).as_deref() {
+                Some("shut") => Action::Shut,
+                _ => Action::None,
+            },
+            recovery_delay: Duration::from_secs(
+                number(entry, self.recovery_delay).unwrap_or_default(),
+            ),
+            allows_isolation: entry.value(self.allow_isolation) == Some(&Value::Bool(true)),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::tree::{Branch, Tree};
-use holdfast_config::{InstancePath, MissingNode, Provenance, schema::Schema};
+use holdfast_config::{FenceOwner, InstancePath, MissingNode, Provenance, schema::Schema};
 use holdfast_core::{CoreHandle, Datastore, Mark, ServiceState};
 use holdfast_faults::{
     Alarm, Condition, Effects, Faults, ImpactState, Input, Latch, LatchKind, LatchRequest,
@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
+use super::fencer::{Fencer, Wishes};
 use super::handle::{
     FaultService, LatchRefusal, Listening, News, OperatorWord, ReportError, Request,
 };
@@ -96,7 +97,7 @@ pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<(
     let FaultParts { core, store, rows, state_folder, journal, listeners, profiles, software } =
         parts;
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
-    let (service, requests) = FaultService::new();
+    let (service, requests) = FaultService::new(core.clone());
     let keeper = Keeper {
         core,
         rows: Arc::new(RowWriter::new(stored.collect())),
@@ -169,13 +170,16 @@ impl Keeper {
             rows: Arc::clone(&self.rows),
             journal: self.journal.clone(),
             relevel: Arc::clone(&relevel),
+            fencer: Arc::default(),
         };
+        let fencing = Arc::clone(&outlets.fencer).run(self.core.clone(), input_tx.clone());
         let walks = ImpactWalks::new(self.core.clone(), objects()?);
         let mut task = FaultTask::new(self.core.clone(), &models.native, (faults, walks), outlets)?;
         if attempt > 0 {
             task.begins_again(attempt);
         }
         let mut tasks = JoinSet::new();
+        tasks.spawn(fencing);
         tasks.spawn(disk::follow(self.store.clone(), self.state_folder.clone(), input_tx.clone()));
         tasks.spawn(values::follow(self.core.clone(), input_tx.clone(), relevel));
         tasks.spawn(server::follow(
@@ -245,6 +249,7 @@ struct Outlets {
     rows: Arc<RowWriter>,
     journal: Journal,
     relevel: Arc<Notify>,
+    fencer: Arc<Fencer>,
 }
 
 /// All that is known of faults, and where it goes.
@@ -305,6 +310,7 @@ impl FaultTask {
         self.look_at_all();
         self.unshown.latches.extend(self.faults.latches().map(Latch::condition));
         self.force_down().await;
+        self.refence();
         self.show(); // a summary of nothing, too
         let core = self.core.clone();
         let ended = core.ended();
@@ -408,6 +414,7 @@ impl FaultTask {
             marks,
             wanted_impacts,
             are_latches_changed: _,
+            changed_fences,
             wanted_levels,
         } = effects;
         self.unshown.alarms.extend(shown);
@@ -423,6 +430,9 @@ impl FaultTask {
             self.outlets.rows.put(rows, written);
         }
         self.walks.want(wanted_impacts);
+        for owner in changed_fences {
+            self.outlets.fencer.want(owner.clone(), self.wishes(&owner));
+        }
         for source in wanted_levels {
             match source {
                 Source::Revision => self.look_at_all(),
@@ -432,6 +442,7 @@ impl FaultTask {
                 | Source::Server
                 | Source::Probes
                 | Source::Latches
+                | Source::Fences
                 | Source::Reporter(_)
                 | Source::Diagnosis => {}
             }
@@ -485,6 +496,21 @@ impl FaultTask {
         if unmarked > 0 {
             warn!(unmarked, "more objects do not work than have a mark of it");
         }
+    }
+
+    /// Interfaces that an owner wants shut.
+    fn wishes(&self, owner: &FenceOwner) -> Wishes {
+        let wishes = self.faults.fences().get(owner).into_iter().flatten();
+        wishes.map(|(interface, wish)| (interface.clone(), wish.allows_isolation)).collect()
+    }
+
+    /// Has everything fenced that is to be, and nothing else, after a start.
+    fn refence(&self) {
+        let owners: BTreeSet<FenceOwner> = self.faults.fences().keys().cloned().collect();
+        for owner in &owners {
+            self.outlets.fencer.want(owner.clone(), self.wishes(owner));
+        }
+        self.outlets.fencer.retain(owners);
     }
 
     /// Tells the core which links are forced down.

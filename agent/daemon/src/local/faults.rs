@@ -139,12 +139,14 @@ async fn text(
             String::new()
         }
         FaultQuestion::ForceDown(word) => {
+            let allows_isolation = word.allow_isolation;
             let request = latch_request(LatchKind::ForcedDown, word, caller)?;
-            durability(faults.latch(request).await??)
+            durability(faults.latch(request, allows_isolation).await??)
         }
         FaultQuestion::DataPlaneDown(word) => {
+            let allows_isolation = word.allow_isolation;
             let request = latch_request(LatchKind::DataPlaneDown, word, caller)?;
-            durability(faults.latch(request).await??)
+            durability(faults.latch(request, allows_isolation).await??)
         }
     })
 }
@@ -180,7 +182,7 @@ fn latch_request(
     word: FaultLatch,
     caller: &Caller,
 ) -> Result<LatchRequest, AnswerError> {
-    let FaultLatch { resource, lift, overrides, reason } = word;
+    let FaultLatch { resource, lift, overrides, reason, fence, allow_isolation: _ } = word;
     check_text(&reason)?;
     Ok(LatchRequest {
         kind,
@@ -189,6 +191,7 @@ fn latch_request(
         by: caller.name.clone(),
         reason: reason.into(),
         overrides,
+        is_fenced: fence,
     })
 }
 

@@ -251,7 +251,9 @@ impl<D: Datastore> FaultsService<D> {
     ) -> Result<Response<wire::LatchResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin(kind.alarm_type())?;
-        let wire::LatchRequest { resource, down, reason, r#override } = request.into_inner();
+        let request = request.into_inner();
+        let wire::LatchRequest { resource, down, reason, r#override, fence, allow_isolation } =
+            request;
         check_text(&reason).map_err(|error| Refusal::invalid(format!("`reason`: {error}")))?;
         let resource = resource
             .parse()
@@ -263,8 +265,9 @@ impl<D: Datastore> FaultsService<D> {
             by: caller.name.clone(),
             reason: reason.into(),
             overrides: r#override,
+            is_fenced: fence,
         };
-        let latched = self.faults()?.latch(request).await.map_err(Refusal::from)?;
+        let latched = self.faults()?.latch(request, allow_isolation).await.map_err(Refusal::from)?;
         let durable = latched.map_err(Refusal::from)?;
         Ok(Response::new(wire::LatchResponse { durable }))
     }
@@ -378,6 +381,7 @@ impl From<LatchRefusal> for Refusal {
         let code = match &refused {
             LatchRefusal::Latch(LatchError::OfAnother { .. }) => Code::PermissionDenied,
             LatchRefusal::Latch(LatchError::TooMany(_)) => Code::ResourceExhausted,
+            LatchRefusal::Fence(_) => Code::FailedPrecondition,
             _ => Code::InvalidArgument,
         };
         Self::new(code, refused.to_string())

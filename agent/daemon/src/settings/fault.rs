@@ -114,6 +114,12 @@ pub struct FaultLatch {
     /// Why
     #[arg(long, default_value = "")]
     pub reason: String,
+    /// Shut the interface as well, before it is told as down
+    #[arg(long, conflicts_with = "lift")]
+    pub fence: bool,
+    /// Shut it even where something that works loses its last way
+    #[arg(long, requires = "fence")]
+    pub allow_isolation: bool,
 }
 
 /// What an operator says of an alarm.

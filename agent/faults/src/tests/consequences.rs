@@ -172,6 +172,7 @@ fn latch(resource: &str, by: &str, is_set: bool) -> LatchRequest {
         by: by.into(),
         reason: "optics".into(),
         overrides: false,
+        is_fenced: false,
     }
 }
 
@@ -354,4 +355,69 @@ proptest! {
         let causes = |faults: &Clocked| faults.faults.alarms().map(|it| (it.condition.clone(), it.cause.clone())).collect::<Vec<_>>();
         prop_assert_eq!(causes(&faults), causes(&naive));
     }
+}
+
+/// Interfaces that are to be shut, with their owners.
+fn fenced(faults: &Clocked) -> Vec<(String, String)> {
+    let owners = faults.faults.fences().iter();
+    let pairs = owners.flat_map(|(owner, wishes)| {
+        wishes.keys().map(move |interface| (owner.to_string(), interface.to_string()))
+    });
+    pairs.collect()
+}
+
+// proves sv.C52
+#[test]
+fn a_policy_shuts_what_has_an_alarm_and_gives_it_back_after_a_pause() {
+    let mut faults = Clocked::with_objects();
+    let shuts = Policy {
+        action: Action::Shut,
+        recovery_delay: 300 * SECOND,
+        ..policy("errors", "x-errors")
+    };
+    let errors = "x-errors@interface:a";
+    faults.holds(errors);
+    assert!(fenced(&faults).is_empty(), "nothing is shut unless it is configured");
+    faults.settings(vec![shuts.clone()], vec![]);
+    let shut = [("policy errors".to_owned(), "a".to_owned())];
+    assert_eq!(fenced(&faults), shut);
+    faults.ends(errors);
+    faults.wait(299 * SECOND);
+    assert_eq!(fenced(&faults), shut);
+    faults.holds(errors);
+    faults.wait(600 * SECOND);
+    assert_eq!(fenced(&faults), shut, "it came again");
+    faults.ends(errors);
+    faults.wait(301 * SECOND);
+    assert!(fenced(&faults).is_empty());
+
+    // An alarm with a cause, on a shelf, or of something else than an interface fences nothing.
+    faults.holds(&down("b"));
+    faults.impact(&down("b"), &["a"], &[]);
+    faults.holds(errors);
+    faults.holds("x-errors@box");
+    assert!(fenced(&faults).is_empty());
+    faults.ends(&down("b"));
+    assert_eq!(fenced(&faults), shut, "it is judged by itself");
+    let mut faults = faults.restarted();
+    faults.settings(vec![shuts.clone()], vec![]);
+    assert_eq!(fenced(&faults), shut, "a restart finds it again");
+    faults.settings(vec![shuts], vec![shelf("s", "interface:a")]);
+    faults.wait(301 * SECOND);
+    assert!(fenced(&faults).is_empty());
+}
+
+#[test]
+fn a_latch_with_a_fence_shuts_its_interface_until_it_is_lifted() {
+    let mut faults = Clocked::with_objects();
+    let now = faults.now();
+    let request = LatchRequest { is_fenced: true, ..latch("interface:a", "probe", true) };
+    let effects = faults.faults.latch(request, now).unwrap();
+    assert_eq!(effects.changed_fences.len(), 1);
+    faults.take(effects);
+    let mut faults = faults.restarted();
+    assert_eq!(fenced(&faults), [("latch probe".to_owned(), "a".to_owned())]);
+    let effects = faults.faults.latch(latch("interface:a", "probe", false), now).unwrap();
+    assert_eq!(effects.changed_fences.len(), 1);
+    assert!(fenced(&faults).is_empty());
 }
