@@ -262,9 +262,9 @@ async fn the_last_way_is_named() {
     };
     assert_eq!(find("eth1", &nobody).await, None);
     let route = HOP.trim_end_matches("/next-hop[index=0]").to_owned();
-    let entries = Some(LastWay::Entries { first: route.clone(), others: 0 });
-    assert_eq!(find("eth0", &nobody).await, entries);
-    assert_eq!(entries.unwrap().to_string(), format!("`{route}` has no other way"));
+    let entries = LastWay::Entries { first: route.clone(), others: 0 };
+    assert_eq!(entries.to_string(), format!("`{route}` has no other way"));
+    assert_eq!(find("eth0", &nobody).await, Some(entries));
     for (address, is_there) in
         [("192.0.2.1", true), ("::ffff:192.0.2.1", true), ("192.0.2.9", false)]
     {
@@ -279,6 +279,16 @@ async fn the_last_way_is_named() {
     assert_eq!(find("eth0", &nobody).await, None);
     agent.update(&BOX.replace("198.51.100.0/24", "0.0.0.0/0")).await.unwrap();
     agent.turns().await;
-    assert_eq!(find("eth0", &nobody).await, Some(LastWay::DefaultRoute { prefix: "0.0.0.0/0" }));
+    let default = |prefix| Some(LastWay::DefaultRoute { prefix });
+    assert_eq!(find("eth0", &nobody).await, default("0.0.0.0/0"));
+    // Default routes of other programs count, too, and those of ours beside them.
+    kernel.set_up("eth1", true);
+    kernel.add_foreign_route_by("0.0.0.0/0".parse().unwrap(), "eth1", 50);
+    kernel.add_foreign_route_by("::/0".parse().unwrap(), "eth1", 50);
+    agent.handle.resync().await.unwrap();
+    assert_eq!(find("eth1", &nobody).await, default("::/0"));
+    kernel.add_foreign_route_by("::/0".parse().unwrap(), "eth0", 60);
+    agent.handle.resync().await.unwrap();
+    assert_eq!(find("eth1", &nobody).await, None);
     agent.stop().await;
 }

@@ -19,7 +19,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteType,
+    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use nix::errno::Errno;
 use std::net::IpAddr;
@@ -247,18 +247,20 @@ impl SimulatedKernel {
     /// Adds a foreign route that drops packets, with protocol `static` and the metric of a static route without one.
     pub fn add_foreign_route(&self, prefix: ipnet::IpNet) {
         self.change_externally(|machine| {
-            let mut message = RouteMessage::default();
-            let v4 = prefix.addr().is_ipv4();
-            use netlink_packet_route::AddressFamily::{Inet, Inet6};
-            message.header.address_family = if v4 { Inet } else { Inet6 };
-            message.header.destination_prefix_length = prefix.prefix_len();
-            message.header.table = u8::try_from(MAIN_TABLE).unwrap_or(0);
-            message.header.protocol = RouteProtocol::Static;
-            message.header.kind = RouteType::BlackHole;
-            let destination = RouteAddress::from(prefix.network());
             let metric = KernelRoute::kernel_metric(prefix, None);
-            message.attributes =
-                vec![RouteAttribute::Destination(destination), RouteAttribute::Priority(metric)];
+            let mut message = foreign_route_message(prefix, metric);
+            message.header.kind = RouteType::BlackHole;
+            machine.request_by_hand(RouteNetlinkMessage::NewRoute(message));
+        });
+    }
+
+    /// Adds a foreign route by a link, with protocol `static`.
+    pub fn add_foreign_route_by(&self, prefix: ipnet::IpNet, link: &str, metric: u32) {
+        self.change_externally(|machine| {
+            let mut message = foreign_route_message(prefix, metric);
+            message.header.kind = RouteType::Unicast;
+            message.header.scope = RouteScope::Link;
+            message.attributes.push(RouteAttribute::Oif(machine.by_name(link).unwrap_or(0)));
             machine.request_by_hand(RouteNetlinkMessage::NewRoute(message));
         });
     }
@@ -511,6 +513,21 @@ impl KernelModel {
 /// Paths of the settings of a link and family, below `/proc/sys`.
 fn setting_paths(link: &str, family: Family) -> impl Iterator<Item = String> + '_ {
     LinkSysctl::ALL.into_iter().map(move |sysctl| setting_path(sysctl, link, family))
+}
+
+/// A route of another program, without its kind and its next hop.
+fn foreign_route_message(prefix: ipnet::IpNet, metric: u32) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    let v4 = prefix.addr().is_ipv4();
+    use netlink_packet_route::AddressFamily::{Inet, Inet6};
+    message.header.address_family = if v4 { Inet } else { Inet6 };
+    message.header.destination_prefix_length = prefix.prefix_len();
+    message.header.table = u8::try_from(MAIN_TABLE).unwrap_or(0);
+    message.header.protocol = RouteProtocol::Static;
+    let destination = RouteAddress::from(prefix.network());
+    message.attributes =
+        vec![RouteAttribute::Destination(destination), RouteAttribute::Priority(metric)];
+    message
 }
 
 fn address_message(
