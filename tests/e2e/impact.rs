@@ -17,7 +17,7 @@ const ROUTES: &str =
     "holdfast_native:/network-instances/network-instance[name=DEFAULT]/static[name=static]/route";
 
 /// The effective status of an entry of the native model; `UP` while it has none.
-async fn status(client: &GnmiClient, entry: &str) -> String {
+pub(crate) async fn status(client: &GnmiClient, entry: &str) -> String {
     match client.read(&format!("{entry}/state/effective-status")).await {
         Ok(value) => value.as_str().unwrap().to_owned(),
         Err(status) if status.code() == Code::NotFound => "UP".to_owned(),
@@ -25,7 +25,7 @@ async fn status(client: &GnmiClient, entry: &str) -> String {
     }
 }
 
-fn route(prefix: &str) -> String {
+pub(crate) fn route(prefix: &str) -> String {
     format!("{ROUTES}[prefix={prefix}]")
 }
 
@@ -33,7 +33,7 @@ fn link(name: &str) -> String {
     format!("holdfast_native:/interfaces/interface[name={name}]")
 }
 
-async fn wait_for(client: &GnmiClient, entry: &str, wanted: &str) {
+pub(crate) async fn wait_for(client: &GnmiClient, entry: &str, wanted: &str) {
     eventually_async(&format!("{entry} is {wanted}"), async || {
         status(client, entry).await == wanted
     })
@@ -52,7 +52,11 @@ async fn wait_for_impact(client: &GnmiClient, id: &str, numbers: [u64; 2]) {
 }
 
 /// A static route by next hops, each with a metric.
-async fn add_route(client: &GnmiClient, prefix: &str, next_hops: &[(&str, Option<u64>)]) {
+pub(crate) async fn add_route(
+    client: &GnmiClient,
+    prefix: &str,
+    next_hops: &[(&str, Option<u64>)],
+) {
     let base = format!(
         "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes/static[prefix={prefix}]/next-hops/next-hop"
     );

@@ -82,7 +82,7 @@ impl Faults {
             }
         }
         self.effects.are_latches_changed = true;
-        Ok(self.take_effects())
+        Ok(self.take_effects(now))
     }
 
     /// What latches say, as a level.

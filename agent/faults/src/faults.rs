@@ -28,6 +28,7 @@ use crate::log::Log;
 use crate::policy::{Rule, Settings};
 use crate::report::{Impact, Report, Silence, Source};
 use crate::resource::Resource;
+use crate::rule::Rules;
 use crate::stored::{LATCH_ROWS, Row};
 use crate::types::{Effect, Severity};
 
@@ -69,6 +70,8 @@ pub struct Effects {
     pub marks: BTreeMap<InstancePath, Option<Status>>,
     /// Alarms whose impact is to be looked for.
     pub wanted_impacts: BTreeSet<Condition>,
+    /// Rules, by the conditions of their alarms, whose state is to be shown; without one, its entry is to go.
+    pub shown_rules: BTreeSet<Condition>,
     /// Other resources are forced down than before.
     pub are_latches_changed: bool,
     /// Sources of which conditions were left out, and for which there is room again: each is to report its level.
@@ -103,6 +106,7 @@ pub struct Faults {
     pub(crate) latches: BTreeMap<Condition, Latch>,
     /// Conditions of which reporters have not repeated what they said, by reporter.
     pub(crate) silent: BTreeMap<SmolStr, BTreeSet<Condition>>,
+    pub(crate) rules: Rules,
     pub(crate) effects: Effects,
 }
 
@@ -219,6 +223,7 @@ impl Faults {
             objects,
             latches: BTreeMap::new(),
             silent: BTreeMap::new(),
+            rules: Rules::default(),
             effects: Effects::default(),
         }
     }
@@ -300,6 +305,10 @@ impl Faults {
         match input {
             Input::Reports(source, reports) => {
                 for report in reports {
+                    // The word of a probe may come when its entry has gone.
+                    if source == Source::Probes && !self.is_probed(&report.condition) {
+                        continue;
+                    }
                     self.report(source.clone(), report, now);
                 }
             }
@@ -307,13 +316,15 @@ impl Faults {
             Input::Settings(settings) => {
                 self.settings = settings;
                 self.forget_reporters(now);
+                self.forget_probes(now);
                 self.judge_all(now);
+                self.take_rules(now);
             }
             Input::Impact(condition, impact) => self.take_impact(&condition, &impact, now),
             Input::Due => self.look_at_due(now),
         }
         self.make_room(now);
-        self.take_effects()
+        self.take_effects(now)
     }
 
     /// Sets what an operator says of an open alarm.
@@ -334,7 +345,7 @@ impl Faults {
         alarm.operator_text = text.into();
         let alarm = alarm.clone();
         self.tell(Change::Operator, alarm, now);
-        Ok(self.take_effects())
+        Ok(self.take_effects(now))
     }
 
     /// When [`Input::Due`] is to be given next.
@@ -689,7 +700,9 @@ impl Faults {
         self.report(Source::Diagnosis, Report::ended(overflow, now.unix_ns), now);
     }
 
-    pub(crate) fn take_effects(&mut self) -> Effects {
+    /// All that has come of an input, after rules were judged by it.
+    pub(crate) fn take_effects(&mut self, now: Now) -> Effects {
+        self.judge_rules(now);
         std::mem::take(&mut self.effects)
     }
 }

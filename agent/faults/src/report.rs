@@ -23,6 +23,8 @@ pub enum Source {
     Server,
     /// Probes of next hops.
     Probes,
+    /// Alarm rules that fit an open alarm.
+    Rules,
     /// Conclusions from other conditions.
     Diagnosis,
     /// Latches that reporters and operators have set.
@@ -45,6 +47,7 @@ impl Source {
             Self::Disk => "disk".into(),
             Self::Server => "server".into(),
             Self::Probes => "probes".into(),
+            Self::Rules => "rules".into(),
             Self::Diagnosis => "diagnosis".into(),
             Self::Latches => "latches".into(),
             Self::Reporter(name) => name.clone(),
