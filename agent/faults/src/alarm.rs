@@ -71,7 +71,7 @@ pub struct Alarm {
     pub shelf: Option<SmolStr>,
     /// Listeners were told that it was raised, so they are told of its end, shelved or not.
     pub is_told: bool,
-    /// It was told as a root cause, so that its end is told, too.
+    /// Listeners were told of it as a root cause, so that its end is told, too.
     #[serde(default)]
     pub was_root: bool,
     /// The open alarm by whose impact this resource does not work.

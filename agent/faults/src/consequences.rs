@@ -1,4 +1,4 @@
-//! What alarms mean for each other, for objects, and for their reporters: causes, impacts, silence and latches.
+//! Consequences of alarms for each other, for objects, and for their reporters: causes, impacts, silence and latches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Faults {
         Ok(self.take_effects(now))
     }
 
-    /// What latches say, as a level.
+    /// Reports of all latches, as a level.
     pub(crate) fn latch_level(&self) -> Vec<Report> {
         self.latches.values().map(report_of).collect()
     }

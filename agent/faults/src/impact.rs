@@ -91,7 +91,7 @@ pub(crate) struct Impacts {
     last_number: u32,
 }
 
-/// What an alarm affects.
+/// Objects that an alarm affects.
 #[derive(Debug, Default)]
 struct Affected {
     /// Stands for the alarm in the lists of objects.
@@ -111,7 +111,7 @@ impl Affected {
     }
 }
 
-/// What differs after a change of impacts.
+/// Differences after a change of impacts.
 #[derive(Debug, Default)]
 pub(crate) struct Difference {
     pub(crate) marks: BTreeMap<InstancePath, Option<Status>>,

@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 use crate::condition::Condition;
 use crate::resource::Resource;
 
-/// What a latch says.
+/// The word of a latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LatchKind {
@@ -34,7 +34,7 @@ pub struct Latch {
     pub kind: LatchKind,
     #[serde(with = "resource_text")]
     pub resource: Resource,
-    /// Who has set it, and may lift it.
+    /// User or program that has set it, and may lift it.
     pub by: SmolStr,
     pub reason: SmolStr,
     /// Nanoseconds since 1970.

@@ -31,14 +31,14 @@ pub struct Monitor {
     pub rate: u32,
 }
 
-/// What a reporter says of a condition.
+/// The word of a reporter on a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// It holds. The word has to be repeated within its ttl.
+    /// The condition holds. The word has to be repeated within its ttl.
     Raised,
-    /// It has ended.
+    /// The condition has ended.
     Cleared,
-    /// It happened, and has no end: it counts for its ttl.
+    /// The condition happened, and has no end: it counts for its ttl.
     Occurred,
 }
 

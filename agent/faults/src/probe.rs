@@ -60,7 +60,7 @@ impl Probe {
         }
     }
 
-    /// What is wrong, for people.
+    /// Text of the alarm, for people.
     pub fn text(&self) -> SmolStr {
         let targets: Vec<String> = self.targets.iter().map(ToString::to_string).collect();
         let targets = targets.join(", ");

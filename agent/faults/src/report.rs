@@ -1,4 +1,4 @@
-//! What sources say of conditions.
+//! Reports of sources about conditions.
 
 use std::time::Duration;
 
@@ -55,13 +55,13 @@ impl Source {
     }
 }
 
-/// What becomes of a condition whose source says nothing more of it.
+/// The fate of a condition whose source says nothing more of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Silence {
-    /// It has ended after this time.
+    /// The condition has ended after this time.
     Ends(Duration),
-    /// It holds on, but its source counts as silent after this time.
+    /// The condition holds on, but its source counts as silent after this time.
     Lingers(Duration),
 }
 

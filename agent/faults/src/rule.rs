@@ -25,7 +25,7 @@ const RULE_MATCHED: &str = "rule-matched";
 
 /// Evaluates the expressions of rules.
 pub trait Evaluator: fmt::Debug + Send + Sync {
-    /// Whether an expression is true of an alarm.
+    /// True when an expression is true of an alarm.
     ///
     /// # Errors
     /// With the reason, when it cannot be evaluated.
@@ -39,7 +39,7 @@ impl Evaluator for () {
     }
 }
 
-/// What somebody asked to be told of.
+/// Alarms that somebody asked to be told of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlarmRule {
     pub owner: SmolStr,
@@ -69,7 +69,7 @@ impl AlarmRule {
     }
 }
 
-/// What has come of a rule.
+/// Results of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleState {
     pub rule: Arc<AlarmRule>,
@@ -129,7 +129,7 @@ impl Rules {
         found.into_iter().filter(fits).collect()
     }
 
-    /// Whether a rule fits an open alarm. An expression that cannot be evaluated fits nothing.
+    /// True when a rule fits an open alarm. An expression that cannot be evaluated fits nothing.
     fn fits(&mut self, rule: &Condition, alarm: &Alarm) -> bool {
         let Some(state) = self.states.get_mut(rule) else { return false };
         let Some(expression) = &state.rule.expression else { return true };
@@ -155,7 +155,7 @@ impl Faults {
         self
     }
 
-    /// What has come of a rule, by the condition of its alarm.
+    /// Results of a rule, by the condition of its alarm.
     pub fn rule_state(&self, rule: &Condition) -> Option<&RuleState> {
         self.rules.states.get(rule)
     }
@@ -245,7 +245,8 @@ impl Faults {
         let Some(state) = self.rules.states.get_mut(rule) else { return };
         let was_ok = state.matched.is_empty();
         state.matched.insert(alarm.condition.clone());
-        if !was_ok && !(is_raised && state.rule.repeats) {
+        let is_repeated = is_raised && state.rule.repeats;
+        if !was_ok && !is_repeated {
             return;
         }
         if was_ok {
