@@ -17,7 +17,7 @@ const ROUTES: &str =
     "holdfast_native:/network-instances/network-instance[name=DEFAULT]/static[name=static]/route";
 
 /// The effective status of an entry of the native model; `UP` while it has none.
-async fn status(client: &GnmiClient, entry: &str) -> String {
+pub(crate) async fn status(client: &GnmiClient, entry: &str) -> String {
     match client.read(&format!("{entry}/state/effective-status")).await {
         Ok(value) => value.as_str().unwrap().to_owned(),
         Err(status) if status.code() == Code::NotFound => "UP".to_owned(),
@@ -25,7 +25,7 @@ async fn status(client: &GnmiClient, entry: &str) -> String {
     }
 }
 
-fn route(prefix: &str) -> String {
+pub(crate) fn route(prefix: &str) -> String {
     format!("{ROUTES}[prefix={prefix}]")
 }
 
@@ -33,7 +33,7 @@ fn link(name: &str) -> String {
     format!("holdfast_native:/interfaces/interface[name={name}]")
 }
 
-async fn wait_for(client: &GnmiClient, entry: &str, wanted: &str) {
+pub(crate) async fn wait_for(client: &GnmiClient, entry: &str, wanted: &str) {
     eventually_async(&format!("{entry} is {wanted}"), async || {
         status(client, entry).await == wanted
     })
@@ -54,7 +54,11 @@ async fn wait_for_impact(client: &GnmiClient, id: &str, routes_down: u64, degrad
 }
 
 /// A static route by next hops, each with a metric.
-async fn add_route(client: &GnmiClient, prefix: &str, next_hops: &[(&str, Option<u64>)]) {
+pub(crate) async fn add_route(
+    client: &GnmiClient,
+    prefix: &str,
+    next_hops: &[(&str, Option<u64>)],
+) {
     let base = format!(
         "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes/static[prefix={prefix}]/next-hops/next-hop"
     );
@@ -296,7 +300,8 @@ async fn a_program_reports_what_its_entry_permits() {
 async fn a_policy_shuts_a_port_and_gives_it_back() {
     let net = ports(&["eth0", "eth1"]);
     let (mut agent, client) = agent_with_ports(&net).await;
-    let policy = json!({"name": "errors", "type": "x-errors", "action": "shut", "recovery-delay": 1});
+    let policy =
+        json!({"name": "errors", "type": "x-errors", "action": "shut", "recovery-delay": 1});
     client.update("holdfast_native:/fault-management/policy[name=errors]", policy).await.unwrap();
     let monitor = json!({"name": "crc", "types": ["x-*"]});
     client.update("holdfast_native:/fault-management/monitor[name=crc]", monitor).await.unwrap();

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod acctz;
+mod alarm_rules;
 mod alarms;
 mod atomicity;
 mod attacks_certz;
@@ -42,6 +43,7 @@ mod os;
 mod pathz;
 mod pending;
 mod ping_traceroute;
+mod probes;
 mod process;
 mod refused_sets;
 mod renamed_ports;

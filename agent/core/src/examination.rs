@@ -34,9 +34,16 @@ use super::preview::{self, BoundedList, ConfigChange};
 use super::service_preview::{self, ServiceChange};
 use super::task::{CoreTask, JobResult};
 
+/// A check of configuration that makes no object of the engine.
+pub trait SettingsCheck: std::fmt::Debug + Send + Sync {
+    /// A problem of the second configuration, if there is one in a part that differs from the first: its entry, and the reason.
+    fn refusal(&self, old: &Configuration, new: &Configuration) -> Option<(InstancePath, String)>;
+}
+
 /// Translation of configuration into values.
 #[derive(Debug)]
 pub(super) struct Examiner {
+    settings_check: Option<Arc<dyn SettingsCheck>>,
     /// Models of the start, for the texts of paths to objects: modules that come later describe none.
     models: Arc<Models>,
     pub(super) registry: Arc<Registry>,
@@ -226,12 +233,13 @@ impl Examiner {
     pub(super) fn new(
         models: Arc<Models>,
         profiles: Option<Arc<dyn Profiles>>,
+        settings_check: Option<Arc<dyn SettingsCheck>>,
     ) -> Result<Self, ModelError> {
         let mut registry = Registry::new(&models.native)?;
         if let Some(profiles) = profiles {
             registry = registry.with_profiles(profiles);
         }
-        Ok(Self { models, registry: Arc::new(registry) })
+        Ok(Self { settings_check, models, registry: Arc::new(registry) })
     }
 
     /// All entries of a configuration, as changes of an empty one. An object that cannot be made is logged and left out.
@@ -316,6 +324,12 @@ impl Examiner {
         (pairs, intent, is_dry_run): (&VethPairs, Box<Intent>, bool),
     ) -> Result<Candidate, CommitError> {
         let configuration = configuration.with_surroundings(Surroundings::default());
+        // What was accepted earlier comes back as it was.
+        let check = self.settings_check.as_ref().filter(|_| !intent.is_admitted());
+        if let Some((path, reason)) = check.and_then(|it| it.refusal(old, &configuration)) {
+            let path = self.display(&path, Origin::Native);
+            return Err(CommitError::Object { path, reason: excerpt(&reason) });
+        }
         let cancel = intent.cancel();
         let (changes, rows) = parallel::both(
             configuration.work().entries > parallel::FEW,

@@ -81,6 +81,7 @@ pub use credentials::CredentialSource;
 pub use datastore::{Datastore, Statuses};
 pub use election::ElectionError;
 pub use events::{CoreEvent, ShortStatus};
+pub use examination::SettingsCheck;
 pub use fences::FenceRequest;
 pub use follow_up::FollowUp;
 pub use handler_calls::{HandlerCalls, HandlerQuestion, HandlerReply, HandlerTransaction};

@@ -21,7 +21,7 @@ use super::commit::CommitTable;
 use super::credentials::CredentialSource;
 use super::election::Elections;
 use super::events::EventSender;
-use super::examination::{EntryChange, Examiner};
+use super::examination::{EntryChange, Examiner, SettingsCheck};
 use super::first_showing::FirstShowing;
 use super::handler_calls::HandlerCalls;
 use super::impact::GraphVersion;
@@ -50,6 +50,8 @@ pub struct Parts {
     pub polled: Vec<Arc<dyn PolledState>>,
     /// TLS profiles that the gRPC server may be bound to; without them, the default profile alone.
     pub profiles: Option<Arc<dyn Profiles>>,
+    /// A check of what makes no object.
+    pub settings_check: Option<Arc<dyn SettingsCheck>>,
     pub store: Store,
     pub loaded: StoredState,
     /// Short names of the families of gRPC services, to be shown as state.
@@ -106,6 +108,7 @@ impl Core {
         let Parts {
             polled,
             profiles,
+            settings_check,
             store,
             loaded,
             grpc_services,
@@ -117,7 +120,7 @@ impl Core {
         } = parts;
         let software = parts.software_version;
         let undertakings = parts.undertakings;
-        let examiner = Arc::new(Examiner::new(Arc::clone(&models), profiles)?);
+        let examiner = Arc::new(Examiner::new(Arc::clone(&models), profiles, settings_check)?);
         let next_number = loaded.last_transaction + 1;
         let taken_back = layers_before_rollbacks(&models, &loaded)?;
         let stored = read_layers(&models, &loaded.layers)?;

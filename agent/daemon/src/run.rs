@@ -40,7 +40,7 @@ use crate::{
     auth::{Authenticator, CertificateTrust},
     bootz,
     device::Device,
-    faults::{self, FaultParts},
+    faults::{self, FaultParts, FaultSettingsCheck},
     gnsi::{Gnsi, TlsProfiles},
     listeners::{ListenerKind, Listeners},
     local::{self, Inspect, Inspector, LocalServer},
@@ -435,6 +435,7 @@ async fn start_core(
     let (mut polled, bindable) = (gnsi.polled(), Arc::new(profiles.clone()));
     polled.push(ignored.clone());
     let handlers = Handlers::default();
+    let settings_check = Arc::new(FaultSettingsCheck::new(&models.native)?);
     let parts = Parts {
         models,
         transport,
@@ -442,6 +443,7 @@ async fn start_core(
         collector,
         polled,
         profiles: Some(bindable),
+        settings_check: Some(settings_check),
         store,
         loaded,
         grpc_services: northbound::SERVICES,
@@ -462,6 +464,7 @@ async fn start_core(
         listeners: listeners.clone(),
         profiles: profiles.clone(),
         software: software.clone(),
+        probes: device.probes.clone(),
     };
     let (faults, looking_for_faults) = faults::start(found_in)?;
     let actions = ActionResources {

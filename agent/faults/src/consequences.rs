@@ -86,7 +86,7 @@ impl Faults {
         }
         self.effects.are_latches_changed = true;
         self.note_fences(now);
-        Ok(self.take_effects())
+        Ok(self.take_effects(now))
     }
 
     /// The words of all latches, as a level.

@@ -21,14 +21,15 @@ use smol_str::{SmolStr, format_smolstr};
 
 use crate::alarm::{Alarm, Change, Expiry, OperatorState, Transition};
 use crate::condition::Condition;
-use crate::flapping::{Begins, FLAPPING_LOSSES, FLAPPING_WINDOW};
 use crate::fencing::Fencing;
+use crate::flapping::{Begins, FLAPPING_LOSSES, FLAPPING_WINDOW};
 use crate::impact::{ImpactCount, Impacts, Objects, Status};
 use crate::latch::Latch;
 use crate::log::Log;
 use crate::policy::{Rule, Settings};
 use crate::report::{Impact, Report, Silence, Source};
 use crate::resource::Resource;
+use crate::rule::Rules;
 use crate::stored::{LATCH_ROWS, Row};
 use crate::types::{Effect, Severity};
 
@@ -70,6 +71,8 @@ pub struct Effects {
     pub marks: BTreeMap<InstancePath, Option<Status>>,
     /// Alarms whose impact is to be looked for.
     pub wanted_impacts: BTreeSet<Condition>,
+    /// Rules, by the conditions of their alarms, whose state is to be shown; without one, its entry is to go.
+    pub shown_rules: BTreeSet<Condition>,
     /// Other resources are forced down than before.
     pub are_latches_changed: bool,
     /// Owners that want other interfaces shut than before.
@@ -107,6 +110,7 @@ pub struct Faults {
     /// Conditions of which reporters have not repeated what they said, by reporter.
     pub(crate) silent: BTreeMap<SmolStr, BTreeSet<Condition>>,
     pub(crate) fencing: Fencing,
+    pub(crate) rules: Rules,
     pub(crate) effects: Effects,
 }
 
@@ -224,6 +228,7 @@ impl Faults {
             latches: BTreeMap::new(),
             silent: BTreeMap::new(),
             fencing: Fencing::default(),
+            rules: Rules::default(),
             effects: Effects::default(),
         }
     }
@@ -308,6 +313,10 @@ impl Faults {
         match input {
             Input::Reports(source, reports) => {
                 for report in reports {
+                    // The word of a probe may come when its entry has gone.
+                    if source == Source::Probes && !self.is_probed(&report.condition) {
+                        continue;
+                    }
                     self.report(source.clone(), report, now);
                 }
             }
@@ -315,14 +324,16 @@ impl Faults {
             Input::Settings(settings) => {
                 self.settings = settings;
                 self.forget_reporters(now);
+                self.forget_probes(now);
                 self.judge_all(now);
+                self.take_rules(now);
             }
             Input::Impact(condition, impact) => self.take_impact(&condition, &impact, now),
             Input::Due => self.look_at_due(now),
         }
         self.make_room(now);
         self.note_fences(now);
-        self.take_effects()
+        self.take_effects(now)
     }
 
     /// Sets what an operator says of an open alarm.
@@ -343,7 +354,7 @@ impl Faults {
         alarm.operator_text = text.into();
         let alarm = alarm.clone();
         self.tell(Change::Operator, alarm, now);
-        Ok(self.take_effects())
+        Ok(self.take_effects(now))
     }
 
     /// When [`Input::Due`] is to be given next.
@@ -708,7 +719,9 @@ impl Faults {
         self.report(Source::Diagnosis, Report::ended(overflow, now.unix_ns), now);
     }
 
-    pub(crate) fn take_effects(&mut self) -> Effects {
+    /// All that has come of an input, after rules were judged by it.
+    pub(crate) fn take_effects(&mut self, now: Now) -> Effects {
+        self.judge_rules(now);
         std::mem::take(&mut self.effects)
     }
 }

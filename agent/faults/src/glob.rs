@@ -13,6 +13,11 @@ impl Glob {
         Self(pattern.into())
     }
 
+    /// The only text that the pattern fits, if it has no `*`.
+    pub(crate) fn literal(&self) -> Option<&str> {
+        (!self.0.contains('*')).then_some(&self.0)
+    }
+
     /// True when the pattern fits all of a text. Takes the first place for each literal part, which is enough, because a later
     /// `*` takes what an earlier one leaves.
     pub fn matches(&self, text: &str) -> bool {

@@ -21,8 +21,10 @@ mod latch;
 mod log;
 mod monitor;
 mod policy;
+mod probe;
 mod report;
 mod resource;
+mod rule;
 mod stored;
 mod types;
 
@@ -37,8 +39,10 @@ pub use latch::{Latch, LatchError, LatchKind, LatchRequest};
 pub use log::{LOG_TRANSITIONS, Log, Resume};
 pub use monitor::{Monitor, MonitorError, OutsideReport, Word};
 pub use policy::{Filter, Policy, Settings, Shelf};
+pub use probe::{MAX_PROBES, Probe, ProbeMode, Reachability, Require};
 pub use report::{Impact, Report, Silence, Source};
 pub use resource::{Resource, ResourceError};
+pub use rule::{AlarmRule, Evaluator, MAX_RULES, RuleState};
 pub use stored::Row;
 pub use types::{AlarmType, DRIFT_WINDOW, Effect, Severity, TYPES};
 

@@ -1,5 +1,6 @@
 //! The way of conditions to alarms: the operator's policies and shelves, and the table of types where none fits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use smol_str::SmolStr;
@@ -8,6 +9,8 @@ use crate::condition::Condition;
 use crate::fencing::Action;
 use crate::glob::Glob;
 use crate::monitor::Monitor;
+use crate::probe::Probe;
+use crate::rule::AlarmRule;
 use crate::types::{Effect, Severity};
 
 /// Which alarms are meant.
@@ -53,6 +56,8 @@ pub struct Settings {
     policies: Vec<Policy>,
     shelves: Vec<Shelf>,
     monitors: Vec<Monitor>,
+    pub(crate) probes: Vec<Probe>,
+    pub(crate) alarm_rules: Vec<Arc<AlarmRule>>,
     /// An alarm is shown with its impact, not before it.
     pub is_conservative: bool,
 }
@@ -80,7 +85,7 @@ impl Settings {
     pub fn new(mut policies: Vec<Policy>, mut shelves: Vec<Shelf>) -> Self {
         policies.sort_by(|one, other| (one.order, &one.name).cmp(&(other.order, &other.name)));
         shelves.sort_by(|one, other| one.name.cmp(&other.name));
-        Self { policies, shelves, monitors: Vec::new(), is_conservative: false }
+        Self { policies, shelves, ..Self::default() }
     }
 
     pub fn with_monitors(mut self, mut monitors: Vec<Monitor>) -> Self {

@@ -23,6 +23,8 @@ pub enum Source {
     Server,
     /// Probes of next hops.
     Probes,
+    /// Alarm rules that fit an open alarm.
+    Rules,
     /// Conclusions from other conditions.
     Diagnosis,
     /// Changes of fences that were refused.
@@ -47,6 +49,7 @@ impl Source {
             Self::Disk => "disk".into(),
             Self::Server => "server".into(),
             Self::Probes => "probes".into(),
+            Self::Rules => "rules".into(),
             Self::Diagnosis => "diagnosis".into(),
             Self::Fences => "fences".into(),
             Self::Latches => "latches".into(),

@@ -220,6 +220,11 @@ pub static TYPES: &[AlarmType] = &[
         "A reporter sends more than its rate permits, so that some of its reports are refused.",
     ),
     simple(
+        "rule-matched",
+        Severity::Major,
+        "An alarm is open that an alarm rule fits. The severity is that of the rule.",
+    ),
+    simple(
         "storage-low",
         Severity::Major,
         "Less than 5 % of the disk with the state folder is free.",

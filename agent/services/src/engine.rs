@@ -212,7 +212,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-fn environment(fuel: u64) -> Environment<'static> {
+pub(crate) fn environment(fuel: u64) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
@@ -234,6 +234,44 @@ fn environment(fuel: u64) -> Environment<'static> {
     }
     filters::add(&mut environment);
     environment
+}
+
+/// Reason for which an expression alone is refused, or fails.
+#[derive(Debug)]
+pub(crate) struct EngineError {
+    /// Octet of the expression, where it is known.
+    at: Option<usize>,
+    reason: String,
+}
+
+impl EngineError {
+    pub(crate) fn of(error: &Error) -> Self {
+        let fuel = out_of_fuel(error, EXPRESSION_FUEL, "an expression");
+        let reason = fuel.unwrap_or_else(|| reason(error));
+        Self { at: error.range().map(|range| range.start), reason }
+    }
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.at {
+            Some(at) => write!(f, "column {}: {}", at + 1, self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+/// Compiles an expression that stands alone.
+pub(crate) fn compile<'e>(
+    environment: &'e Environment<'static>,
+    expression: &str,
+) -> Result<minijinja::Expression<'e, 'static>, EngineError> {
+    nesting::check(expression, true).map_err(|error| EngineError {
+        at: Some(error.at.start),
+        reason: error.limit.to_string(),
+    })?;
+    let compiled = environment.compile_expression_owned(expression.to_owned());
+    compiled.map_err(|error| EngineError::of(&error))
 }
 
 fn context(names: &BTreeMap<SmolStr, Value>) -> Value {

@@ -15,6 +15,7 @@ pub mod archive;
 mod convert;
 mod engine;
 pub mod error;
+pub mod expression;
 pub mod facts;
 mod grants;
 pub mod limits;

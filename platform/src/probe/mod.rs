@@ -1,10 +1,12 @@
 //! Ping and traceroute from the managed namespace.
 //!
-//! [`Probes`] opens the sockets, which belong to the namespace in which they are created; [`Ping`] and [`Trace`]
+//! [`Probes`] opens the sockets, which belong to the namespace in which they are created; [`Ping`], [`Echo`] and [`Trace`]
 //! then return one answer at a time. Dropping them ends the probe, as nothing runs in the background.
 //!
 //! Absent on purpose: host names (the caller resolves them), and the messages of client protocols.
 
+mod echo;
+mod neighbor;
 mod packet;
 mod ping;
 mod socket;
@@ -14,15 +16,20 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+pub use echo::Echo;
 pub use packet::{ProbeOutcome, UnreachableReason};
 pub use ping::{
     DEFAULT_COUNT, DEFAULT_INTERVAL, DEFAULT_SIZE, DEFAULT_WAIT, Interval, MIN_INTERVAL, Ping,
     PingReply, PingSettings, PingStatistics,
 };
+use smol_str::SmolStr;
 use tokio::sync::oneshot;
 pub use trace::{HopAnswer, PROBES_PER_HOP, Trace, TraceProtocol, TraceSettings};
 
 use crate::netns::{Netns, NetnsError};
+
+/// Octets before an ICMP message: an IPv4 header with all its options.
+const MAX_IP_HEADER: usize = 60;
 
 /// Destination of probes, and how to send them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +38,8 @@ pub struct Target {
     pub destination: IpAddr,
     /// Source: an address of this box, of the same family; `None` lets the kernel choose.
     pub source: Option<IpAddr>,
+    /// Link that packets leave by, if there is a route by it; `None` for the one of the best route.
+    pub link: Option<SmolStr>,
     /// Refuses packets that are too large, instead of fragmenting them.
     pub do_not_fragment: bool,
 }
@@ -47,6 +56,14 @@ pub enum ProbeError {
     Source {
         /// As it was given.
         address: IpAddr,
+    },
+    /// The box has no such link.
+    #[error("cannot send by `{link}`")]
+    Link {
+        /// As it was given.
+        link: SmolStr,
+        /// Error of the system call.
+        source: io::Error,
     },
     /// The packet exceeds the MTU of the path.
     #[error("{octets} octets do not get to `{destination}` in one piece")]

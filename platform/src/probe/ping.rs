@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::packet::{self, ECHO_HEADER, IcmpAnswer, ProbeId, ProbeOutcome};
 use super::socket::{IcmpSocket, ReceivedMessage};
-use super::{ProbeError, Probes, Target};
+use super::{MAX_IP_HEADER, ProbeError, Probes, Target};
 
 /// Least time between packets, also in a flood. A thousand a second limits the load that a careless ping puts on
 /// others.
@@ -24,8 +24,6 @@ pub const DEFAULT_WAIT: Duration = Duration::from_secs(2);
 pub const DEFAULT_SIZE: usize = 56;
 /// Time for which a flood waits for a reply before the next packet.
 const FLOOD_REPLY_WAIT: Duration = Duration::from_millis(10);
-/// Octets before the message: an IPv4 header with all its options.
-const MAX_IP_HEADER: usize = 60;
 
 /// Rate of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -51,6 +51,10 @@ impl IcmpSocket<Socket> {
             if is_v4 { (Domain::IPV4, Protocol::ICMPV4) } else { (Domain::IPV6, Protocol::ICMPV6) };
         let socket = Socket::new(domain, Type::RAW, Some(protocol)).map_err(ProbeError::Open)?;
         prepare(&socket, target)?;
+        if let Some(link) = &target.link {
+            let bound = socket.bind_device(Some(link.as_bytes()));
+            bound.map_err(|source| ProbeError::Link { link: link.clone(), source })?;
+        }
         if !is_v4 {
             socket.set_recv_hoplimit_v6(true).map_err(ProbeError::Open)?;
         }

@@ -142,6 +142,7 @@ impl Agent {
             collector: None,
             polled,
             profiles: Some(Arc::new(profiles)),
+            settings_check: None,
             store: store.clone(),
             loaded,
             grpc_services: &[],

@@ -131,10 +131,8 @@ async fn check(
     allows_isolation: bool,
 ) -> Result<(), FenceError> {
     let item = FenceItem::Shut { interface: interface.clone() };
-    let is_owned = core
-        .fences()
-        .iter()
-        .any(|fence| fence.item == item && fence.owners.contains(owner));
+    let is_owned =
+        core.fences().iter().any(|fence| fence.item == item && fence.owners.contains(owner));
     if allows_isolation || is_owned {
         return Ok(());
     }

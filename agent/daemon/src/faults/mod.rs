@@ -1,6 +1,6 @@
 //! Faults of the box, from what readers see to what readers are told.
 //!
-//! A task follows the newest revision, and others follow the statuses of values, the disk and the server. They report the
+//! A task follows the newest revision, and others follow the statuses of values, the disk, the server and next hops. They report the
 //! conditions that they find to [`holdfast_faults::Faults`]. What comes of that is shown as leaves beside the core's
 //! (`/fault-state`, `/system/alarms`), stored, and told to listeners:
 //!
@@ -9,11 +9,13 @@
 //!  statuses --+--> reports --> Faults::on --> effects ---+--> rows of the database
 //!  disk ------+                                          +--> listeners
 //!  server ----+
+//!  probes ----+
 //! ```
 //!
 //! Start at [`task::FaultTask::run`]. No condition is found by an event that may be lost: each source can say at any time all
 //! that holds.
 
+mod check;
 mod disk;
 mod documents;
 mod fencer;
@@ -23,8 +25,10 @@ mod impacts;
 mod instances;
 mod links;
 mod objects;
+mod probes;
 mod reporters;
 mod rows;
+mod rules;
 mod server;
 mod settings;
 mod shown;
@@ -33,6 +37,7 @@ mod task;
 mod tests;
 mod values;
 
+pub use check::FaultSettingsCheck;
 pub use documents::{alarm_document, transition_document};
 pub use fencer::FenceError;
 pub use filter::AlarmFilter;

@@ -1,22 +1,29 @@
 //! The configuration of faults.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_config::tree::{Branch, Tree};
 use holdfast_config::{MissingNode, NodeId, Provenance, Value, schema::Schema};
-use holdfast_faults::{Action, Effect, Filter, Glob, Monitor, Policy, Settings, Severity, Shelf};
+use holdfast_faults::{
+    Action, AlarmRule, Effect, Filter, Glob, Monitor, Policy, Probe, ProbeMode, Require, Settings,
+    Severity, Shelf,
+};
 use smol_str::SmolStr;
 
 /// Nodes of the configuration of faults.
 #[derive(Debug)]
 pub(super) struct SettingNodes {
-    management: NodeId,
+    pub(super) management: NodeId,
     shortcut: NodeId,
     settings: NodeId,
     policy: PolicyNodes,
     shelf: ShelfNodes,
     monitor: MonitorNodes,
+    pub(super) probe: ProbeNodes,
+    pub(super) rule: RuleNodes,
+    require_resource: NodeId,
 }
 
 #[derive(Debug)]
@@ -57,8 +64,36 @@ struct MonitorNodes {
     rate: NodeId,
 }
 
+#[derive(Debug)]
+pub(super) struct ProbeNodes {
+    pub(super) list: NodeId,
+    name: NodeId,
+    next_hop: NodeId,
+    target: NodeId,
+    require: NodeId,
+    mode: NodeId,
+    interface: NodeId,
+    interval: NodeId,
+    down_after: NodeId,
+    up_after: NodeId,
+}
+
+#[derive(Debug)]
+pub(super) struct RuleNodes {
+    pub(super) list: NodeId,
+    owner: NodeId,
+    name: NodeId,
+    description: NodeId,
+    enabled: NodeId,
+    severity: NodeId,
+    repeats: NodeId,
+    kind: NodeId,
+    resource: NodeId,
+    expression: NodeId,
+}
+
 /// A branch of the effective configuration.
-type ConfigBranch = Branch<Provenance>;
+pub(super) type ConfigBranch = Branch<Provenance>;
 
 impl SettingNodes {
     /// Finds the nodes in the native model.
@@ -73,10 +108,13 @@ impl SettingNodes {
         let policy = |leaf: &str| node(&format!("/policy/{leaf}"));
         let shelf = |leaf: &str| node(&format!("/shelf/{leaf}"));
         let monitor = |leaf: &str| node(&format!("/monitor/{leaf}"));
+        let probe = |leaf: &str| node(&format!("/probe/{leaf}"));
+        let rule = |leaf: &str| node(&format!("/alarm-rule/{leaf}"));
         Ok(Self {
             management: node("")?,
             settings: node("/settings")?,
             shortcut: node("/settings/shortcut")?,
+            require_resource: node("/settings/require-resource")?,
             monitor: MonitorNodes {
                 list: node("/monitor")?,
                 name: monitor("name")?,
@@ -86,6 +124,30 @@ impl SettingNodes {
                 max_severity: monitor("max-severity")?,
                 max_ttl: monitor("max-ttl")?,
                 rate: monitor("rate")?,
+            },
+            probe: ProbeNodes {
+                list: node("/probe")?,
+                name: probe("name")?,
+                next_hop: probe("next-hop")?,
+                target: probe("target")?,
+                require: probe("require")?,
+                mode: probe("mode")?,
+                interface: probe("interface")?,
+                interval: probe("interval")?,
+                down_after: probe("down-after")?,
+                up_after: probe("up-after")?,
+            },
+            rule: RuleNodes {
+                list: node("/alarm-rule")?,
+                owner: rule("owner")?,
+                name: rule("name")?,
+                description: rule("description")?,
+                enabled: rule("enabled")?,
+                severity: rule("severity")?,
+                repeats: rule("repeat-actions")?,
+                kind: rule("type")?,
+                resource: rule("resource")?,
+                expression: rule("expression")?,
             },
             policy: PolicyNodes {
                 list: node("/policy")?,
@@ -129,9 +191,25 @@ impl SettingNodes {
         let monitors = entries(self.monitor.list).iter().map(|it| self.monitor.read(it)).collect();
         let settings = part.and_then(|branch| branch.container(self.settings));
         let shortcut = settings.and_then(|settings| settings.value(self.shortcut));
-        let mut settings = Settings::new(policies, shelves).with_monitors(monitors);
+        let probes = entries(self.probe.list);
+        let probes = probes.iter().filter_map(|it| self.probe.read(it)).collect();
+        let rules = entries(self.rule.list);
+        let rules = rules.iter().filter(|it| self.rule.is_enabled(it));
+        let mut settings = Settings::new(policies, shelves)
+            .with_monitors(monitors)
+            .with_probes(probes)
+            .with_alarm_rules(rules.map(|it| self.rule.read(it)).collect());
         settings.is_conservative = shortcut == Some(&Value::Bool(false));
         settings
+    }
+}
+
+impl SettingNodes {
+    /// True unless the operator permits rules for every resource.
+    pub(super) fn requires_resource(&self, part: &ConfigBranch) -> bool {
+        let settings = part.container(self.settings);
+        let value = settings.and_then(|settings| settings.value(self.require_resource));
+        value != Some(&Value::Bool(false))
     }
 }
 
@@ -190,6 +268,54 @@ impl MonitorNodes {
             rate: clamped(number(entry, self.rate).unwrap_or_default()),
         }
     }
+}
+
+impl RuleNodes {
+    fn is_enabled(&self, entry: &ConfigBranch) -> bool {
+        entry.value(self.enabled) != Some(&Value::Bool(false))
+    }
+
+    pub(super) fn read(&self, entry: &ConfigBranch) -> AlarmRule {
+        let severity = entry.value(self.severity);
+        let severity = severity.and_then(|it| Severity::by_name(&it.to_string()));
+        AlarmRule {
+            owner: text(entry, self.owner),
+            name: text(entry, self.name),
+            severity: severity.unwrap_or(Severity::Major),
+            repeats: entry.value(self.repeats) == Some(&Value::Bool(true)),
+            filter: filter(entry, self.kind, self.resource),
+            expression: entry.value(self.expression).map(|it| it.to_string().into()),
+            description: text(entry, self.description),
+        }
+    }
+}
+
+impl ProbeNodes {
+    /// The probe of an entry; `None` where it has no next hop.
+    pub(super) fn read(&self, entry: &ConfigBranch) -> Option<Probe> {
+        let next_hop = address(entry.value(self.next_hop)?)?;
+        let targets: Vec<IpAddr> = match entry.value(self.target) {
+            Some(Value::List(targets)) => targets.iter().filter_map(address).collect(),
+            _ => Vec::new(),
+        };
+        let limited = |node| clamped(number(entry, node).unwrap_or_default());
+        let is = |node, name: &str| entry.value(node).is_some_and(|it| it.to_string() == name);
+        Some(Probe {
+            name: text(entry, self.name),
+            next_hop,
+            targets: if targets.is_empty() { vec![next_hop] } else { targets },
+            require: if is(self.require, "all") { Require::All } else { Require::Any },
+            mode: if is(self.mode, "neighbor") { ProbeMode::Neighbor } else { ProbeMode::Icmp },
+            interface: entry.value(self.interface).map(|it| it.to_string().into()),
+            interval: Duration::from_millis(number(entry, self.interval).unwrap_or_default()),
+            down_after: limited(self.down_after),
+            up_after: limited(self.up_after),
+        })
+    }
+}
+
+fn address(value: &Value) -> Option<IpAddr> {
+    value.to_string().parse().ok()
 }
 
 fn filter(entry: &ConfigBranch, kind: NodeId, resource: NodeId) -> Filter {

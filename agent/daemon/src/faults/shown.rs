@@ -1,9 +1,11 @@
 //! Alarms as leaves of the native model; the map makes those of OpenConfig of them.
 
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, MissingNode, Name, Value};
+use holdfast_config::{InstancePath, Keys, MissingNode, Name, Value};
 use holdfast_core::ServiceState;
-use holdfast_faults::{Alarm, Condition, Faults, ImpactCount, Latch, OperatorState, Severity};
+use holdfast_faults::{
+    Alarm, Condition, Faults, ImpactCount, Latch, OperatorState, RuleState, Severity,
+};
 use holdfast_telemetry::Revision;
 use smol_str::SmolStr;
 
@@ -18,6 +20,7 @@ pub(super) struct AlarmLeaves {
     last_event_id: InstancePath,
     latch: LatchLeaves,
     monitor: MonitorLeaves,
+    rule: RuleLeaves,
 }
 
 /// Paths of the leaves of an alarm, below some entry.
@@ -60,6 +63,36 @@ struct MonitorLeaves {
     last_seen: InstancePath,
     reports: InstancePath,
     refused: InstancePath,
+}
+
+/// Paths of the leaves of a rule.
+#[derive(Debug)]
+struct RuleLeaves {
+    owner: InstancePath,
+    name: InstancePath,
+    state: InstancePath,
+    since: InstancePath,
+    last_event_id: InstancePath,
+    fired: InstancePath,
+    errors: InstancePath,
+}
+
+impl RuleLeaves {
+    fn find(native: &Schema) -> Result<Self, MissingNode> {
+        let leaf = |name: &str| {
+            let entry = ("rule", &[("owner", "any"), ("name", "any")][..]);
+            native.instance_path(&[("fault-state", &[][..]), entry, ("state", &[]), (name, &[])])
+        };
+        Ok(Self {
+            owner: leaf("owner")?,
+            name: leaf("name")?,
+            state: leaf("state")?,
+            since: leaf("since")?,
+            last_event_id: leaf("last-event-id")?,
+            fired: leaf("fired-count")?,
+            errors: leaf("errors")?,
+        })
+    }
 }
 
 /// What a reporter has done since the agent was started.
@@ -172,6 +205,7 @@ impl AlarmLeaves {
                 reports: entry_leaf(native, "monitor", "reports")?,
                 refused: entry_leaf(native, "monitor", "refused")?,
             },
+            rule: RuleLeaves::find(native)?,
         })
     }
 
@@ -202,6 +236,31 @@ impl AlarmLeaves {
             (at(&self.monitor.last_seen), last_seen.map(Value::Uint)),
             (at(&self.monitor.reports), counts.map(|it| Value::Uint(it.reports))),
             (at(&self.monitor.refused), counts.map(|it| Value::Uint(it.refused))),
+        ]
+    }
+
+    /// Leaves of a rule, by the condition of its alarm; all of them go with its entry.
+    pub(super) fn show_rule(&self, rule: &Condition, state: Option<&RuleState>) -> ServiceState {
+        let Some((owner, name)) = rule.qualifier.split_once('/') else { return Vec::new() };
+        let keys = Keys::from_iter([owner, name].map(|it| Value::Str(it.into())));
+        let at = |path: &InstancePath| {
+            let mut path = path.clone();
+            if let Some(entry) = path.0.iter_mut().rfind(|step| step.keys.is_some()) {
+                entry.keys = Some(keys.clone());
+            }
+            path
+        };
+        let text = |text: &str| state.map(|_| Value::Str(text.into()));
+        let name_of = |it: &RuleState| if it.matched.is_empty() { "ok" } else { "alarm" };
+        let last_event = state.map(|it| it.last_event_id).filter(|id| *id > 0);
+        vec![
+            (at(&self.rule.owner), text(owner)),
+            (at(&self.rule.name), text(name)),
+            (at(&self.rule.state), state.map(|it| Value::Enum(Name::constant(name_of(it))))),
+            (at(&self.rule.since), state.map(|it| Value::Uint(it.since_ns))),
+            (at(&self.rule.last_event_id), last_event.map(Value::Uint)),
+            (at(&self.rule.fired), state.map(|it| Value::Uint(it.fired))),
+            (at(&self.rule.errors), state.map(|it| Value::Uint(it.errors))),
         ]
     }
 

@@ -11,8 +11,10 @@ use holdfast_config::{FenceOwner, InstancePath, MissingNode, Provenance, schema:
 use holdfast_core::{CoreHandle, Datastore, Mark, ServiceState};
 use holdfast_faults::{
     Alarm, Condition, Effects, Faults, ImpactState, Input, Latch, LatchKind, LatchRequest,
-    OperatorError, OutsideReport, Report, Resource, Resume, Silence, Source, Status, Transition,
+    OperatorError, OutsideReport, Report, Resource, Resume, Settings, Silence, Source, Status,
+    Transition,
 };
+use holdfast_platform::probe::Probes;
 use holdfast_scheduler::Now;
 use holdfast_store::{Artefact, Journal, Store};
 use holdfast_telemetry::Revision;
@@ -33,9 +35,10 @@ use super::links::{BoxView, Links};
 use super::objects::BoxObjects;
 use super::reporters::{OVERFLOW_TIME, Reporters};
 use super::rows::RowWriter;
+use super::rules::RuleConditions;
 use super::settings::SettingNodes;
 use super::shown::AlarmLeaves;
-use super::{disk, server, values};
+use super::{disk, probes, server, values};
 use crate::deadline::wait_until;
 use crate::gnsi::TlsProfiles;
 use crate::listeners::Listeners;
@@ -74,6 +77,7 @@ pub struct FaultParts<'a> {
     pub listeners: Listeners,
     pub profiles: TlsProfiles,
     pub software: Software,
+    pub probes: Probes,
 }
 
 /// The log of earlier runs; without one that can be read, a new one begins.
@@ -94,8 +98,17 @@ fn read_log(journal: &Journal) -> Vec<Transition> {
 /// # Errors
 /// When the native model lacks a node, which the first test finds.
 pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
-    let FaultParts { core, store, rows, state_folder, journal, listeners, profiles, software } =
-        parts;
+    let FaultParts {
+        core,
+        store,
+        rows,
+        state_folder,
+        journal,
+        listeners,
+        profiles,
+        software,
+        probes,
+    } = parts;
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
     let (service, requests) = FaultService::new(core.clone());
     let keeper = Keeper {
@@ -107,6 +120,7 @@ pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<(
         listeners,
         profiles,
         software,
+        probes,
         requests: Arc::new(Mutex::new(requests)),
     };
     let first = keeper.begin(0)?;
@@ -124,6 +138,7 @@ struct Keeper {
     listeners: Listeners,
     profiles: TlsProfiles,
     software: Software,
+    probes: Probes,
     /// Requests of clients, which the running task holds.
     requests: Arc<Mutex<mpsc::Receiver<Request>>>,
 }
@@ -161,12 +176,17 @@ impl Keeper {
         let now = Now { monotonic: Duration::ZERO, unix_ns: now_ns() };
         let (faults, unreadable) =
             Faults::restored(self.rows.current(), log, Box::new(objects()?), now);
+        let faults = faults.with_evaluator(Box::<RuleConditions>::default());
         if !unreadable.is_empty() {
             warn!(?unreadable, "alarms of another version of the agent are not known here");
         }
         let (input_tx, inputs) = mpsc::channel(INPUTS);
         let relevel = Arc::new(Notify::new());
+        let (settings, probed) = watch::channel(Arc::default());
+        let reprobe = Arc::new(Notify::new());
         let outlets = Outlets {
+            settings,
+            reprobe: Arc::clone(&reprobe),
             rows: Arc::clone(&self.rows),
             journal: self.journal.clone(),
             relevel: Arc::clone(&relevel),
@@ -182,6 +202,8 @@ impl Keeper {
         tasks.spawn(fencing);
         tasks.spawn(disk::follow(self.store.clone(), self.state_folder.clone(), input_tx.clone()));
         tasks.spawn(values::follow(self.core.clone(), input_tx.clone(), relevel));
+        let probing = probes::follow(self.probes.clone(), probed, input_tx.clone(), reprobe);
+        tasks.spawn(probing);
         tasks.spawn(server::follow(
             self.listeners.clone(),
             self.profiles.clone(),
@@ -211,6 +233,7 @@ struct Unshown {
     marks: BTreeMap<InstancePath, Option<Status>>,
     latches: BTreeSet<Condition>,
     monitors: BTreeSet<SmolStr>,
+    rules: BTreeSet<Condition>,
     /// Since when something waits.
     since: Option<Instant>,
 }
@@ -221,6 +244,7 @@ impl Unshown {
             && self.marks.is_empty()
             && self.latches.is_empty()
             && self.monitors.is_empty()
+            && self.rules.is_empty()
     }
 }
 
@@ -250,6 +274,9 @@ struct Outlets {
     journal: Journal,
     relevel: Arc<Notify>,
     fencer: Arc<Fencer>,
+    /// Settings for probes, and the wish that they begin anew.
+    settings: watch::Sender<Arc<Settings>>,
+    reprobe: Arc<Notify>,
 }
 
 /// All that is known of faults, and where it goes.
@@ -395,7 +422,8 @@ impl FaultTask {
             self.settings = Some(part);
             let monitors = settings.monitors().iter().map(|monitor| monitor.name.clone());
             self.unshown.monitors.extend(self.reporters.set(monitors.collect()));
-            self.take(Input::Settings(settings));
+            self.take(Input::Settings(Arc::clone(&settings)));
+            self.outlets.settings.send_replace(settings);
         }
     }
 
@@ -413,12 +441,14 @@ impl FaultTask {
             rows,
             marks,
             wanted_impacts,
+            shown_rules,
             are_latches_changed: _,
             changed_fences,
             wanted_levels,
         } = effects;
         self.unshown.alarms.extend(shown);
         self.unshown.marks.extend(marks);
+        self.unshown.rules.extend(shown_rules);
         self.unshown.since.get_or_insert_with(Instant::now);
         for transition in &transitions {
             log(transition);
@@ -437,12 +467,13 @@ impl FaultTask {
             match source {
                 Source::Revision => self.look_at_all(),
                 Source::Engine => self.outlets.relevel.notify_one(),
+                Source::Probes => self.outlets.reprobe.notify_one(),
                 // These have a handful of conditions, which they report as a whole with each change, or report again.
                 Source::Disk
                 | Source::Server
-                | Source::Probes
                 | Source::Latches
                 | Source::Fences
+                | Source::Rules
                 | Source::Reporter(_)
                 | Source::Diagnosis => {}
             }
@@ -468,7 +499,7 @@ impl FaultTask {
 
     /// Shows marks and then alarms, and tells listeners. What an alarm says to be complete is shown before it says so.
     fn show(&mut self) {
-        let Unshown { alarms, marks, latches, monitors, since: _ } =
+        let Unshown { alarms, marks, latches, monitors, rules, since: _ } =
             std::mem::take(&mut self.unshown);
         let mut marks: VecDeque<_> =
             marks.into_iter().map(|(entry, status)| (entry, status.map(mark_of))).collect();
@@ -483,6 +514,9 @@ impl FaultTask {
         }
         for name in &monitors {
             leaves.extend(self.leaves.show_monitor(name, self.reporters.counts(name)));
+        }
+        for rule in &rules {
+            leaves.extend(self.leaves.show_rule(rule, self.faults.rule_state(rule)));
         }
         self.count_unmarked(self.core.mark(leaves, marks.into()));
         self.shown_at = Some(Instant::now());

@@ -267,7 +267,8 @@ impl<D: Datastore> FaultsService<D> {
             overrides: r#override,
             is_fenced: fence,
         };
-        let latched = self.faults()?.latch(request, allow_isolation).await.map_err(Refusal::from)?;
+        let latched =
+            self.faults()?.latch(request, allow_isolation).await.map_err(Refusal::from)?;
         let durable = latched.map_err(Refusal::from)?;
         Ok(Response::new(wire::LatchResponse { durable }))
     }

@@ -64,7 +64,15 @@ fn each_example_puts_out_what_its_page_says() {
     examples.sort();
     let names: Vec<_> =
         examples.iter().map(|it| it.file_name().unwrap().to_str().unwrap()).collect();
-    let all = ["bridge-access", "bridge-port", "guest", "migrated-link", "ssh-users", "uplink"];
+    let all = [
+        "bridge-access",
+        "bridge-port",
+        "dual-uplink",
+        "guest",
+        "migrated-link",
+        "ssh-users",
+        "uplink",
+    ];
     assert_eq!(names, all);
     for example in examples {
         let summary = check(example.clone()).unwrap();

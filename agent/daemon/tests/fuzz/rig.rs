@@ -150,6 +150,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
         collector: None,
         polled,
         profiles: Some(Arc::new(profiles)),
+        settings_check: None,
         store,
         loaded,
         grpc_services: &[],

@@ -86,6 +86,7 @@ impl TestAgent {
             collector: None,
             polled: Vec::new(),
             profiles: None,
+            settings_check: None,
             store: store.clone(),
             loaded,
             services: None,

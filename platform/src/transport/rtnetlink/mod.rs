@@ -23,12 +23,12 @@ mod frame;
 mod listener;
 mod netconf;
 mod notifications;
-mod query;
+pub(crate) mod query;
 mod read;
-mod socket;
+pub(crate) mod socket;
 mod submit;
 pub(crate) mod teardown;
-mod window;
+pub(crate) mod window;
 
 use ethtool::Ethtool;
 use listener::Listener;

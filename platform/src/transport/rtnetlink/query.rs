@@ -103,7 +103,7 @@ impl QuerySocket {
     }
 
     /// Sends a query that ends with one acknowledgement, with or without objects before it.
-    pub(super) fn query(
+    pub(crate) fn query(
         &mut self,
         buffer: &mut [u8],
         each: &mut dyn FnMut(Listing<'_>),
@@ -261,7 +261,7 @@ pub(crate) fn best_route(address: IpAddr) -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetRoute(message)
 }
 
-fn address_family(family: Family) -> netlink_packet_route::AddressFamily {
+pub(crate) fn address_family(family: Family) -> netlink_packet_route::AddressFamily {
     match family {
         Family::V4 => netlink_packet_route::AddressFamily::Inet,
         Family::V6 => netlink_packet_route::AddressFamily::Inet6,

@@ -248,7 +248,7 @@ async fn target(
             "source `{source}` cannot reach `{destination}`: they are of different families"
         )));
     }
-    Ok(Target { destination, source, do_not_fragment })
+    Ok(Target { destination, source, link: None, do_not_fragment })
 }
 
 /// Resolves one host to an address of the wanted family, with the resolver of the agent's own namespace.
@@ -365,7 +365,7 @@ impl From<ProbeError> for Refusal {
     fn from(error: ProbeError) -> Self {
         let text = ErrorChain(&error).to_string();
         match error {
-            ProbeError::Source { .. } => Self::invalid(text),
+            ProbeError::Source { .. } | ProbeError::Link { .. } => Self::invalid(text),
             ProbeError::TooLong { .. } | ProbeError::Send { .. } => Self::precondition(text),
             _ => Self::internal(text),
         }

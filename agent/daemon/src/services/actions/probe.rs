@@ -63,7 +63,7 @@ fn settings(params: &str) -> Result<PingSettings, String> {
         return Err(format!("interval: it is at least {MIN_INTERVAL:?}"));
     }
     Ok(PingSettings {
-        target: Target { destination, source, do_not_fragment: false },
+        target: Target { destination, source, link: None, do_not_fragment: false },
         count: Some(count),
         interval: Interval::Every(interval),
         wait: seconds("wait", wait)?.unwrap_or(DEFAULT_WAIT),

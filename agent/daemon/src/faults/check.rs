@@ -1,0 +1,128 @@
+//! What a Set may not bring to the configuration of faults.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_config::schema::Schema;
+use holdfast_config::{Configuration, InstancePath, Keys, MissingNode, NodeId, Step};
+use holdfast_core::SettingsCheck;
+use holdfast_faults::{AlarmRule, Glob, MAX_PROBES, MAX_RULES, Probe};
+use holdfast_services::expression::Conditions;
+
+use super::settings::{ConfigBranch, SettingNodes};
+
+/// Targets of one probe: more than are needed to tell a dead target from a dead way.
+const MAX_TARGETS: usize = 16;
+/// Packets a second of all probes together: no load for a box or its neighbours.
+const MAX_PACKETS: u128 = 200;
+
+/// Refuses probes that would send too much, and rules that cannot be evaluated.
+#[derive(Debug)]
+pub struct FaultSettingsCheck {
+    nodes: SettingNodes,
+    conditions: Conditions,
+}
+
+impl FaultSettingsCheck {
+    /// # Errors
+    /// When the native model lacks a node, which the first test finds.
+    pub fn new(native: &Schema) -> Result<Self, MissingNode> {
+        Ok(Self { nodes: SettingNodes::find(native)?, conditions: Conditions::new() })
+    }
+
+    fn probes(&self, part: &ConfigBranch) -> Result<(), Refusal> {
+        let list = self.nodes.probe.list;
+        let mut packets = 0;
+        for (number, (keys, entry)) in entries(part, list).enumerate() {
+            let refused = |reason: String| Refusal { list, keys: keys.clone(), reason };
+            let Some(probe) = self.nodes.probe.read(entry) else {
+                return Err(refused("a probe needs a `next-hop`".to_owned()));
+            };
+            packets += packets_of(&probe);
+            let families =
+                probe.targets.iter().filter(|it| it.is_ipv4() != probe.next_hop.is_ipv4());
+            let reason = if number >= MAX_PROBES {
+                format!("more than {MAX_PROBES} probes are not run")
+            } else if probe.targets.len() > MAX_TARGETS {
+                format!("a probe has at most {MAX_TARGETS} targets")
+            } else if let Some(target) = families.into_iter().next() {
+                format!(
+                    "the target {target} is not of the family of the next hop {}",
+                    probe.next_hop
+                )
+            } else if packets > MAX_PACKETS * 1000 {
+                format!(
+                    "with it, all probes together send more than {MAX_PACKETS} packets a second: make its `interval` longer"
+                )
+            } else {
+                continue;
+            };
+            return Err(refused(reason));
+        }
+        Ok(())
+    }
+
+    fn rules(&self, part: &ConfigBranch) -> Result<(), Refusal> {
+        let list = self.nodes.rule.list;
+        let requires_resource = self.nodes.requires_resource(part);
+        for (number, (keys, entry)) in entries(part, list).enumerate() {
+            let rule = self.nodes.rule.read(entry);
+            let mut reason = String::new();
+            if number >= MAX_RULES {
+                let _ = write!(reason, "more than {MAX_RULES} rules are not looked at");
+            } else if requires_resource && rule.filter.resource == Glob::default() {
+                reason =
+                    "its `resource` is `*`, and `settings/require-resource` is true".to_owned();
+            } else if let Err(error) = self.expression(&rule) {
+                reason = format!("its `expression` is refused: {error}");
+            }
+            if !reason.is_empty() {
+                return Err(Refusal { list, keys: keys.clone(), reason });
+            }
+        }
+        Ok(())
+    }
+
+    fn expression(&self, rule: &AlarmRule) -> Result<(), String> {
+        rule.expression.as_ref().map_or(Ok(()), |expression| self.conditions.check(expression))
+    }
+
+    fn path(&self, refusal: &Refusal) -> InstancePath {
+        InstancePath(vec![
+            Step { node: self.nodes.management, keys: None },
+            Step { node: refusal.list, keys: Some(refusal.keys.clone()) },
+        ])
+    }
+}
+
+/// An entry that is refused.
+struct Refusal {
+    list: NodeId,
+    keys: Keys,
+    reason: String,
+}
+
+/// Entries of a list.
+fn entries(part: &ConfigBranch, list: NodeId) -> impl Iterator<Item = (&Keys, &Arc<ConfigBranch>)> {
+    part.list(list).into_iter().flat_map(|list| list.iter())
+}
+
+/// Packets of a probe in a thousand seconds.
+fn packets_of(probe: &Probe) -> u128 {
+    let targets = u128::try_from(probe.targets.len()).unwrap_or(u128::MAX);
+    let interval = probe.interval.max(Duration::from_millis(1));
+    targets * 1_000_000 / interval.as_millis()
+}
+
+impl SettingsCheck for FaultSettingsCheck {
+    fn refusal(&self, old: &Configuration, new: &Configuration) -> Option<(InstancePath, String)> {
+        let part = self.nodes.part(new.effective())?;
+        let before = self.nodes.part(old.effective());
+        if before.is_some_and(|before| Arc::ptr_eq(&before, &part)) {
+            return None;
+        }
+        let checked = self.probes(&part).and_then(|()| self.rules(&part));
+        checked.err().map(|refusal| (self.path(&refusal), refusal.reason))
+    }
+}

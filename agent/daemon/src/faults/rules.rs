@@ -1,0 +1,38 @@
+//! The language of alarm rules: conditions as packages of services have them.
+
+use std::collections::BTreeMap;
+
+use holdfast_faults::{Alarm, Evaluator, Severity};
+use holdfast_services::expression::{Conditions, NamedValue};
+use smol_str::format_smolstr;
+
+/// Evaluates the expressions of rules.
+#[derive(Debug, Default)]
+pub(super) struct RuleConditions(Conditions);
+
+impl Evaluator for RuleConditions {
+    fn is_true(&self, expression: &str, alarm: &Alarm) -> Result<bool, String> {
+        let Alarm { condition, severity, text, occurrences, .. } = alarm;
+        let resource = format_smolstr!("{}", condition.resource);
+        let mut names = BTreeMap::from([
+            ("type", NamedValue::Text(condition.kind.name.clone())),
+            ("qualifier", NamedValue::Text(condition.qualifier.clone())),
+            ("resource", NamedValue::Text(resource)),
+            ("severity", rank(*severity)),
+            ("text", NamedValue::Text(text.clone())),
+            ("occurrences", NamedValue::Number(*occurrences)),
+        ]);
+        names.extend(Severity::ALL.map(|severity| (severity.name(), rank(severity))));
+        self.0.is_true(expression, &names)
+    }
+}
+
+/// A number by which severities compare.
+fn rank(severity: Severity) -> NamedValue {
+    NamedValue::Number(match severity {
+        Severity::Warning => 1,
+        Severity::Minor => 2,
+        Severity::Major => 3,
+        Severity::Critical => 4,
+    })
+}
