@@ -56,8 +56,21 @@ async fn the_worst_alarm_comes_first_then_the_oldest() {
         "Text": "it is down", "Since": "1970-01-01T00:00:00.00000004Z",
         "LastRaised": null, "LastChanged": null, "Occurrences": 2,
         "OperatorState": "none", "Operator": null, "OperatorText": null, "Shelf": null,
+        "Cause": null, "Impact": {"State": "complete", "Down": 2, "Degraded": 1},
     });
+    for (leaf, value) in [
+        ("state", Value::Enum(Name::constant("complete"))),
+        ("down", Value::Uint(2)),
+        ("degraded", Value::Uint(1)),
+    ] {
+        let leaf = format!("alarm[id=e@agent]/state/impact/{leaf}");
+        show(&agent, &[(&leaf, Some(value))]).await;
+    }
+    let cause = "alarm[id=a@agent]/state/cause";
+    show(&agent, &[(cause, Some(Value::Str("e@agent".into())))]).await;
+    let open = agent.read("/scheduler/alarms").await;
     assert_eq!(open[0], worst);
+    assert_eq!((&open[3]["Cause"], &open[3]["Impact"]), (&json!("e@agent"), &json!(null)));
     let shelf = "shelved-alarm[id=f@agent]/state/shelf";
     show(&agent, &[(shelf, Some(Value::Str("rack".into())))]).await;
     let shelved = agent.read("/scheduler/alarms?shelved=true").await;
