@@ -44,6 +44,12 @@ pub enum AuthMethod {
 }
 
 impl Caller {
+    /// A part of the agent as the caller of a change, which the user of the process vouches for.
+    pub fn own(name: impl Into<SmolStr>) -> Self {
+        let auth_method = AuthMethod::Local { uid: nix::unistd::geteuid().as_raw() };
+        Self { name: name.into(), role: Role::Admin, auth_method, peer: None }
+    }
+
     /// The caller of a request that came through the authentication layer.
     ///
     /// Owned, so that the request can be taken apart afterwards.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_base::{AuthMethod, Caller, Role};
+use holdfast_base::Caller;
 use holdfast_config::{Fence, FenceChange, FenceItem, FenceOwner, Lift};
 use smol_str::SmolStr;
 
@@ -37,7 +37,7 @@ impl CoreHandle {
     /// When a stronger layer holds another value, and as for any change. Nothing is changed then.
     pub async fn fence(&self, request: FenceRequest) -> Result<CommitStamp, CommitError> {
         let FenceRequest { owner, lift, set, trace } = request;
-        let caller = agent_as(&owner.to_string());
+        let caller = Caller::own(owner.to_string());
         let change = FenceChange::Items { owner, lift, set };
         let options = CommitOptions { trace: Some(trace), ..CommitOptions::default() };
         self.change_with(&caller, Intent::Fence(change), options).await
@@ -56,7 +56,7 @@ impl CoreHandle {
             return Ok(());
         }
         let change = Intent::Fence(FenceChange::Retain(living));
-        self.change(&agent_as(RETAINING), change).await.map(|_| ())
+        self.change(&Caller::own(RETAINING), change).await.map(|_| ())
     }
 
     /// All that is fenced, with the owners of each, ascending by path.
@@ -64,10 +64,4 @@ impl CoreHandle {
         let configuration = self.configuration_rx.borrow().clone();
         configuration.fences()
     }
-}
-
-/// The agent as the caller of a change, under the name of the part that wants it.
-fn agent_as(name: &str) -> Caller {
-    let auth_method = AuthMethod::Local { uid: nix::unistd::geteuid().as_raw() };
-    Caller { name: name.into(), role: Role::Admin, auth_method, peer: None }
 }

@@ -7,12 +7,10 @@ use std::{
     time::Duration,
 };
 
-use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_platform::hostname::HostnameWriter;
 use nix::sys::{prctl, stat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
-use smol_str::SmolStr;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
@@ -128,12 +126,6 @@ impl Signals {
     pub async fn end(&mut self) {
         while self.next().await != SignalAction::End {}
     }
-}
-
-/// A part of the agent as the caller of a change, which the user of the process vouches for.
-pub fn own_caller(name: impl Into<SmolStr>) -> Caller {
-    let auth_method = AuthMethod::Local { uid: nix::unistd::geteuid().as_raw() };
-    Caller { name: name.into(), role: Role::Admin, auth_method, peer: None }
 }
 
 /// Tells the service manager that the box is configured.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
-use holdfast_base::{ErrorChain, RebootInhibitor};
+use holdfast_base::{Caller, ErrorChain, RebootInhibitor};
 use holdfast_bootz::{
     client::{
         Action, Client, Connect, Event, Install, OperatorCommand, State, StepContext, Task,
@@ -28,7 +28,6 @@ use tracing::{error, info, warn};
 use super::{BootzStatus, CommandRequest, DriverResources, NAME, connect, image, record};
 use crate::gnsi::Gnsi;
 use crate::northbound;
-use crate::process::own_caller;
 use crate::reboot::{Reboots, reset_to_factory};
 
 /// Result of a piece of work: its outcome, and the connection or stream for the next one.
@@ -276,7 +275,7 @@ impl<D: Datastore> Driver<D> {
 
     async fn reset(&self) {
         if let Err(error) =
-            reset_to_factory(&self.core, &self.reboots, &own_caller(NAME), false).await
+            reset_to_factory(&self.core, &self.reboots, &Caller::own(NAME), false).await
         {
             error!(error, "cannot reset to the factory");
         }
@@ -341,7 +340,7 @@ async fn apply(
     gnsi: Gnsi,
     payload: Box<BootstrapPayload>,
 ) -> WorkResult {
-    let applied = northbound::bootstrap(&core, &gnsi, &own_caller(NAME), &payload).await;
+    let applied = northbound::bootstrap(&core, &gnsi, &Caller::own(NAME), &payload).await;
     WorkResult::with(work, TaskOutcome::Applied(applied))
 }
 

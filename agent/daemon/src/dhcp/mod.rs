@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_base::ErrorChain;
+use holdfast_base::{Caller, ErrorChain};
 use holdfast_bootz::uri::ServerUri;
 use holdfast_config::{LayerKey, LeasedPort};
 use holdfast_core::{Datastore, Intent};
@@ -37,7 +37,6 @@ use tracing::{error, warn};
 use self::lease::Lease;
 pub use self::lease::PortLeases;
 use crate::deadline::wait_until;
-use crate::process::own_caller;
 
 /// Requests for servers that wait: there is one bootstrap, so requests come one after the other.
 const ASK_QUEUE_DEPTH: usize = 1;
@@ -247,6 +246,6 @@ async fn apply_leases(core: &impl Datastore, ports: Vec<LeasedPort>) -> Result<(
     if next.layers().tree(layer) == now.layers().tree(layer) {
         return Ok(());
     }
-    let brought = core.change(&own_caller("dhcp"), Intent::Lease(ports)).await;
+    let brought = core.change(&Caller::own("dhcp"), Intent::Lease(ports)).await;
     brought.map(drop).map_err(|error| ErrorChain(&error).to_string())
 }

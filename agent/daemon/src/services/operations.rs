@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::ErrorChain;
+use holdfast_base::{Caller, ErrorChain};
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::json::{self, Flavour};
 use holdfast_config::schema::Origin;
@@ -22,7 +22,6 @@ use tracing::warn;
 
 use super::lenient_walk;
 use super::requester::Requester;
-use crate::process::own_caller;
 
 /// Leaf of each instance that says whether anything is made of it.
 const DEPLOY: &str = "deploy";
@@ -264,8 +263,8 @@ impl<C: Datastore> Operations<C> {
 async fn redeploy_as_last_user(core: &impl Datastore, tag: &ServiceTag, trace: Option<SmolStr>) {
     let Ok(plan) = plan_of(&core.configuration(), tag) else { return };
     let caller = match plan.record.last_user.as_str() {
-        "" => own_caller(format!("service {tag}")),
-        user => own_caller(user),
+        "" => Caller::own(format!("service {tag}")),
+        user => Caller::own(user),
     };
     let by = Requester { caller, trace };
     let due = BTreeSet::from([tag.clone()]);

@@ -8,8 +8,6 @@ use holdfast_config::services::Book;
 use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore, Intent};
 use smol_str::SmolStr;
 
-use crate::process::own_caller;
-
 /// Caller of an operation, and the name that the client gives the request in logs and histories. Without one, each change
 /// of the operation has a trace of the agent.
 #[derive(Clone, Debug)]
@@ -27,7 +25,7 @@ impl From<Caller> for Requester {
 impl Requester {
     /// Instances that walk by themselves, with the trace of the request that all of them go back to, if that is one.
     pub(super) fn of_instances(due: &BTreeSet<ServiceTag>, book: &Book) -> Self {
-        Self { caller: own_caller(author(due)), trace: common_trace(due, book) }
+        Self { caller: Caller::own(author(due)), trace: common_trace(due, book) }
     }
 
     /// Options of a change that the request asks for.

@@ -29,7 +29,6 @@ use crate::device::Device;
 use crate::gnsi::Gnsi;
 use crate::northbound::status::Refusal;
 use crate::packages::Packages;
-use crate::process::own_caller;
 use crate::reboot::{RebootError, Reboots};
 use crate::software::{ActivateError, PendingBootConfig, Software};
 
@@ -199,7 +198,7 @@ async fn apply_boot_config<D: Datastore>(
     let PendingBootConfig { by, boot_config, .. } = coming;
     let set = SetBootConfigRequest::decode(&boot_config[..]);
     let set = set.map_err(|error| Refusal::internal(error.to_string()))?;
-    let caller = own_caller(by);
+    let caller = Caller::own(by);
     let beside = Software::completion();
     boot_config::set_boot(core, gnsi, &caller, SetBoot { beside, ..boot_config::read(set)? }).await
 }
