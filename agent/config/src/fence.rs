@@ -14,13 +14,14 @@ use imbl::ordmap::DiffItem;
 use smol_str::SmolStr;
 
 use crate::configuration::Configuration;
-use crate::edit::{Attribution, EditCause, EditError, EditErrors, EditOperation};
+use crate::edit::{Attribution, EditCause, EditError, EditErrors, EditOperation, is_port_type};
 use crate::instance::{InstancePath, Step};
 use crate::layer::{LayerKey, Layers, LeafMark, Owner};
 use crate::limits::FENCED_LEAVES;
 use crate::models::Models;
 use crate::path::{Elem, Path};
 use crate::progress::CancelToken;
+use crate::route_metric::{IPV4_METRIC, IPV6_METRIC};
 use crate::schema::{NodeId, Schema};
 use crate::tree::{Child, Leaf, Tree};
 use crate::value::Value;
@@ -32,18 +33,12 @@ const TABLE: [(&str, FenceRule); 3] = [
     ("/network-instances/network-instance/static/route/next-hop/metric", FenceRule::Raise),
 ];
 
-/// The type of a link that the agent does not make.
-const PHYSICAL: &str = "physical";
-/// Metrics of routes that have none configured, by family: see the leaf in the native model.
-const UNSET_METRIC_V4: u64 = 20;
-const UNSET_METRIC_V6: u64 = 1024;
-
 /// Effect of the fence layer on a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FenceRule {
     /// The interface is administratively down.
     Shut,
-    /// The interface is no port of a bridge.
+    /// The interface is not a port of a bridge.
     Detach,
     /// The next hop has a higher metric than it would have.
     Raise,
@@ -58,7 +53,7 @@ pub(crate) struct FenceNodes(Vec<(NodeId, FenceRule)>);
 pub enum FenceItem {
     /// The interface is administratively down.
     Shut { interface: SmolStr },
-    /// The interface is no port of a bridge.
+    /// The interface is not a port of a bridge.
     Detach { interface: SmolStr },
     /// The next hop of a static route, by the path of its entry, has this metric, as long as that is higher than the one it
     /// would have.
@@ -108,11 +103,11 @@ pub struct Fence {
     pub standing: FenceStanding,
 }
 
-/// Whether an item has an effect.
+/// The reason why an item has an effect, or has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceStanding {
     InForce,
-    /// There is no entry that it could be an item of.
+    /// The entry that the item belongs to is not there.
     Waits,
     /// The next hop has a metric that is at least as high anyway.
     Lower,
@@ -122,7 +117,9 @@ pub enum FenceStanding {
 
 /// Text that names no owner of a fence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no owner of a fence: policy, group, latch or session with a name, or client")]
+#[error(
+    "`{0}` does not name an owner of a fence: an owner is `policy`, `group`, `latch` or `session` with a name, or `client`"
+)]
 pub struct UnknownFenceOwner(String);
 
 /// All items of the fence layer, by leaf. A clone shares them.
@@ -134,7 +131,7 @@ pub struct Fences(OrdMap<InstancePath, Arc<FencedLeaf>>);
 pub(crate) struct FencedLeaf {
     /// True for a port of the box: its entry is one even when only the fence layer has it.
     pub(crate) keeps_entry: bool,
-    /// Owners, each with the metric that it asks for; 0 for what is no metric.
+    /// Owners, each with the metric that it asks for; 0 for an item without a metric.
     pub(crate) owners: BTreeMap<FenceOwner, u32>,
 }
 
@@ -144,7 +141,7 @@ impl FenceNodes {
         Self(TABLE.iter().filter_map(node).collect())
     }
 
-    /// What the fence layer does to this leaf, if it may hold it.
+    /// The effect of the fence layer on this leaf, if it may hold it.
     pub(crate) fn rule(&self, leaf: NodeId) -> Option<FenceRule> {
         self.0.iter().find(|(node, _)| *node == leaf).map(|(_, rule)| *rule)
     }
@@ -157,14 +154,14 @@ impl FenceNodes {
 /// True when a metric of the fence layer is in force over the one below, which is that of a route to `prefix`.
 pub(crate) fn is_raised(below: Option<&Value>, prefix: Option<&Value>, fence: &Value) -> bool {
     let unset = match prefix.map(ToString::to_string) {
-        Some(prefix) if prefix.contains(':') => UNSET_METRIC_V6,
-        _ => UNSET_METRIC_V4,
+        Some(prefix) if prefix.contains(':') => IPV6_METRIC,
+        _ => IPV4_METRIC,
     };
     let number = |value: &Value| match value {
         Value::Uint(number) => Some(*number),
         _ => None,
     };
-    number(fence) > below.map_or(Some(unset), number)
+    number(fence) > below.map_or(Some(unset.into()), number)
 }
 
 impl FenceItem {
@@ -446,7 +443,7 @@ impl Configuration {
         let kind = self.models().native.find("/interfaces/interface/type");
         let kind = kind.map(|kind| InstancePath(entry.to_vec()).join(Step::node(kind)));
         let kind = kind.and_then(|kind| self.effective().find_leaf(&kind));
-        kind.is_none_or(|kind| kind.value.to_string() == PHYSICAL)
+        is_port_type(kind.as_ref().map(|kind| &kind.value))
     }
 
     fn standing(&self, leaf: &InstancePath, fenced: &FencedLeaf) -> Option<FenceStanding> {

@@ -11,6 +11,7 @@ pub mod cli;
 pub mod configuration;
 pub mod document;
 pub mod edit;
+mod effective_status;
 pub mod fence;
 pub mod footprint;
 pub mod instance;
@@ -29,6 +30,7 @@ pub mod progress;
 pub mod reserved;
 pub mod resolve;
 mod role_name;
+mod route_metric;
 pub mod rows;
 pub mod schema;
 mod secret_nodes;
@@ -46,6 +48,7 @@ pub use claims::{
 };
 pub use configuration::Configuration;
 pub use edit::{Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload};
+pub use effective_status::EffectiveStatus;
 pub use fence::{
     Fence, FenceChange, FenceItem, FenceOwner, FenceStanding, Fences, Lift, UnknownFenceOwner,
 };
@@ -62,6 +65,7 @@ pub use pending::PendingEntry;
 pub use progress::{CancelToken, ParseProgress, StopReason};
 pub use resolve::{KeyPattern, MissingNode, PathError, PathPattern, PatternStep};
 pub use role_name::{MAX_ROLE_NAME, is_role_name};
+pub use route_metric::{IPV4_METRIC, IPV6_METRIC};
 pub use rows::{LayersReader, RowChange, RowError, is_secret_row, is_service_row, layer_rows_diff};
 pub use schema::{NodeId, Schema};
 pub use secrets::{SecretLeaf, SecretRef, Secrets};

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+pub use holdfast_config::{IPV4_METRIC, IPV6_METRIC};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -156,12 +157,6 @@ fn earlier_metric(prefix: IpNet, metric: Option<u32>) -> u32 {
         (_, metric) => metric,
     }
 }
-
-/// Metric of an IPv4 route without a configured one. Routing daemons use the same for theirs.
-pub const IPV4_METRIC: u32 = 20;
-
-/// Metric of an IPv6 route without a configured one (`IP6_RT_PRIO_USER`).
-pub const IPV6_METRIC: u32 = 1024;
 
 impl NextHop {
     /// Counterpart in the kernel; `None` for one that drops packets.

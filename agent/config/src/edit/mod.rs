@@ -23,6 +23,7 @@ pub use reconcile::check_supported;
 pub use secrets::{SecretKeeper, SecretKeeperHandle};
 
 pub(crate) use attribution::Attribution;
+pub(crate) use ports::is_port_type;
 pub(crate) use session::EditSession;
 
 use std::collections::BTreeSet;

@@ -15,6 +15,11 @@ const PORTS: &str = "/interfaces/interface";
 const TYPE: &str = "/interfaces/interface/type";
 const PHYSICAL: &str = "physical";
 
+/// True for the type of a link that the box has and the agent does not make, which is also that of a link without one.
+pub(crate) fn is_port_type(kind: Option<&Value>) -> bool {
+    kind.is_none_or(|it| *it == Value::Enum(PHYSICAL.into()))
+}
+
 /// Physical ports in the factory configuration.
 #[derive(Debug)]
 pub(super) struct FactoryPorts<'a> {
@@ -93,16 +98,13 @@ fn ports<'a>(
     let Some((last, above)) = way.split_last() else { return Vec::new() };
     let above = InstancePath(above.iter().copied().map(Step::node).collect());
     let entries = factory.branch(&above).and_then(|branch| branch.list(*last));
-    let is_physical = |entry: &Branch<LeafMark>| {
-        entry.value(kind).is_none_or(|it| *it == Value::Enum(PHYSICAL.into()))
-    };
     let port = |(keys, entry): (&Keys, &'a Arc<Branch<LeafMark>>)| {
         let native = above.join(Step::entry(*last, keys.clone()));
         let openconfig = models.map.up_path(&native).into_iter().next();
         Port { models, native, openconfig, entry }
     };
     let entries = entries.into_iter().flat_map(|entries| entries.iter());
-    entries.filter(|(_, entry)| is_physical(entry)).map(port).collect()
+    entries.filter(|(_, entry)| is_port_type(entry.value(kind))).map(port).collect()
 }
 
 /// Nodes from the root to a node.

@@ -108,7 +108,8 @@ fn a_link_that_the_agent_makes_goes_with_its_entry_and_its_fence_waits() {
 
 #[test]
 fn an_item_goes_with_its_last_owner() {
-    let (a, b) = (policy("a"), FenceOwner::Session("7".into()));
+    let a = policy("a");
+    let b = FenceOwner::Session("7".into());
     let start = after(&[&format!("update {ETH0}/config/enabled true")]);
     let both = fenced(&fenced(&start, &set(&a, &[shut("eth0")])), &set(&b, &[shut("eth0")]));
     let text = cli::show(&both, "show effective").unwrap();
