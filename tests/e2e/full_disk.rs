@@ -44,6 +44,15 @@ fn mount_small_disk(folder: &Path) {
     mount(&["-t", "tmpfs", "-o", DISK, "tmpfs"], folder).unwrap();
 }
 
+/// An agent whose state folder is a small disk.
+async fn start_on_small_disk(net: &Netns) -> AgentProcess {
+    let mut agent = AgentProcess::start(net).await;
+    agent.kill();
+    mount_small_disk(&agent.state_dir());
+    agent.restart().await;
+    agent
+}
+
 /// Changes a description until a change is refused, at most as often as the disk could hold.
 async fn describe_until_refused(client: &GnmiClient) -> (String, tonic::Status) {
     let mut last = FIRST.to_owned();
@@ -72,10 +81,7 @@ fn has_line(log: &str, one: &str, other: &str) -> bool {
 #[tokio::test]
 async fn full_disk_refuses_changes_and_keeps_the_configuration() {
     let net = Netns::enter().with_veth("eth0", "peer0");
-    let mut agent = AgentProcess::start(&net).await;
-    agent.kill();
-    mount_small_disk(&agent.state_dir());
-    agent.restart().await;
+    let mut agent = start_on_small_disk(&net).await;
     let client = agent.gnmi().await;
     client
         .update(&config_of("eth0"), json!({"enabled": true, "description": FIRST}))
@@ -127,10 +133,7 @@ async fn full_disk_refuses_changes_and_keeps_the_configuration() {
 #[tokio::test]
 async fn a_box_starts_on_a_disk_that_is_full_without_its_histories() {
     let net = Netns::enter().with_veth("eth0", "peer0");
-    let mut agent = AgentProcess::start(&net).await;
-    agent.kill();
-    mount_small_disk(&agent.state_dir());
-    agent.restart().await;
+    let mut agent = start_on_small_disk(&net).await;
     let client = agent.gnmi().await;
     client.update(&config_of("eth0"), json!({"description": FIRST})).await.unwrap();
     agent.kill();

@@ -11,6 +11,15 @@ fn leaf(agent: &Agent, leaf: &str) -> Option<String> {
     agent.handle.revision().native.find_leaf(&path).map(|leaf| leaf.value.to_string())
 }
 
+/// An agent that has configured eth0 and has nothing left to do.
+async fn idle_agent(kernel: &SimulatedKernel, folder: &Path) -> Agent {
+    let agent = Agent::start(kernel, folder).await;
+    agent.update(BOX).await.unwrap();
+    in_force(&agent).await;
+    agent.handle.wait_until_idle().await.unwrap();
+    agent
+}
+
 /// Told and observed status.
 fn statuses(agent: &Agent) -> [Option<String>; 2] {
     ["oper-status", "observed-status"].map(|name| leaf(agent, name))
@@ -18,11 +27,9 @@ fn statuses(agent: &Agent) -> [Option<String>; 2] {
 
 #[tokio::test]
 async fn a_link_that_is_forced_down_is_down_for_readers_alone() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
-    let agent = Agent::start(&kernel, folder.path()).await;
-    agent.update(BOX).await.unwrap();
-    in_force(&agent).await;
-    agent.handle.wait_until_idle().await.unwrap();
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
+    let agent = idle_agent(&kernel, folder.path()).await;
     let before = kernel.requests();
     let configuration = agent.handle.revision().annotation.clone();
     let changed_at = leaf(&agent, "last-change");
@@ -52,11 +59,9 @@ async fn a_link_that_is_forced_down_is_down_for_readers_alone() {
 
 #[tokio::test]
 async fn settings_of_the_status_are_state_and_no_operation() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
-    let agent = Agent::start(&kernel, folder.path()).await;
-    agent.update(BOX).await.unwrap();
-    in_force(&agent).await;
-    agent.handle.wait_until_idle().await.unwrap();
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
+    let agent = idle_agent(&kernel, folder.path()).await;
     let before = kernel.requests();
     let document = r#"{"openconfig-interfaces:interfaces": {"interface": [{
         "name": "eth0", "config": {"name": "eth0"},
