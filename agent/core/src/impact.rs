@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_config::{Configuration, InstancePath};
+use holdfast_config::{Configuration, EffectiveStatus, InstancePath};
 use holdfast_platform::objects::{EntryShare, Registry};
 use holdfast_scheduler::{Engine, Failure, Impact, ImpactWalk, Key};
 use smallvec::SmallVec;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::publication::{Mark, as_planes};
+use super::publication::as_planes;
 use super::shared_engine::SharedEngine;
 use super::{CommitError, CoreHandle, ServiceState};
 
@@ -131,7 +131,8 @@ impl CoreHandle {
     /// # Errors
     /// When the walk has panicked.
     pub async fn impact(&self, failure: Failure) -> Result<EntryImpact, CommitError> {
-        let (engine, registry) = (self.engine.clone(), self.registry.clone());
+        let engine = self.engine.clone();
+        let registry = self.registry.clone();
         let configuration = self.configuration_rx.borrow().clone();
         let find = move || EntryImpact::find(&engine, &registry, &configuration, failure);
         let found = spawn_blocking(find).await;
@@ -148,7 +149,11 @@ impl CoreHandle {
     /// Shows state leaves of a service and marks of entries of the native model, in one revision; `None` takes them away.
     /// A mark is kept while its entry is not there, and is shown when it comes. The number of marks that were one too many,
     /// and are not kept. Give at most some thousand at a time, since a reader waits for all of them.
-    pub fn mark(&self, leaves: ServiceState, marks: Vec<(InstancePath, Option<Mark>)>) -> usize {
+    pub fn mark(
+        &self,
+        leaves: ServiceState,
+        marks: Vec<(InstancePath, Option<EffectiveStatus>)>,
+    ) -> usize {
         self.chain.amend(leaves, marks)
     }
 }

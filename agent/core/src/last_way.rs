@@ -9,14 +9,13 @@ use std::fmt;
 use std::net::IpAddr;
 
 use holdfast_config::schema::Origin;
-use holdfast_config::{Elem, InstancePath, Keys, Path, Value};
+use holdfast_config::{EffectiveStatus, Elem, InstancePath, Keys, Path, Value};
 use holdfast_platform::values::{KernelRoute, MAIN_TABLE, RouteTarget};
 use holdfast_platform::{Destination, failure};
 use smol_str::SmolStr;
 
 use super::datastore::Datastore;
 use super::impact::EntryImpact;
-use super::publication::Mark;
 use super::{CommitError, CoreHandle};
 
 /// The default prefixes of both families.
@@ -73,7 +72,7 @@ impl CoreHandle {
         }
         let marks = self.chain.marks();
         let loses = |entry: &&InstancePath| {
-            !entry.starts_with(&link) && marks.get(entry) != Some(Mark::Down)
+            !entry.starts_with(&link) && marks.get(entry) != Some(EffectiveStatus::Down)
         };
         let lost: Vec<&InstancePath> = impact.down.iter().filter(loses).collect();
         if let Some(prefix) = lost.iter().find_map(|entry| default_of(entry)) {

@@ -94,7 +94,6 @@ pub use pending::IncompleteEntry;
 pub use preview::{
     BoundedList, ConfigChange, MAX_LISTED, ObjectChange, ObjectEffect, PendingObject, Preview,
 };
-pub use publication::Mark;
 pub use remarks::Remark;
 pub use secret_keeper::UserSecrets;
 pub use service_preview::{ServiceChange, StateChange, StateEffect};

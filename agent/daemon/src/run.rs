@@ -458,7 +458,6 @@ async fn start_core(
     let found_in = FaultParts {
         core: core.handle(),
         store: kept.clone(),
-        rows: &alarms,
         state_folder: settings.state.path().to_owned(),
         journal: Journal::open(settings.state.path(), JournalKind::Alarms)?,
         listeners: listeners.clone(),
@@ -466,7 +465,7 @@ async fn start_core(
         software: software.clone(),
         probes: device.probes.clone(),
     };
-    let (faults, looking_for_faults) = faults::start(found_in)?;
+    let (faults, looking_for_faults) = faults::start(found_in, &alarms)?;
     let actions = ActionResources {
         core: core.handle(),
         probes: device.probes.clone(),

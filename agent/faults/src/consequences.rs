@@ -1,17 +1,15 @@
 //! Consequences of alarms for each other, for objects and for reporters: causes, impacts, silence and latches.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
-use holdfast_config::InstancePath;
 use holdfast_scheduler::Now;
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::alarm::{Alarm, Change};
 use crate::condition::Condition;
 use crate::faults::{Effects, Faults};
-use crate::impact::{Difference, ImpactCount, ImpactState, Status};
-use crate::latch::{Latch, LatchError, LatchRequest};
+use crate::impact::{Difference, ImpactCount, ImpactState};
+use crate::latch::{Latch, LatchError, LatchKind, LatchRequest};
 use crate::report::{Impact, Report, Silence, Source};
 use crate::resource::Resource;
 use crate::stored::Row;
@@ -21,21 +19,6 @@ use crate::types::Effect;
 const MAX_LATCHES: usize = 4096;
 
 impl Faults {
-    /// The status to show for an object of the engine; `None` while it works, as far as alarms say.
-    pub fn status(&self, key: &InstancePath) -> Option<Status> {
-        self.impacts.status(key)
-    }
-
-    /// All objects with a status to show.
-    pub fn statuses(&self) -> impl Iterator<Item = (&InstancePath, Status)> {
-        self.impacts.statuses()
-    }
-
-    /// The objects that do not work because of an open alarm.
-    pub fn affected(&self, condition: &Condition) -> BTreeMap<Arc<InstancePath>, Status> {
-        self.impacts.affected(condition)
-    }
-
     /// Open alarms whose impact is to be looked for again when the graph has changed.
     pub fn with_impact(&self) -> BTreeSet<Condition> {
         let alarms = self.impacts.alarms();
@@ -85,7 +68,6 @@ impl Faults {
             }
         }
         self.effects.are_latches_changed = true;
-        self.note_fences(now);
         Ok(self.take_effects(now))
     }
 
@@ -244,20 +226,20 @@ impl Faults {
     }
 
     /// True when a reporter says that a condition holds.
-    pub fn holds_by(&self, condition: &Condition, source: &Source) -> bool {
+    pub(crate) fn holds_by(&self, condition: &Condition, source: &Source) -> bool {
         self.conditions.get(condition).is_some_and(|it| it.holders.contains_key(source))
     }
 
     /// True when any source says that a condition holds.
-    pub fn holds(&self, condition: &Condition) -> bool {
+    pub(crate) fn holds(&self, condition: &Condition) -> bool {
         self.conditions.get(condition).is_some_and(|it| !it.holders.is_empty())
     }
 }
 
 fn report_of(latch: &Latch) -> Report {
     let what = match latch.kind {
-        crate::latch::LatchKind::ForcedDown => "is forced down",
-        crate::latch::LatchKind::DataPlaneDown => "forwards nothing",
+        LatchKind::ForcedDown => "is forced down",
+        LatchKind::DataPlaneDown => "forwards nothing",
     };
     let mut text = format_smolstr!("{} {what}, says {}", latch.resource.item(), latch.by);
     if !latch.reason.is_empty() {

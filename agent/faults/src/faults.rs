@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_config::{FenceOwner, InstancePath};
+use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath};
 use holdfast_scheduler::Now;
 use smol_str::{SmolStr, format_smolstr};
 
@@ -23,7 +23,7 @@ use crate::alarm::{Alarm, Change, Expiry, OperatorState, Transition};
 use crate::condition::Condition;
 use crate::fencing::Fencing;
 use crate::flapping::{Begins, FLAPPING_LOSSES, FLAPPING_WINDOW};
-use crate::impact::{ImpactCount, Impacts, Objects, Status};
+use crate::impact::{ImpactCount, Impacts, Objects};
 use crate::latch::Latch;
 use crate::log::Log;
 use crate::policy::{Rule, Settings};
@@ -68,7 +68,7 @@ pub struct Effects {
     /// Rows to write.
     pub rows: Vec<Row>,
     /// Objects whose status to show is another one; `None` for those that work again.
-    pub marks: BTreeMap<InstancePath, Option<Status>>,
+    pub marks: BTreeMap<InstancePath, Option<EffectiveStatus>>,
     /// Alarms whose impact is to be looked for.
     pub wanted_impacts: BTreeSet<Condition>,
     /// Rules, by the conditions of their alarms, whose state is to be shown; without one, its entry is to go.
@@ -179,13 +179,13 @@ impl Tracked {
     }
 
     /// The status that its own resource gets by it.
-    pub(crate) fn own_status(&self, rule: Rule) -> Option<Status> {
+    pub(crate) fn own_status(&self, rule: Rule) -> Option<EffectiveStatus> {
         let by_effect = match rule.effect {
-            Effect::Down => Some(Status::Down),
-            Effect::Degrade => Some(Status::Degraded),
+            Effect::Down => Some(EffectiveStatus::Down),
+            Effect::Degrade => Some(EffectiveStatus::Degraded),
             Effect::Warn => None,
         };
-        by_effect.max(self.is_silent().then_some(Status::Unknown))
+        by_effect.max(self.is_silent().then_some(EffectiveStatus::Unknown))
     }
 
     fn expiries(&self) -> Vec<Expiry> {
@@ -332,7 +332,6 @@ impl Faults {
             Input::Due => self.look_at_due(now),
         }
         self.make_room(now);
-        self.note_fences(now);
         self.take_effects(now)
     }
 
@@ -361,11 +360,6 @@ impl Faults {
     pub fn due(&self) -> Option<Duration> {
         let timer = self.timers.first().map(|(at, _)| *at);
         timer.into_iter().chain(self.fencing.due()).min()
-    }
-
-    /// Notes which owners want other interfaces shut than before.
-    pub(crate) fn note_fences(&mut self, now: Now) {
-        self.effects.changed_fences.extend(self.fencing.take_changed(now.monotonic));
     }
 
     /// The open alarm of a condition.
@@ -722,6 +716,7 @@ impl Faults {
     /// All that has come of an input, after rules were judged by it.
     pub(crate) fn take_effects(&mut self, now: Now) -> Effects {
         self.judge_rules(now);
+        self.effects.changed_fences.extend(self.fencing.take_changed(now.monotonic));
         std::mem::take(&mut self.effects)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use holdfast_config::InstancePath;
+use holdfast_config::{EffectiveStatus, InstancePath};
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
@@ -12,30 +12,15 @@ use crate::report::Impact;
 use crate::resource::Resource;
 use crate::types::Effect;
 
-/// How well an object works that does not work as configured. Of several that apply, the greatest one is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Status {
-    Degraded,
-    /// Its reporter is silent.
-    Unknown,
-    Down,
-    Maintenance,
-}
-
-impl Status {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Degraded => "DEGRADED",
-            Self::Unknown => "UNKNOWN",
-            Self::Down => "DOWN",
-            Self::Maintenance => "MAINTENANCE",
-        }
-    }
-}
-
 /// The objects of the configuration that a resource is: entries of the native model.
 pub trait Objects: Debug + Send + Sync {
     fn of(&self, resource: &Resource) -> BTreeSet<InstancePath>;
+}
+
+impl<O: Objects> Objects for Arc<O> {
+    fn of(&self, resource: &Resource) -> BTreeSet<InstancePath> {
+        O::of(self, resource)
+    }
 }
 
 /// A caller without objects.
@@ -84,7 +69,7 @@ pub(crate) type Object = Arc<InstancePath>;
 #[derive(Debug, Default)]
 pub(crate) struct Impacts {
     alarms: BTreeMap<Condition, Affected>,
-    objects: BTreeMap<Object, Vec<(u32, Status)>>,
+    objects: BTreeMap<Object, Vec<(u32, EffectiveStatus)>>,
     /// Alarms by the objects that their resources are.
     resources: BTreeMap<Object, BTreeSet<Condition>>,
     conditions: BTreeMap<u32, Condition>,
@@ -97,12 +82,12 @@ struct Affected {
     /// Stands for the alarm in the lists of objects.
     number: u32,
     own: BTreeSet<Object>,
-    own_status: Option<Status>,
-    others: BTreeMap<Object, Status>,
+    own_status: Option<EffectiveStatus>,
+    others: BTreeMap<Object, EffectiveStatus>,
 }
 
 impl Affected {
-    fn all(&self) -> BTreeMap<Object, Status> {
+    fn all(&self) -> BTreeMap<Object, EffectiveStatus> {
         let mut all = self.others.clone();
         if let Some(status) = self.own_status {
             all.extend(self.own.iter().map(|key| (key.clone(), status)));
@@ -114,7 +99,7 @@ impl Affected {
 /// Differences after a change of impacts.
 #[derive(Debug, Default)]
 pub(crate) struct Difference {
-    pub(crate) marks: BTreeMap<InstancePath, Option<Status>>,
+    pub(crate) marks: BTreeMap<InstancePath, Option<EffectiveStatus>>,
     /// Alarms of which the causes may differ.
     pub(crate) alarms: BTreeSet<Condition>,
 }
@@ -125,7 +110,7 @@ impl Impacts {
         &mut self,
         condition: &Condition,
         own: BTreeSet<InstancePath>,
-        own_status: Option<Status>,
+        own_status: Option<EffectiveStatus>,
     ) -> Difference {
         let own: BTreeSet<Object> = own.into_iter().map(Arc::new).collect();
         if !self.alarms.contains_key(condition) {
@@ -155,11 +140,11 @@ impl Impacts {
         impact: &Impact,
     ) -> Difference {
         let [down, degraded] = match effect {
-            Effect::Down => [Some(Status::Down), Some(Status::Degraded)],
-            Effect::Degrade => [Some(Status::Degraded); 2],
+            Effect::Down => [Some(EffectiveStatus::Down), Some(EffectiveStatus::Degraded)],
+            Effect::Degrade => [Some(EffectiveStatus::Degraded); 2],
             Effect::Warn => [None; 2],
         };
-        let mut found: BTreeMap<Object, Status> = BTreeMap::new();
+        let mut found: BTreeMap<Object, EffectiveStatus> = BTreeMap::new();
         for (objects, status) in [(&impact.degraded, degraded), (&impact.down, down)] {
             let Some(status) = status else { continue };
             found.extend(objects.iter().map(|object| (Arc::new(object.clone()), status)));
@@ -210,7 +195,8 @@ impl Impacts {
         // Of two alarms that have each other's object, one is the cause.
         difference.alarms.insert(condition.clone());
         let gone = before.keys().filter(|key| !after.contains_key(*key));
-        let gone: Vec<(Object, Option<Status>)> = gone.map(|key| (key.clone(), None)).collect();
+        let gone: Vec<(Object, Option<EffectiveStatus>)> =
+            gone.map(|key| (key.clone(), None)).collect();
         let come = after.into_iter().filter(|(key, status)| before.get(key) != Some(status));
         let come = come.map(|(key, status)| (key, Some(status)));
         for (key, status) in gone.into_iter().chain(come) {
@@ -225,7 +211,7 @@ impl Impacts {
         difference
     }
 
-    fn put(&mut self, key: &Object, number: u32, status: Option<Status>) {
+    fn put(&mut self, key: &Object, number: u32, status: Option<EffectiveStatus>) {
         let alarms = self.objects.entry(Arc::clone(key)).or_default();
         alarms.retain(|(other, _)| *other != number);
         alarms.extend(status.map(|status| (number, status)));
@@ -235,24 +221,21 @@ impl Impacts {
     }
 
     /// The status to show for an object; `None` while no alarm affects it.
-    pub(crate) fn status(&self, key: &InstancePath) -> Option<Status> {
+    pub(crate) fn status(&self, key: &InstancePath) -> Option<EffectiveStatus> {
         worst(self.objects.get(key)?)
     }
 
     /// All objects with a status to show.
-    pub(crate) fn statuses(&self) -> impl Iterator<Item = (&InstancePath, Status)> {
+    #[cfg(test)]
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = (&InstancePath, EffectiveStatus)> {
         self.objects.iter().filter_map(|(key, alarms)| Some((&**key, worst(alarms)?)))
-    }
-
-    /// The objects that an alarm affects, its own among them.
-    pub(crate) fn affected(&self, condition: &Condition) -> BTreeMap<Object, Status> {
-        self.alarms.get(condition).map(Affected::all).unwrap_or_default()
     }
 
     /// How many other objects than its own an alarm affects: those that do not work, and those that work worse.
     pub(crate) fn count(&self, condition: &Condition) -> (usize, usize) {
         let Some(affected) = self.alarms.get(condition) else { return (0, 0) };
-        let down = affected.others.values().filter(|status| **status == Status::Down).count();
+        let down =
+            affected.others.values().filter(|status| **status == EffectiveStatus::Down).count();
         (down, affected.others.len() - down)
     }
 
@@ -281,6 +264,6 @@ impl Impacts {
     }
 }
 
-fn worst(alarms: &[(u32, Status)]) -> Option<Status> {
+fn worst(alarms: &[(u32, EffectiveStatus)]) -> Option<EffectiveStatus> {
     alarms.iter().map(|(_, status)| *status).max()
 }

@@ -34,7 +34,7 @@ pub use faults::{Effects, Faults, Input, MAX_CONDITIONS, OperatorError};
 pub use fencing::{Action, Wish};
 pub use flapping::{FLAPPING_LOSSES, FLAPPING_WINDOW};
 pub use glob::Glob;
-pub use impact::{ImpactCount, ImpactState, Objects, Status};
+pub use impact::{ImpactCount, ImpactState, Objects};
 pub use latch::{Latch, LatchError, LatchKind, LatchRequest};
 pub use log::{LOG_TRANSITIONS, Log, Resume};
 pub use monitor::{Monitor, MonitorError, OutsideReport, Word};

@@ -22,12 +22,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_base::now_ns;
 use holdfast_config::schema::Origin;
-use holdfast_config::{InstancePath, Map, Tree, Value};
+use holdfast_config::{EffectiveStatus, InstancePath, Map, Tree, Value};
 use holdfast_telemetry::{ConfigOrState, Draft, Mutation, Revision};
 use imbl::OrdMap;
 use tokio::sync::watch;
 
-use super::marks::{self, Mark, MarkedEntry, Marks, TooManyMarks};
+use super::marks::{self, MarkedEntry, Marks, TooManyMarks};
 use super::service_plans::status_beside;
 use super::state::{Others, in_both, remove_state, show_leaf};
 use crate::ServiceState;
@@ -96,7 +96,8 @@ impl Amendments {
         let mut draft = newest.resume(merged).after_removals();
         for path in &self.recent {
             in_both(&mut draft, false, |tree| {
-                let (origin, revisions) = (tree.origin(), [base, &next]);
+                let origin = tree.origin();
+                let revisions = [base, &next];
                 let shown = shown_as(origin, &models.map, path);
                 let lost = shown.iter().filter_map(|leaf| lost_entry(revisions, origin, leaf));
                 lost.for_each(|entry| tree.apply(&entry, Mutation::Gone(ConfigOrState::Both)));
@@ -199,7 +200,7 @@ impl RevisionChain {
     pub(crate) fn amend(
         &self,
         leaves: ServiceState,
-        marks: Vec<(InstancePath, Option<Mark>)>,
+        marks: Vec<(InstancePath, Option<EffectiveStatus>)>,
     ) -> usize {
         let mut amended = self.lock();
         let newest = self.newest();
@@ -208,7 +209,8 @@ impl RevisionChain {
                 && (value.is_none() || !lacks_state(&newest, path))
         };
         let leaves: ServiceState = leaves.into_iter().filter(differs).collect();
-        let (mut changed, mut left_out) = (Vec::new(), 0);
+        let mut changed = Vec::new();
+        let mut left_out = 0;
         for (entry, mark) in marks {
             match amended.marks.set(&entry, mark) {
                 Ok(marked) => changed.extend(marked),
@@ -511,7 +513,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum MarkEvent {
-        Mark(usize, Option<bool>),
+        EffectiveStatus(usize, Option<bool>),
         /// The core begins to build the revision of a commit, with entries that are configured from then on, or no more.
         Build {
             is_large: bool,
@@ -532,7 +534,7 @@ mod tests {
         let mark = || (entry(), prop::option::weighted(0.7, any::<bool>()));
         let changes = prop::collection::vec((entry(), any::<bool>()), 1..4);
         prop_oneof![
-            3 => mark().prop_map(|(entry, mark)| MarkEvent::Mark(entry, mark)),
+            3 => mark().prop_map(|(entry, mark)| MarkEvent::EffectiveStatus(entry, mark)),
             2 => (any::<bool>(), changes).prop_map(|(is_large, changes)| MarkEvent::Build { is_large, changes }),
             1 => Just(MarkEvent::Rebase),
             2 => Just(MarkEvent::Complete),
@@ -564,8 +566,8 @@ mod tests {
         ]
     }
 
-    fn mark_of(is_down: bool) -> Mark {
-        if is_down { Mark::Down } else { Mark::Degraded }
+    fn mark_of(is_down: bool) -> EffectiveStatus {
+        if is_down { EffectiveStatus::Down } else { EffectiveStatus::Degraded }
     }
 
     proptest! {
@@ -573,7 +575,7 @@ mod tests {
         fn marks_are_those_of_the_entries_that_there_are(events in prop::collection::vec(mark_event(), 1..40)) {
             let lists = derived_lists(&REGISTRY, &MODELS);
             let chain = RevisionChain::new(Revision::new(Arc::clone(&MODELS), lists));
-            let mut marks: BTreeMap<usize, Mark> = BTreeMap::new();
+            let mut marks: BTreeMap<usize, EffectiveStatus> = BTreeMap::new();
             let mut configured: BTreeSet<usize> = BTreeSet::new();
             let mut stated: BTreeSet<usize> = BTreeSet::new();
             let mut shown_tree: Tree<LeafMark> = Tree::new();
@@ -587,12 +589,12 @@ mod tests {
                 };
                 marks.clone()
             };
-            let mut kept: BTreeMap<usize, Mark> = BTreeMap::new();
+            let mut kept: BTreeMap<usize, EffectiveStatus> = BTreeMap::new();
             let mut clock = 0;
             for event in events {
                 clock += 1;
                 match event {
-                    MarkEvent::Mark(entry, mark) => kept = amend(entry, mark, &chain),
+                    MarkEvent::EffectiveStatus(entry, mark) => kept = amend(entry, mark, &chain),
                     MarkEvent::Build { is_large, changes } if building.is_none() => {
                         let mut next_configured = configured.clone();
                         for (entry, is_there) in changes {
@@ -673,7 +675,8 @@ mod tests {
         /// Octets of all marks, the target of L17 in `agent/faults/FAULTS.md`.
         const MOST: i64 = 2_000_000;
         let route = |number: usize| {
-            let (high, low) = (number / 256, number % 256);
+            let high = number / 256;
+            let low = number % 256;
             native(&MARKED[0].replace("10.0.0.0/8", &format!("10.{high}.{low}.0/24")))
         };
         let chain = RevisionChain::new(Revision::new(
@@ -690,10 +693,11 @@ mod tests {
         draft.apply_diff(Origin::Native, &Tree::new(), &tree);
         chain.advance(&first, draft.publish());
         drop(first);
-        let portions: Vec<Vec<(InstancePath, Option<Mark>)>> = (0..ROUTES.div_ceil(PORTION))
+        let portions: Vec<Vec<(InstancePath, Option<EffectiveStatus>)>> = (0..ROUTES
+            .div_ceil(PORTION))
             .map(|portion| {
                 let numbers = portion * PORTION..ROUTES.min((portion + 1) * PORTION);
-                numbers.map(|number| (route(number), Some(Mark::Down))).collect()
+                numbers.map(|number| (route(number), Some(EffectiveStatus::Down))).collect()
             })
             .collect();
         let info = measure(|| {

@@ -1,4 +1,4 @@
-//! Marks of entries: the effective status of those that are not UP.
+//! Marks of entries: the [`EffectiveStatus`] of those that are not UP.
 //!
 //! Who follows faults marks entries; the core shows them, and knows them by entry, so that one which it takes away and builds
 //! anew is marked as before. A mark is no state of its own: it is shown with its entry, and it waits where that is not there.
@@ -6,41 +6,12 @@
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
-use holdfast_config::{InstancePath, Keys, Step, Value};
+use holdfast_config::{EffectiveStatus, InstancePath, Keys, Step, Value};
 use holdfast_telemetry::{ConfigOrState, DraftTree, Mutation};
 use imbl::OrdMap;
 
 /// Marks that are kept: those of some impacts as large as they can be. Each takes some hundred octets.
 pub(crate) const MARKS_MOST: usize = 200_000;
-
-/// Effective status of an entry that is not UP. Of several, the first one counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mark {
-    /// A maintenance session has it.
-    Maintenance,
-    /// Nothing of it works.
-    Down,
-    /// Who reports of it has not done so in time.
-    Unknown,
-    /// Some of it works.
-    Degraded,
-}
-
-impl Mark {
-    /// Name in the native model.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Maintenance => "MAINTENANCE",
-            Self::Down => "DOWN",
-            Self::Unknown => "UNKNOWN",
-            Self::Degraded => "DEGRADED",
-        }
-    }
-
-    fn value(self) -> Value {
-        Value::Enum(self.name().into())
-    }
-}
 
 /// An entry, as its list and its keys; entries beside each other share the list.
 #[derive(Clone, Debug)]
@@ -53,7 +24,7 @@ pub(super) struct MarkedEntry {
 /// Marks by entry of the native model. Clones share memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
-    lists: OrdMap<Arc<InstancePath>, OrdMap<Keys, Mark>>,
+    lists: OrdMap<Arc<InstancePath>, OrdMap<Keys, EffectiveStatus>>,
     count: usize,
 }
 
@@ -72,7 +43,7 @@ impl Marks {
         self.count == 0
     }
 
-    pub(crate) fn get(&self, entry: &InstancePath) -> Option<Mark> {
+    pub(crate) fn get(&self, entry: &InstancePath) -> Option<EffectiveStatus> {
         let (list, keys) = split(entry)?;
         self.lists.get(&list)?.get(&keys).copied()
     }
@@ -81,7 +52,7 @@ impl Marks {
     pub(super) fn set(
         &mut self,
         entry: &InstancePath,
-        mark: Option<Mark>,
+        mark: Option<EffectiveStatus>,
     ) -> Result<Option<MarkedEntry>, TooManyMarks> {
         let Some((list, keys)) = split(entry) else { return Ok(None) };
         let known = self.lists.get_key_value(&list);
@@ -110,7 +81,7 @@ impl Marks {
     }
 
     /// Marked entries at and below a path.
-    fn below(&self, path: &InstancePath) -> Vec<(InstancePath, Mark)> {
+    fn below(&self, path: &InstancePath) -> Vec<(InstancePath, EffectiveStatus)> {
         let own = self.get(path).map(|mark| (path.clone(), mark));
         let from = self.lists.range::<_, InstancePath>(path..);
         let lists = from.take_while(|(list, _)| list.starts_with(path));
@@ -146,12 +117,12 @@ impl Marks {
 pub(super) struct TooManyMarks;
 
 /// Shows a mark in the native tree, or takes it away. Nothing happens where the entry is not there.
-pub(super) fn show(tree: &mut DraftTree<'_>, entry: &InstancePath, mark: Option<Mark>) {
+pub(super) fn show(tree: &mut DraftTree<'_>, entry: &InstancePath, mark: Option<EffectiveStatus>) {
     let Some(list) = entry.last().map(|last| last.node) else { return };
     let Some(place) = tree.mark_of(list) else { return };
     let leaf = entry.join(Step::node(place.container)).join(Step::node(place.leaf));
     let gone = Mutation::Gone(ConfigOrState::State);
-    tree.apply(&leaf, mark.map_or(gone, |mark| Mutation::Set(mark.value())));
+    tree.apply(&leaf, mark.map_or(gone, |mark| Mutation::Set(Value::Enum(mark.name().into()))));
 }
 
 /// Path of the list of an entry, and the keys of the entry.

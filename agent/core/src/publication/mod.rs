@@ -47,7 +47,6 @@ pub(super) use self::builder::{BuilderPanicked, BuiltRevision};
 pub(super) use self::chain::RevisionChain;
 use self::deferral::Deferrals;
 use self::derived::{DerivedChanges, NewEntries, NewState, derived_lists};
-pub use self::marks::Mark;
 use self::prepared::EntryPreparation;
 pub(super) use self::prepared::PreparedEntries;
 pub(super) use self::state::as_planes;
@@ -240,7 +239,8 @@ impl Publisher {
         last: &Revision,
     ) {
         sort_keys(&mut keys);
-        let (source, others) = (self.source.clone(), self.chain.others());
+        let source = self.source.clone();
+        let others = self.chain.others();
         let is_applied = |key: &Key| SHOWN_AS_APPLIED.contains(&key.kind());
         let (applied, mut keys): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_applied);
         let derived = DerivedChanges::of(&source.registry, applied, engine, draft.native());
@@ -271,9 +271,12 @@ fn link_observation(engine: &Engine, key: &Key, now: Now) -> Option<LinkObservat
     let link = |value: Option<&SharedValue>| value?.as_any().downcast_ref::<Link>().cloned();
     let Some(link) = link(observed) else {
         let is_enabled = link(intended)?.enabled;
-        let (status, carrier_changes) = (OperState::NotPresent, 0);
-        let changed_ns = now.unix_ns;
-        return Some(LinkObservation { status, is_enabled, carrier_changes, changed_ns });
+        return Some(LinkObservation {
+            status: OperState::NotPresent,
+            is_enabled,
+            carrier_changes: 0,
+            changed_ns: now.unix_ns,
+        });
     };
     let facts = link.facts?;
     Some(LinkObservation {

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use holdfast_base::ErrorChain;
 use holdfast_config::{
-    BootChange, BootConfiguration, FenceItem, FenceOwner, FenceStanding, InstancePath, Lift,
+    BootChange, BootConfiguration, EffectiveStatus, FenceItem, FenceOwner, FenceStanding,
+    InstancePath, Lift,
 };
-use holdfast_core::{ConfirmAction, Confirmation, FenceRequest, LastWay, Mark};
+use holdfast_core::{ConfirmAction, Confirmation, FenceRequest, LastWay};
 use holdfast_platform::descriptors::link;
 use holdfast_platform::values::Link;
 use holdfast_store::faults::WriteKind;
@@ -275,7 +276,7 @@ async fn the_last_way_is_named() {
     }
     // What is marked as DOWN already loses nothing.
     let entry = agent.handle.models().native.resolve_write(&route.parse().unwrap()).unwrap();
-    agent.handle.mark(Vec::new(), vec![(entry, Some(Mark::Down))]);
+    agent.handle.mark(Vec::new(), vec![(entry, Some(EffectiveStatus::Down))]);
     assert_eq!(find("eth0", &nobody).await, None);
     agent.update(&BOX.replace("198.51.100.0/24", "0.0.0.0/0")).await.unwrap();
     agent.turns().await;

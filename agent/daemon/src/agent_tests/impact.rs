@@ -2,8 +2,8 @@
 
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
-use holdfast_config::{InstancePath, Value};
-use holdfast_core::{CommitOptions, Datastore, EntryImpact, Mark};
+use holdfast_config::{EffectiveStatus, InstancePath, Value};
+use holdfast_core::{CommitOptions, Datastore, EntryImpact};
 use holdfast_platform::failure;
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_scheduler::Failure;
@@ -156,13 +156,13 @@ async fn an_entry_that_is_built_anew_is_marked_as_before() {
         route(&agent, "203.0.1.0/24", &[("10.0.0.2", 20)]).await;
         agent.turns().await;
     };
-    let marked = |mark: Option<Mark>| {
+    let marked = |mark: Option<EffectiveStatus>| {
         [&prefix, &address].map(|path| (native_path(&agent, path), mark)).to_vec()
     };
     let shown = || [&prefix, &address].map(|path| mark_of(&agent, path));
     build().await;
     assert_eq!(shown(), [None, None]);
-    assert_eq!(agent.handle.mark(Vec::new(), marked(Some(Mark::Down))), 0);
+    assert_eq!(agent.handle.mark(Vec::new(), marked(Some(EffectiveStatus::Down))), 0);
     assert_eq!(shown(), ["DOWN", "DOWN"].map(|it| Some(it.to_owned())));
     // The kernel loses the address, and the agent brings it back.
     kernel.delete_address("eth0", "10.0.0.1".parse().unwrap(), 24);
@@ -196,7 +196,7 @@ async fn ten_thousand_marked_routes_stay_derived() {
     let found = impact(&agent, failure::of_interface("eth0")).await;
     assert_eq!(found.down.len(), ROUTES + 3, "the routes of both documents, the port, its address");
     for portion in found.down.chunks(PORTION) {
-        let marks = portion.iter().map(|entry| (entry.clone(), Some(Mark::Down)));
+        let marks = portion.iter().map(|entry| (entry.clone(), Some(EffectiveStatus::Down)));
         agent.handle.mark(Vec::new(), marks.collect());
     }
     let of = |below: &str| {

@@ -10,12 +10,11 @@ use holdfast_core::SettingsCheck;
 use holdfast_faults::{AlarmRule, Glob, MAX_PROBES, MAX_RULES, Probe};
 use holdfast_services::expression::Conditions;
 
-use super::settings::{ConfigBranch, SettingNodes};
+use super::probes::MAX_PACKETS;
+use super::settings::{ConfigBranch, SettingNodes, entries};
 
 /// Targets of one probe: more than are needed to tell a dead target from a dead way.
 const MAX_TARGETS: usize = 16;
-/// Packets a second of all probes together: no load for a box or its neighbours.
-const MAX_PACKETS: u128 = 200;
 
 /// Refuses probes that would send too much, and rules that cannot be evaluated.
 #[derive(Debug)]
@@ -51,7 +50,7 @@ impl FaultSettingsCheck {
                     "the target {target} is not of the family of the next hop {}",
                     probe.next_hop
                 )
-            } else if packets > MAX_PACKETS * 1000 {
+            } else if packets > u128::from(MAX_PACKETS) * 1000 {
                 format!(
                     "with it, all probes together send more than {MAX_PACKETS} packets a second: make its `interval` longer"
                 )
@@ -101,11 +100,6 @@ struct Refusal {
     list: NodeId,
     keys: Keys,
     reason: String,
-}
-
-/// Entries of a list.
-fn entries(part: &ConfigBranch, list: NodeId) -> impl Iterator<Item = (&Keys, &Arc<ConfigBranch>)> {
-    part.list(list).into_iter().flat_map(|list| list.iter())
 }
 
 /// Packets of a probe in a thousand seconds.

@@ -1,11 +1,11 @@
 //! Shutting interfaces, and giving them back: what alarms and latches want, as changes of the fence layer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast_base::{ErrorChain, now_ns};
-use holdfast_config::{FenceItem, FenceOwner, Lift};
+use holdfast_config::{Fence, FenceItem, FenceOwner, Lift};
 use holdfast_core::{CommitError, CoreHandle, FenceRequest, LastWay};
 use holdfast_faults::{Condition, Input, Report, Resource, Source};
 use smol_str::{SmolStr, format_smolstr};
@@ -31,49 +31,48 @@ pub enum FenceError {
 /// Wishes on their way to the core.
 #[derive(Debug, Default)]
 pub(super) struct Fencer {
-    changed: Mutex<BTreeMap<FenceOwner, Wishes>>,
-    /// Owners that want anything, once the first level is known: the fences of others go.
-    living: Mutex<Option<BTreeSet<FenceOwner>>>,
+    waiting: Mutex<Waiting>,
     woken: Notify,
+}
+
+/// Wishes that nobody has carried out yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    changed: BTreeMap<FenceOwner, Wishes>,
+    /// Owners that want anything, once the first level is known: the fences of others go.
+    living: Option<BTreeSet<FenceOwner>>,
 }
 
 impl Fencer {
     /// Takes in what an owner wants now.
     pub(super) fn want(&self, owner: FenceOwner, wishes: Wishes) {
-        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
-        changed.insert(owner, wishes);
+        self.lock().changed.insert(owner, wishes);
         self.woken.notify_one();
     }
 
     /// Has the fences taken off that an earlier run has left for nobody.
     pub(super) fn retain(&self, living: BTreeSet<FenceOwner>) {
-        *self.living.lock().unwrap_or_else(PoisonError::into_inner) = Some(living);
+        self.lock().living = Some(living);
         self.woken.notify_one();
     }
 
-    /// Carries wishes out until the core stops.
+    /// Carries wishes out until nobody takes the reports.
     pub(super) async fn run(self: Arc<Self>, core: CoreHandle, inputs: mpsc::Sender<Input>) {
         let mut refused: BTreeMap<FenceOwner, Wishes> = BTreeMap::new();
-        let mut told: BTreeSet<Condition> = BTreeSet::new();
+        let mut has_told = false;
         loop {
             match refused.is_empty() {
                 true => self.woken.notified().await,
                 false => drop(timeout(RETRY_PAUSE, self.woken.notified()).await),
             }
-            let living = self.living.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Waiting { changed, living } = std::mem::take(&mut *self.lock());
             if let Some(living) = living
                 && core.retain_fence_owners(living.clone()).await.is_err()
             {
-                let mut waiting = self.living.lock().unwrap_or_else(PoisonError::into_inner);
-                waiting.get_or_insert(living);
+                self.lock().living.get_or_insert(living);
             }
-            let changed = {
-                let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
-                std::mem::take(&mut *changed)
-            };
-            let again = std::mem::take(&mut refused);
-            let again = again.into_iter().filter(|(owner, _)| !changed.contains_key(owner));
-            let due: BTreeMap<FenceOwner, Wishes> = again.chain(changed.clone()).collect();
+            let mut due = std::mem::take(&mut refused);
+            due.extend(changed);
             let mut failed = Vec::new();
             for (owner, wishes) in due {
                 let errors = fence_each(&core, &owner, &wishes).await;
@@ -82,14 +81,18 @@ impl Fencer {
                     refused.insert(owner, wishes);
                 }
             }
-            let conditions = failed.iter().map(|report| report.condition.clone()).collect();
-            if (!failed.is_empty() || !told.is_empty())
+            let is_failed = !failed.is_empty();
+            if (is_failed || has_told)
                 && inputs.send(Input::Level(Source::Fences, failed)).await.is_err()
             {
                 return;
             }
-            told = conditions;
+            has_told = is_failed;
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -101,39 +104,59 @@ async fn fence_each(
     wishes: &Wishes,
 ) -> Vec<(SmolStr, FenceError)> {
     let mut errors = Vec::new();
-    let mut granted = Wishes::new();
+    let mut granted = Vec::new();
     for (interface, allows_isolation) in wishes {
         match check(core, owner, interface, *allows_isolation).await {
-            Ok(()) => drop(granted.insert(interface.clone(), true)),
+            Ok(()) => granted.push(interface.clone()),
             Err(error) => errors.push((interface.clone(), error)),
         }
     }
-    if let Err(error) = fence(core, owner.clone(), Lift::Everything, &granted).await {
-        // The core takes all or nothing: the first one is named.
-        let interface = granted.keys().next().cloned().unwrap_or_default();
-        errors.push((interface, error));
+    // The core takes all or nothing: the first one is named.
+    let first = granted.first().cloned().unwrap_or_default();
+    if let Err(error) = shut(core, owner.clone(), Lift::Everything, granted).await {
+        errors.push((first, error));
     }
     errors
 }
 
-fn report(owner: &FenceOwner, (interface, error): (SmolStr, FenceError)) -> Report {
-    let condition = Condition::new("fence-failed", Resource::Interface(interface));
-    let name = format_smolstr!("{owner}").replace(' ', "-");
-    let text = format_smolstr!("{owner} wants it shut: {}", ErrorChain(&error));
-    Report::holding(condition.qualified(&name), text, now_ns())
+/// Shuts one more interface for an owner.
+///
+/// # Errors
+/// When it is the last way of something that is not to be isolated, or the core refuses.
+pub(super) async fn fence_one(
+    core: &CoreHandle,
+    owner: FenceOwner,
+    interface: &SmolStr,
+    allows_isolation: bool,
+) -> Result<(), FenceError> {
+    check(core, &owner, interface, allows_isolation).await?;
+    shut(core, owner, Lift::Nothing, vec![interface.clone()]).await
 }
 
-/// Refuses to shut an interface that is the last way of something. One that is shut already takes no way.
+fn report(owner: &FenceOwner, (interface, error): (SmolStr, FenceError)) -> Report {
+    let condition = Condition::new("fence-failed", Resource::Interface(interface));
+    let text = format_smolstr!("{owner} wants it shut: {}", ErrorChain(&error));
+    Report::holding(condition.qualified(&hyphenated(owner)), text, now_ns())
+}
+
+/// The name of an owner without spaces.
+fn hyphenated(owner: &FenceOwner) -> String {
+    owner.to_string().replace(' ', "-")
+}
+
+/// Refuses to shut an interface that is the last way of something. One that the owner has shut already takes no way.
 async fn check(
     core: &CoreHandle,
     owner: &FenceOwner,
     interface: &SmolStr,
     allows_isolation: bool,
 ) -> Result<(), FenceError> {
+    if allows_isolation {
+        return Ok(());
+    }
     let item = FenceItem::Shut { interface: interface.clone() };
-    let is_owned =
-        core.fences().iter().any(|fence| fence.item == item && fence.owners.contains(owner));
-    if allows_isolation || is_owned {
+    let is_shut = |fence: &Fence| fence.item == item && fence.owners.contains(owner);
+    if core.fences().iter().any(is_shut) {
         return Ok(());
     }
     match core.last_way(interface, &BTreeSet::new()).await? {
@@ -143,20 +166,14 @@ async fn check(
 }
 
 /// Changes the fences of an owner.
-///
-/// # Errors
-/// When an interface is the last way of something that is not to be isolated, or the core refuses.
-pub(super) async fn fence(
+async fn shut(
     core: &CoreHandle,
     owner: FenceOwner,
     lift: Lift,
-    wishes: &Wishes,
+    interfaces: Vec<SmolStr>,
 ) -> Result<(), FenceError> {
-    for (interface, allows_isolation) in wishes {
-        check(core, &owner, interface, *allows_isolation).await?;
-    }
-    let set = wishes.keys().map(|interface| FenceItem::Shut { interface: interface.clone() });
-    let trace = format_smolstr!("fault/{owner}").replace(' ', "-").into();
-    core.fence(FenceRequest { owner, lift, set: set.collect(), trace }).await?;
+    let set = interfaces.into_iter().map(|interface| FenceItem::Shut { interface }).collect();
+    let trace = format_smolstr!("fault/{}", hyphenated(&owner));
+    core.fence(FenceRequest { owner, lift, set, trace }).await?;
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! Questions to the faults of the box, and listeners.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use holdfast_config::{FenceOwner, Lift};
+use holdfast_config::FenceOwner;
 use holdfast_core::CoreHandle;
 use holdfast_faults::{
-    Alarm, Condition, LatchError, LatchRequest, Monitor, MonitorError, OperatorError,
-    OperatorState, OutsideReport, Resource, Transition,
+    Alarm, Condition, LatchError, LatchRequest, MonitorError, OperatorError, OperatorState,
+    OutsideReport, Resource, Transition,
 };
 use smol_str::SmolStr;
 use tokio::sync::broadcast::error::RecvError;
@@ -46,12 +46,8 @@ pub(super) enum Request {
         after: Option<u64>,
         answer: oneshot::Sender<Listening>,
     },
-    Monitor {
-        name: SmolStr,
-        answer: oneshot::Sender<Option<Monitor>>,
-    },
     Report {
-        monitor: SmolStr,
+        reporter: Reporter,
         report: OutsideReport,
         answer: oneshot::Sender<Result<(), ReportError>>,
     },
@@ -61,12 +57,22 @@ pub(super) enum Request {
     },
 }
 
+/// Who reports, under the name of which `monitor` entry.
+#[derive(Clone, Debug)]
+pub struct Reporter {
+    pub monitor: SmolStr,
+    /// The user, who has to be the identity of the entry. The command on the box needs none.
+    pub caller: Option<SmolStr>,
+}
+
 /// Reason for which a report from outside is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
     #[error(transparent)]
     Monitor(#[from] MonitorError),
+    #[error("`{caller}` is not the `identity` of a monitor `{monitor}`")]
+    Identity { monitor: SmolStr, caller: SmolStr },
     #[error("the monitor `{monitor}` reports more than {rate} times a second")]
     Rate { monitor: SmolStr, rate: u32 },
     #[error("there is no {0}, neither in the configuration nor on the box")]
@@ -258,24 +264,16 @@ impl FaultService {
         Ok(Listener { faults: self.clone(), pending, last_id, transitions })
     }
 
-    /// The `monitor` entry with a name.
-    ///
-    /// # Errors
-    /// When nobody looks for faults any more.
-    pub async fn monitor(&self, name: SmolStr) -> Result<Option<Monitor>, FaultsStopped> {
-        self.ask(|answer| Request::Monitor { name, answer }).await
-    }
-
     /// Takes a report from outside in.
     ///
     /// # Errors
     /// When nobody looks for faults any more; inside, when the report is refused.
     pub async fn report(
         &self,
-        monitor: SmolStr,
+        reporter: Reporter,
         report: OutsideReport,
     ) -> Result<Result<(), ReportError>, FaultsStopped> {
-        self.ask(|answer| Request::Report { monitor, report, answer }).await
+        self.ask(|answer| Request::Report { reporter, report, answer }).await
     }
 
     /// Sets or lifts a latch. The answer tells whether that is on disk: it stands in either case.
@@ -306,8 +304,8 @@ impl FaultService {
             return Err(LatchRefusal::NotFenced(request.resource.clone()));
         };
         let owner = FenceOwner::Latch(request.by.clone());
-        let set = BTreeMap::from([(interface.clone(), allows_isolation)]);
-        fencer::fence(&self.core, owner, Lift::Nothing, &set).await.map_err(LatchRefusal::Fence)
+        let fenced = fencer::fence_one(&self.core, owner, interface, allows_isolation).await;
+        fenced.map_err(LatchRefusal::Fence)
     }
 
     async fn ask_to_listen(&self, after: Option<u64>) -> Result<Listening, FaultsStopped> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_core::{CoreHandle, Datastore as _, EntryImpact};
@@ -23,7 +24,7 @@ const REPEAT_SHARE: u32 = 10;
 #[derive(Debug)]
 pub(super) struct ImpactWalks {
     core: CoreHandle,
-    objects: BoxObjects,
+    objects: Arc<BoxObjects>,
     /// Alarms whose impact is not known.
     unknown: BTreeSet<Condition>,
     /// Alarms whose impact may be another one, since the graph has changed.
@@ -41,7 +42,7 @@ struct Walk {
 }
 
 impl ImpactWalks {
-    pub(super) fn new(core: CoreHandle, objects: BoxObjects) -> Self {
+    pub(super) fn new(core: CoreHandle, objects: Arc<BoxObjects>) -> Self {
         Self {
             core,
             objects,

@@ -42,7 +42,7 @@ pub use documents::{alarm_document, transition_document};
 pub use fencer::FenceError;
 pub use filter::AlarmFilter;
 pub use handle::{
-    FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord, ReportError,
+    FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord, ReportError, Reporter,
     WordError, check_text,
 };
 pub use task::{FaultParts, start};

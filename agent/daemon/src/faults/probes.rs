@@ -18,8 +18,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::debug;
 
-/// Time between two packets of all probes together: 200 a second.
-const PACKET_INTERVAL: Duration = Duration::from_millis(5);
+/// Packets a second of all probes together: no load for a box or its neighbours.
+pub(super) const MAX_PACKETS: u32 = 200;
+const PACKET_INTERVAL: Duration = Duration::from_millis(1000 / MAX_PACKETS as u64);
 /// The longest time to wait for an answer, also where rounds are further apart: the other side of the world takes 0.3 s.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 

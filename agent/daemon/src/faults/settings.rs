@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_config::tree::{Branch, Tree};
-use holdfast_config::{MissingNode, NodeId, Provenance, Value, schema::Schema};
+use holdfast_config::{Keys, MissingNode, NodeId, Provenance, Value, schema::Schema};
 use holdfast_faults::{
     Action, AlarmRule, Effect, Filter, Glob, Monitor, Policy, Probe, ProbeMode, Require, Settings,
     Severity, Shelf,
@@ -181,30 +181,22 @@ impl SettingNodes {
 
     /// The settings in such a part.
     pub(super) fn read(&self, part: Option<&ConfigBranch>) -> Settings {
-        let entries = |list: NodeId| {
-            let list = part.and_then(|branch| branch.list(list));
-            let entries = list.into_iter().flat_map(|list| list.iter());
-            entries.map(|(_, entry)| Arc::clone(entry)).collect::<Vec<_>>()
-        };
-        let policies = entries(self.policy.list).iter().map(|it| self.policy.read(it)).collect();
-        let shelves = entries(self.shelf.list).iter().map(|it| self.shelf.read(it)).collect();
-        let monitors = entries(self.monitor.list).iter().map(|it| self.monitor.read(it)).collect();
-        let settings = part.and_then(|branch| branch.container(self.settings));
+        let Some(part) = part else { return Settings::default() };
+        let settings = part.container(self.settings);
         let shortcut = settings.and_then(|settings| settings.value(self.shortcut));
-        let probes = entries(self.probe.list);
-        let probes = probes.iter().filter_map(|it| self.probe.read(it)).collect();
-        let rules = entries(self.rule.list);
-        let rules = rules.iter().filter(|it| self.rule.is_enabled(it));
-        let mut settings = Settings::new(policies, shelves)
-            .with_monitors(monitors)
-            .with_probes(probes)
-            .with_alarm_rules(rules.map(|it| self.rule.read(it)).collect());
+        let rules = entries(part, self.rule.list).filter(|(_, it)| self.rule.is_enabled(it));
+        let policies = entries(part, self.policy.list).map(|(_, it)| self.policy.read(it));
+        let shelves = entries(part, self.shelf.list).map(|(_, it)| self.shelf.read(it));
+        let monitors = entries(part, self.monitor.list).map(|(_, it)| self.monitor.read(it));
+        let probes = entries(part, self.probe.list).filter_map(|(_, it)| self.probe.read(it));
+        let mut settings = Settings::new(policies.collect(), shelves.collect())
+            .with_monitors(monitors.collect())
+            .with_probes(probes.collect())
+            .with_alarm_rules(rules.map(|(_, it)| self.rule.read(it)).collect());
         settings.is_conservative = shortcut == Some(&Value::Bool(false));
         settings
     }
-}
 
-impl SettingNodes {
     /// True unless the operator permits rules for every resource.
     pub(super) fn requires_resource(&self, part: &ConfigBranch) -> bool {
         let settings = part.container(self.settings);
@@ -225,7 +217,7 @@ impl PolicyNodes {
             filter: filter(entry, self.kind, self.resource),
             is_ignored: effect.as_deref() == Some("ignore"),
             effect: effect.as_deref().and_then(Effect::by_name),
-            severity: entry.value(self.severity).and_then(|it| Severity::by_name(&it.to_string())),
+            severity: severity(entry, self.severity),
             raise_after: milliseconds(self.raise_after),
             clear_after: milliseconds(self.clear_after).unwrap_or_default(),
             count: limited(self.count),
@@ -256,14 +248,12 @@ impl MonitorNodes {
             }
             _ => Vec::new(),
         };
-        let severity = entry.value(self.max_severity);
-        let severity = severity.and_then(|it| Severity::by_name(&it.to_string()));
         Monitor {
             name: text(entry, self.name),
             identity: entry.value(self.identity).map(|it| it.to_string().into()),
             kinds: globs(self.types),
             resources: globs(self.resources),
-            max_severity: severity.unwrap_or(Severity::Major),
+            max_severity: severity(entry, self.max_severity).unwrap_or(Severity::Major),
             max_ttl: Duration::from_secs(number(entry, self.max_ttl).unwrap_or_default()),
             rate: clamped(number(entry, self.rate).unwrap_or_default()),
         }
@@ -276,12 +266,10 @@ impl RuleNodes {
     }
 
     pub(super) fn read(&self, entry: &ConfigBranch) -> AlarmRule {
-        let severity = entry.value(self.severity);
-        let severity = severity.and_then(|it| Severity::by_name(&it.to_string()));
         AlarmRule {
             owner: text(entry, self.owner),
             name: text(entry, self.name),
-            severity: severity.unwrap_or(Severity::Major),
+            severity: severity(entry, self.severity).unwrap_or(Severity::Major),
             repeats: entry.value(self.repeats) == Some(&Value::Bool(true)),
             filter: filter(entry, self.kind, self.resource),
             expression: entry.value(self.expression).map(|it| it.to_string().into()),
@@ -312,6 +300,18 @@ impl ProbeNodes {
             up_after: limited(self.up_after),
         })
     }
+}
+
+/// Entries of a list.
+pub(super) fn entries(
+    part: &ConfigBranch,
+    list: NodeId,
+) -> impl Iterator<Item = (&Keys, &Arc<ConfigBranch>)> {
+    part.list(list).into_iter().flat_map(|list| list.iter())
+}
+
+fn severity(entry: &ConfigBranch, node: NodeId) -> Option<Severity> {
+    entry.value(node).and_then(|it| Severity::by_name(&it.to_string()))
 }
 
 fn address(value: &Value) -> Option<IpAddr> {

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::tree::{Branch, Tree};
-use holdfast_config::{FenceOwner, InstancePath, MissingNode, Provenance, schema::Schema};
-use holdfast_core::{CoreHandle, Datastore, Mark, ServiceState};
+use holdfast_config::{
+    EffectiveStatus, FenceOwner, InstancePath, MissingNode, Provenance, schema::Schema,
+};
+use holdfast_core::{CoreHandle, Datastore, ServiceState};
 use holdfast_faults::{
     Alarm, Condition, Effects, Faults, ImpactState, Input, Latch, LatchKind, LatchRequest,
-    OperatorError, OutsideReport, Report, Resource, Resume, Settings, Silence, Source, Status,
-    Transition,
+    OperatorError, OutsideReport, Report, Resource, Resume, Settings, Silence, Source, Transition,
 };
 use holdfast_platform::probe::Probes;
 use holdfast_scheduler::Now;
@@ -27,7 +28,7 @@ use tracing::{error, info, warn};
 
 use super::fencer::{Fencer, Wishes};
 use super::handle::{
-    FaultService, LatchRefusal, Listening, News, OperatorWord, ReportError, Request,
+    FaultService, LatchRefusal, Listening, News, OperatorWord, ReportError, Reporter, Request,
 };
 use super::impacts::ImpactWalks;
 use super::instances::Instances;
@@ -66,11 +67,9 @@ const JOURNAL_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// What the faults of a box are found in.
 #[derive(Debug)]
-pub struct FaultParts<'a> {
+pub struct FaultParts {
     pub core: CoreHandle,
     pub store: Store,
-    /// Rows of an earlier run, by name.
-    pub rows: &'a BTreeMap<String, Artefact>,
     pub state_folder: PathBuf,
     /// The log of earlier runs, and of this one.
     pub journal: Journal,
@@ -93,34 +92,19 @@ fn read_log(journal: &Journal) -> Vec<Transition> {
     log
 }
 
-/// Begins to look for faults. The tasks end with the handle that is returned.
+/// Begins to look for faults, from the rows of an earlier run by name. The tasks end with the handle that is returned.
 ///
 /// # Errors
 /// When the native model lacks a node, which the first test finds.
-pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
-    let FaultParts {
-        core,
-        store,
-        rows,
-        state_folder,
-        journal,
-        listeners,
-        profiles,
-        software,
-        probes,
-    } = parts;
+pub fn start(
+    parts: FaultParts,
+    rows: &BTreeMap<String, Artefact>,
+) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
-    let (service, requests) = FaultService::new(core.clone());
+    let (service, requests) = FaultService::new(parts.core.clone());
     let keeper = Keeper {
-        core,
+        parts,
         rows: Arc::new(RowWriter::new(stored.collect())),
-        store,
-        state_folder,
-        journal,
-        listeners,
-        profiles,
-        software,
-        probes,
         requests: Arc::new(Mutex::new(requests)),
     };
     let first = keeper.begin(0)?;
@@ -130,15 +114,8 @@ pub fn start(parts: FaultParts<'_>) -> Result<(FaultService, AbortOnDropHandle<(
 
 /// Everything that looking for faults needs. It begins anew when it has ended by a bug.
 struct Keeper {
-    core: CoreHandle,
-    store: Store,
+    parts: FaultParts,
     rows: Arc<RowWriter>,
-    state_folder: PathBuf,
-    journal: Journal,
-    listeners: Listeners,
-    profiles: TlsProfiles,
-    software: Software,
-    probes: Probes,
     /// Requests of clients, which the running task holds.
     requests: Arc<Mutex<mpsc::Receiver<Request>>>,
 }
@@ -146,7 +123,7 @@ struct Keeper {
 impl Keeper {
     async fn keep_looking(self, first: JoinSet<()>) {
         let rows = Arc::clone(&self.rows);
-        let disk = self.store.clone();
+        let disk = self.parts.store.clone();
         let _writing = AbortOnDropHandle::new(tokio::spawn(async move { rows.run(disk).await }));
         let mut running = first;
         let mut pause = FIRST_PAUSE;
@@ -170,12 +147,22 @@ impl Keeper {
 
     /// Begins from stored rows; sources report their levels. `attempt` is the number of earlier beginnings of this run.
     fn begin(&self, attempt: u32) -> Result<JoinSet<()>, MissingNode> {
-        let models = self.core.models();
-        let log = read_log(&self.journal);
-        let objects = || BoxObjects::new(self.core.clone(), &models.native);
+        let FaultParts {
+            core,
+            store,
+            state_folder,
+            journal,
+            listeners,
+            profiles,
+            software,
+            probes,
+        } = &self.parts;
+        let models = core.models();
+        let log = read_log(journal);
+        let objects = Arc::new(BoxObjects::new(core.clone(), &models.native)?);
         let now = Now { monotonic: Duration::ZERO, unix_ns: now_ns() };
         let (faults, unreadable) =
-            Faults::restored(self.rows.current(), log, Box::new(objects()?), now);
+            Faults::restored(self.rows.current(), log, Box::new(Arc::clone(&objects)), now);
         let faults = faults.with_evaluator(Box::<RuleConditions>::default());
         if !unreadable.is_empty() {
             warn!(?unreadable, "alarms of another version of the agent are not known here");
@@ -188,26 +175,26 @@ impl Keeper {
             settings,
             reprobe: Arc::clone(&reprobe),
             rows: Arc::clone(&self.rows),
-            journal: self.journal.clone(),
+            journal: journal.clone(),
             relevel: Arc::clone(&relevel),
             fencer: Arc::default(),
         };
-        let fencing = Arc::clone(&outlets.fencer).run(self.core.clone(), input_tx.clone());
-        let walks = ImpactWalks::new(self.core.clone(), objects()?);
-        let mut task = FaultTask::new(self.core.clone(), &models.native, (faults, walks), outlets)?;
+        let fencing = Arc::clone(&outlets.fencer).run(core.clone(), input_tx.clone());
+        let walks = ImpactWalks::new(core.clone(), objects);
+        let mut task = FaultTask::new(core.clone(), &models.native, (faults, walks), outlets)?;
         if attempt > 0 {
             task.begins_again(attempt);
         }
         let mut tasks = JoinSet::new();
         tasks.spawn(fencing);
-        tasks.spawn(disk::follow(self.store.clone(), self.state_folder.clone(), input_tx.clone()));
-        tasks.spawn(values::follow(self.core.clone(), input_tx.clone(), relevel));
-        let probing = probes::follow(self.probes.clone(), probed, input_tx.clone(), reprobe);
+        tasks.spawn(disk::follow(store.clone(), state_folder.clone(), input_tx.clone()));
+        tasks.spawn(values::follow(core.clone(), input_tx.clone(), relevel));
+        let probing = probes::follow(probes.clone(), probed, input_tx.clone(), reprobe);
         tasks.spawn(probing);
         tasks.spawn(server::follow(
-            self.listeners.clone(),
-            self.profiles.clone(),
-            self.software.clone(),
+            listeners.clone(),
+            profiles.clone(),
+            software.clone(),
             input_tx,
         ));
         let requests = Arc::clone(&self.requests);
@@ -230,7 +217,7 @@ async fn first_bug(tasks: &mut JoinSet<()>) -> Option<JoinError> {
 #[derive(Debug, Default)]
 struct Unshown {
     alarms: BTreeSet<Condition>,
-    marks: BTreeMap<InstancePath, Option<Status>>,
+    marks: BTreeMap<InstancePath, Option<EffectiveStatus>>,
     latches: BTreeSet<Condition>,
     monitors: BTreeSet<SmolStr>,
     rules: BTreeSet<Condition>,
@@ -257,15 +244,6 @@ fn answer_when_written<E: Send + 'static>(
         let is_durable = written.await.unwrap_or(false);
         drop(answer.send(Ok(is_durable)));
     });
-}
-
-fn mark_of(status: Status) -> Mark {
-    match status {
-        Status::Degraded => Mark::Degraded,
-        Status::Unknown => Mark::Unknown,
-        Status::Down => Mark::Down,
-        Status::Maintenance => Mark::Maintenance,
-    }
 }
 
 /// Where effects go, beside the revisions.
@@ -501,8 +479,7 @@ impl FaultTask {
     fn show(&mut self) {
         let Unshown { alarms, marks, latches, monitors, rules, since: _ } =
             std::mem::take(&mut self.unshown);
-        let mut marks: VecDeque<_> =
-            marks.into_iter().map(|(entry, status)| (entry, status.map(mark_of))).collect();
+        let mut marks: VecDeque<_> = marks.into_iter().collect();
         while marks.len() > MARKS_AT_ONCE {
             let portion = marks.drain(..MARKS_AT_ONCE).collect();
             self.count_unmarked(self.core.mark(ServiceState::new(), portion));
@@ -581,11 +558,8 @@ impl FaultTask {
                 drop(answer.send(log.collect()));
             }
             Request::Operate { word, answer } => self.operate(&word, answer),
-            Request::Report { monitor, report, answer } => {
-                drop(answer.send(self.report(&monitor, report)));
-            }
-            Request::Monitor { name, answer } => {
-                drop(answer.send(self.faults.settings().monitor(&name).cloned()));
+            Request::Report { reporter, report, answer } => {
+                drop(answer.send(self.report(&reporter, report)));
             }
             Request::Latch { request, answer } => self.latch(request, answer).await,
             Request::Listen { after, answer } => drop(answer.send(self.listen(after))),
@@ -593,9 +567,18 @@ impl FaultTask {
     }
 
     /// Takes a report from outside in.
-    fn report(&mut self, monitor: &SmolStr, report: OutsideReport) -> Result<(), ReportError> {
+    fn report(&mut self, reporter: &Reporter, report: OutsideReport) -> Result<(), ReportError> {
         let now = self.now();
-        let rate = self.faults.settings().monitor(monitor).map_or(0, |entry| entry.rate);
+        let Reporter { monitor, caller } = reporter;
+        let entry = self.faults.settings().monitor(monitor);
+        if let Some(caller) = caller
+            && entry.is_none_or(|entry| entry.identity.as_ref() != Some(caller))
+        {
+            let refused =
+                ReportError::Identity { monitor: monitor.clone(), caller: caller.clone() };
+            return Err(refused);
+        }
+        let rate = entry.map_or(0, |entry| entry.rate);
         let taken = match self.reporters.admit(monitor, rate, now.monotonic) {
             false => {
                 self.note_overflow(monitor, rate);

@@ -26,7 +26,7 @@ use super::failure;
 use super::table::aligned;
 use crate::faults::{
     AlarmFilter, FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord,
-    ReportError, WordError, alarm_document, check_text, transition_document,
+    ReportError, Reporter, WordError, alarm_document, check_text, transition_document,
 };
 use crate::settings::{
     FaultFilter, FaultLatch, FaultQuestion, FaultReport, FaultWatchRequest, OperatorVerb,
@@ -134,8 +134,8 @@ async fn text(
             durability(faults.operate(word).await??)
         }
         FaultQuestion::Report(report) => {
-            let monitor = report.monitor.as_str().into();
-            faults.report(monitor, outside_report(report)?).await??;
+            let reporter = Reporter { monitor: report.monitor.as_str().into(), caller: None };
+            faults.report(reporter, outside_report(report)?).await??;
             String::new()
         }
         FaultQuestion::ForceDown(word) => {

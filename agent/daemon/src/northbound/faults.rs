@@ -9,8 +9,8 @@ use holdfast_config::{InstancePath, MissingNode, Models, Value};
 use holdfast_core::Datastore;
 use holdfast_faults::{
     Alarm, Change, Condition, ConditionError, ImpactCount, ImpactState, LatchError, LatchKind,
-    LatchRequest, Monitor, OperatorError, OperatorState, OutsideReport, Resource, ResourceError,
-    Severity, Transition, Word,
+    LatchRequest, OperatorError, OperatorState, OutsideReport, Resource, ResourceError, Severity,
+    Transition, Word,
 };
 use holdfast_proto::holdfast::faults as wire;
 use holdfast_proto::holdfast::faults::faults_server::Faults;
@@ -26,7 +26,7 @@ use super::status::Refusal;
 use crate::budget::CallerBudget;
 use crate::faults::{
     AlarmFilter, FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord,
-    ReportError, WordError, check_text,
+    ReportError, Reporter, WordError, check_text,
 };
 use crate::gnsi::pathz::{PathPermissions, Pathz, PolicyWatch, Scope};
 
@@ -204,14 +204,14 @@ impl<D: Datastore> Faults for FaultsService<D> {
         let caller = Caller::authenticated(&request)?;
         let budget = request.extensions().get::<CallerBudget>().cloned().unwrap_or_default();
         let charge = budget.open_subscription().map_err(Refusal::from)?;
-        let reporter = Reporter { faults: self.faults()?.clone(), caller: caller.name.clone() };
+        let faults = self.faults()?.clone();
         let mut reports = request.into_inner();
         let (sender, mut messages) = channel();
         let task = tokio::spawn(async move {
             let answer_all = async {
                 // A stream that breaks has no reader for an error.
                 while let Ok(Some(report)) = reports.message().await {
-                    sender.send(reporter.take(report).await).await?;
+                    sender.send(take_report(&faults, &caller.name, report).await).await?;
                 }
                 Ok(())
             };
@@ -274,36 +274,23 @@ impl<D: Datastore> FaultsService<D> {
     }
 }
 
-/// Takes the reports of one caller.
-struct Reporter {
-    faults: FaultService,
-    caller: SmolStr,
-}
-
-impl Reporter {
-    /// Takes a report, and answers it.
-    async fn take(&self, report: wire::ReportEventRequest) -> wire::ReportEventResponse {
-        let event_id = report.event_id.clone();
-        let refusal = match self.report(report).await {
-            Ok(()) => return wire::ReportEventResponse { event_id, ..Default::default() },
-            Err(refusal) => Status::from(refusal),
-        };
-        let code = u32::try_from(i32::from(refusal.code())).unwrap_or_default();
-        wire::ReportEventResponse { event_id, code, message: refusal.message().to_owned() }
-    }
-
-    async fn report(&self, report: wire::ReportEventRequest) -> Result<(), Refusal> {
-        let monitor = SmolStr::from(report.monitor.as_str());
-        let entry = self.faults.monitor(monitor.clone()).await?;
-        let is_own = |entry: &Monitor| entry.identity.as_ref() == Some(&self.caller);
-        if !entry.as_ref().is_some_and(is_own) {
-            let caller = &self.caller;
-            let reason = format!("`{caller}` is not the `identity` of a monitor `{monitor}`");
-            return Err(Refusal::new(Code::PermissionDenied, reason));
-        }
-        let report = outside_report(report)?;
-        Ok(self.faults.report(monitor, report).await??)
-    }
+/// Takes a report, and answers it.
+async fn take_report(
+    faults: &FaultService,
+    caller: &SmolStr,
+    report: wire::ReportEventRequest,
+) -> wire::ReportEventResponse {
+    let event_id = report.event_id.clone();
+    let reporter =
+        Reporter { monitor: report.monitor.as_str().into(), caller: Some(caller.clone()) };
+    let taking =
+        async { Ok::<(), Refusal>(faults.report(reporter, outside_report(report)?).await??) };
+    let refusal = match taking.await {
+        Ok(()) => return wire::ReportEventResponse { event_id, ..Default::default() },
+        Err(refusal) => Status::from(refusal),
+    };
+    let code = u32::try_from(i32::from(refusal.code())).unwrap_or_default();
+    wire::ReportEventResponse { event_id, code, message: refusal.message().to_owned() }
 }
 
 fn outside_report(report: wire::ReportEventRequest) -> Result<OutsideReport, Refusal> {
@@ -392,7 +379,7 @@ impl From<LatchRefusal> for Refusal {
 impl From<ReportError> for Refusal {
     fn from(refused: ReportError) -> Self {
         let code = match &refused {
-            ReportError::Monitor(_) => Code::PermissionDenied,
+            ReportError::Monitor(_) | ReportError::Identity { .. } => Code::PermissionDenied,
             ReportError::Rate { .. } => Code::ResourceExhausted,
             ReportError::NoSuchResource(_) => Code::InvalidArgument,
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use holdfast_config::{InstancePath, Models};
+use holdfast_config::{EffectiveStatus, InstancePath, Models};
 
 use super::*;
 
@@ -44,12 +44,13 @@ impl Clocked {
         self.on(Input::Impact(condition.parse().unwrap(), impact))
     }
 
-    fn marks(&self) -> Vec<(InstancePath, Status)> {
-        self.faults.statuses().map(|(path, status)| (path.clone(), status)).collect()
+    fn marks(&self) -> Vec<(InstancePath, EffectiveStatus)> {
+        self.faults.impacts.statuses().map(|(path, status)| (path.clone(), status)).collect()
     }
 
-    fn status(&self, name: &str) -> Option<Status> {
-        self.faults.status(&link(name))
+    fn status(&self, name: &str) -> Option<EffectiveStatus> {
+        let marks = self.marks();
+        marks.into_iter().find(|(path, _)| *path == link(name)).map(|(_, status)| status)
     }
 
     fn restarted(self) -> Self {
@@ -73,16 +74,16 @@ fn an_object_in_two_impacts_works_again_when_both_have_ended() {
     faults.holds(&down("a"));
     let alarm = faults.alarm(&down("a")).unwrap();
     assert_eq!(alarm.impact.unwrap().state, ImpactState::Pending);
-    assert_eq!(faults.status("a"), Some(Status::Down), "the link itself, at once");
+    assert_eq!(faults.status("a"), Some(EffectiveStatus::Down), "the link itself, at once");
     faults.impact(&down("a"), &["v", "w"], &["x"]);
     let count = faults.alarm(&down("a")).unwrap().impact.unwrap();
     assert_eq!((count.state, count.down, count.degraded), (ImpactState::Complete, 2, 1));
     faults.holds(&down("b"));
     faults.impact(&down("b"), &["w", "x"], &[]);
-    assert_eq!(faults.status("x"), Some(Status::Down), "the worse one counts");
+    assert_eq!(faults.status("x"), Some(EffectiveStatus::Down), "the worse one counts");
 
     faults.ends(&down("a"));
-    assert_eq!((faults.status("v"), faults.status("w")), (None, Some(Status::Down)));
+    assert_eq!((faults.status("v"), faults.status("w")), (None, Some(EffectiveStatus::Down)));
     faults.ends(&down("b"));
     assert!(faults.marks().is_empty(), "{:?}", faults.marks());
 }
@@ -95,8 +96,12 @@ fn the_effect_of_a_policy_decides_what_others_are_told() {
     faults.impact(&down("a"), &["v"], &["x"]);
     assert_eq!(
         faults.marks(),
-        [("a", Status::Degraded), ("v", Status::Degraded), ("x", Status::Degraded)]
-            .map(|(name, status)| (link(name), status))
+        [
+            ("a", EffectiveStatus::Degraded),
+            ("v", EffectiveStatus::Degraded),
+            ("x", EffectiveStatus::Degraded)
+        ]
+        .map(|(name, status)| (link(name), status))
     );
     faults.settings(vec![Policy { effect: Some(Effect::Warn), ..policy("p", "*") }], vec![]);
     assert!(faults.marks().is_empty());
@@ -186,7 +191,7 @@ fn a_latch_stays_until_who_has_set_it_or_an_administrator_lifts_it() {
     faults.take(effects);
     let alarm = faults.alarm("forced-down@interface:a").unwrap();
     assert_eq!(alarm.text, "a is forced down, says probe: optics");
-    assert_eq!(faults.status("a"), Some(Status::Down));
+    assert_eq!(faults.status("a"), Some(EffectiveStatus::Down));
 
     let mut faults = faults.restarted();
     assert_eq!(faults.faults.latches().count(), 1, "it is durable");
@@ -256,7 +261,7 @@ fn a_reporter_that_falls_silent_leaves_its_alarm_and_its_resource_unknown() {
     faults.reports("hwmon", raised.clone()).unwrap();
     assert_eq!(faults.wait(55 * SECOND), [""; 0], "repeated in time");
     assert_eq!(faults.wait(6 * SECOND), ["raised monitor-silent.hwmon@agent"]);
-    assert_eq!(faults.status("a"), Some(Status::Unknown));
+    assert_eq!(faults.status("a"), Some(EffectiveStatus::Unknown));
     assert!(faults.alarm(DIM).is_some(), "it stays");
 
     faults.reports("hwmon", raised).unwrap();
