@@ -1,18 +1,21 @@
 //! Revisions after changes of the kernel, large and small.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::{Branch, Child, NodeRef};
 use holdfast_config::{InstancePath, Name, NodeId, Value, json, parallel};
-use holdfast_core::{Datastore, ServiceState};
+use holdfast_core::{CommitStamp, Datastore, ServiceState};
 use holdfast_platform::descriptors::route;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_platform::values::IPV4_METRIC;
 use holdfast_scheduler::{Key, ValueState};
 use holdfast_telemetry::{LeafVersion, Revision, ViewEntry};
 use tempfile::TempDir;
+use tokio::runtime::{self, Runtime};
+use tokio::sync::oneshot;
 
 use super::reconcile::replace_reconciliation;
 use super::services::{self, commit, instance, removal};
@@ -80,21 +83,57 @@ async fn a_route_lost_during_a_large_commit_is_not_published() {
     agent.stop().await;
 }
 
-#[tokio::test]
-async fn a_route_lost_before_the_late_publication_is_not_published() {
-    let kernel = SimulatedKernel::new(&["eth0"]);
-    let (agent, _folder) = watchful(&kernel).await;
-    let number = agent.handle.revision().number;
-    let committed = agent.update_all(&[&routes(0, parallel::FEW + 1)]).await.unwrap();
-    assert_eq!(agent.handle.revision().number, number, "answered, and not yet shown");
-    kernel.delete_route(FIRST.parse().unwrap());
-    assert_eq!(agent.handle.current_revision().await.number, committed.revision);
-    while state(&agent, &first()).await == ValueState::Configured {
-        tokio::task::yield_now().await;
-    }
-    assert!(hops(&agent, SECOND).contains("\"state\""), "{}", hops(&agent, SECOND));
-    assert!(!hops(&agent, FIRST).contains("\"state\""), "{}", hops(&agent, FIRST));
-    agent.stop().await;
+/// A runtime whose work for threads is done by one, so that a test can hold all of it up.
+fn one_worker() -> Runtime {
+    runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap()
+}
+
+/// Commits a document while a thread works on something else from the last operation until the sender is dropped: the
+/// commit is answered, and its revision is not built before that.
+async fn answered_unshown(
+    agent: &Agent,
+    kernel: &SimulatedKernel,
+    commit: impl Future<Output = CommitStamp>,
+) -> (CommitStamp, mpsc::Sender<()>) {
+    let (release_tx, release_rx) = mpsc::channel::<()>();
+    let hold = async {
+        while !kernel.is_hung() {
+            tokio::task::yield_now().await;
+        }
+        let (begun_tx, begun_rx) = oneshot::channel();
+        tokio::task::spawn_blocking(move || {
+            begun_tx.send(()).unwrap();
+            release_rx.recv().unwrap_err();
+        });
+        begun_rx.await.unwrap();
+        kernel.resume();
+    };
+    let (committed, ()) = tokio::join!(commit, hold);
+    let shown = agent.handle.revision().number;
+    assert!(shown < committed.revision, "answered, and not yet shown, but {shown} is");
+    (committed, release_tx)
+}
+
+#[test]
+fn a_route_lost_before_the_late_publication_is_not_published() {
+    one_worker().block_on(async {
+        let kernel = SimulatedKernel::new(&["eth0"]);
+        let (agent, _folder) = watchful(&kernel).await;
+        let all = parallel::FEW + 1;
+        kernel.fault_at(all as u64, Fault::Hang);
+        let document = routes(0, all);
+        let commit = async { agent.update_all(&[&document]).await.unwrap() };
+        let (committed, release_tx) = answered_unshown(&agent, &kernel, commit).await;
+        kernel.delete_route(FIRST.parse().unwrap());
+        while state(&agent, &first()).await == ValueState::Configured {
+            tokio::task::yield_now().await;
+        }
+        drop(release_tx);
+        assert!(agent.handle.current_revision().await.number >= committed.revision);
+        assert!(hops(&agent, SECOND).contains("\"state\""), "{}", hops(&agent, SECOND));
+        assert!(!hops(&agent, FIRST).contains("\"state\""), "{}", hops(&agent, FIRST));
+        agent.stop().await;
+    });
 }
 
 /// The native tree of a revision.
@@ -279,27 +318,30 @@ async fn state_that_comes_late_for_a_plan_that_is_gone_is_not_shown() {
     agent.stop().await;
 }
 
-#[tokio::test]
-async fn state_of_a_plan_that_comes_while_its_end_is_built_is_not_shown() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
-    let agent = services::start(&kernel, folder.path(), "").await;
-    agent.update(BOX).await.unwrap();
-    commit(&agent, instance("acme", "eth1")).await.unwrap();
-    let leaf = apply_leaf(&agent);
-    let mut boundaries = agent.handle.boundaries();
-    let routes = routes(0, parallel::FEW + 1).into_bytes().into();
-    let target = EditTarget { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
-    let updates = vec![(target, Payload::Json { text: routes, ietf: true })];
-    let number = commit(&agent, Edit { updates, ..removal("acme") }).await.unwrap().revision;
-    let mut shown = 0;
-    while agent.handle.revision().number < number {
-        agent.handle.show_state(late(&leaf, ["pending", "failed"][shown % 2])).await;
-        shown += 1;
-        tokio::task::yield_now().await;
-    }
-    assert!(shown > 0, "the commit is answered before a revision shows it");
-    let boundary = boundaries.recv().await.unwrap();
-    assert_eq!(boundary.revision.number, number);
-    assert!(!text(&boundary.revision).contains("\"component\""), "{shown} values");
-    agent.stop().await;
+#[test]
+fn state_of_a_plan_that_comes_while_its_end_is_built_is_not_shown() {
+    one_worker().block_on(async {
+        let (kernel, folder) =
+            (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+        let agent = services::start(&kernel, folder.path(), "").await;
+        agent.update(BOX).await.unwrap();
+        commit(&agent, instance("acme", "eth1")).await.unwrap();
+        let leaf = apply_leaf(&agent);
+        let mut boundaries = agent.handle.boundaries();
+        let all = parallel::FEW + 1;
+        kernel.fault_at(all as u64, Fault::Hang);
+        let target = EditTarget { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+        let payload = Payload::Json { text: routes(0, all).into_bytes().into(), ietf: true };
+        let edit = Edit { updates: vec![(target, payload)], ..removal("acme") };
+        let committing = async { commit(&agent, edit).await.unwrap() };
+        let (committed, release_tx) = answered_unshown(&agent, &kernel, committing).await;
+        for value in ["pending", "failed"] {
+            agent.handle.show_state(late(&leaf, value)).await;
+        }
+        drop(release_tx);
+        let boundary = boundaries.recv().await.unwrap();
+        assert_eq!(boundary.revision.number, committed.revision);
+        assert!(!text(&boundary.revision).contains("\"component\""));
+        agent.stop().await;
+    });
 }
