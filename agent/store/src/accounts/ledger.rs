@@ -133,6 +133,7 @@ struct LedgerWriter {
 impl LedgerWriter {
     fn serve(self, mut cursor: Cursor) {
         while let Some(batch) = self.accounts.wait(&mut cursor, MAX_BATCH) {
+            let refused_before = self.file.is_refused();
             let mut failing = false;
             while let Err(refused) = self.write(&batch) {
                 if !std::mem::replace(&mut failing, true) {
@@ -143,7 +144,7 @@ impl LedgerWriter {
                     return;
                 }
             }
-            if failing {
+            if failing || refused_before {
                 info!("the disk takes accounts again");
             }
             self.accounts.batch_written(&batch);
