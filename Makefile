@@ -24,9 +24,9 @@ test: ## everything that must hold before a change lands
 	tests/scripts/setup.sh test
 	tests/scripts/test.sh
 
-test-unit: ## the inner loop: formatting, lints, unit and property tests, rules of the workspace
+test-unit: ## the inner loop: formatting, a build with lints, unit and property tests, rules of the workspace
 	tests/scripts/setup.sh build
-	tests/scripts/test.sh fmt clippy unit
+	tests/scripts/test.sh fmt build unit
 
 soak: ## fifteen thousand random schedules of each kind for the engine, where `make test` tries some hundred; each fuzz target for ten minutes
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/soak" \

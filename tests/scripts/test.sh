@@ -44,7 +44,7 @@ fuzz() {
 # slowest: the ten tests that took longest, by the logs of this run.
 slowest() {
     printf '\nslowest tests\n'
-    sed -n 's/^test \(.*\) \.\.\. [a-zA-Z]* <\([0-9.]*\)s>$/\2 s  \1/p' "$logs"/unit.log "$logs"/e2e.log 2>/dev/null | sort -rn | head -n 10
+    sed -n 's/^test \(.*\) \.\.\. [a-zA-Z]* <\([0-9.]*\)s>$/\2 s  \1/p' "$logs"/{unit,e2e,unitcaps}.log 2>/dev/null | sort -rn | head -n 10
 }
 
 # Test binaries say how long each test took. The option is not stable, so the variable that permits it is set for them
@@ -52,24 +52,32 @@ slowest() {
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 export "CARGO_TARGET_${host}_RUNNER=env RUSTC_BOOTSTRAP=1"
 timed=(-- -Zunstable-options --report-time)
+# Most of the time of an end-to-end test is waiting: for the kernel, for a period, for another process.
+e2e_threads=(--test-threads "$(($(nproc) * 2))")
+# Modules of the end-to-end tests that touch the kernel, files of the system and other programs. They run with the
+# capabilities of the packaged unit alone: what needs more rights than the unit has was never promised.
+unit_modules=(boot_config:: bootz:: bootz_dhcp:: credentialz:: drift:: factory:: gnoi:: lease:: os:: ping_traceroute::
+    process:: routes:: set:: subscribe::)
+
+# shellcheck source=tests/scripts/lints.sh
+. tests/scripts/lints.sh
 
 step fmt cargo fmt --all --check
-step clippy cargo clippy --workspace --all-targets --locked -- -D warnings
+# With all targets: for the binaries alone, the libraries would be built anew with less features than tests ask for.
+step build cargo build --workspace --all-targets --locked
 step deny tests/scripts/deny.sh
 # Everything but the end-to-end tests. Always the whole workspace: parts of it would build the libraries anew, with
 # other features.
 step unit cargo test --workspace --locked --no-fail-fast --lib --bins --test '[!e]*' --test 'e[!2]*' "${timed[@]}"
 # `unit` has run each target for a second.
 step fuzz fuzz
-# With all targets: for the binaries alone, the libraries would be built anew with less features than tests ask for.
-step build cargo build --workspace --all-targets --locked
 step trace "${CARGO_TARGET_DIR:-target}/debug/trace" --brief
 step clients tests/scripts/clients.sh gnmic gnmi_cli grpcurl python bootz tree handler
-step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked "${timed[@]}"
-# Once more with the capabilities of the packaged unit and its drop-ins, and no others: what touches the kernel, files of
-# the system and other programs.
-step unitcaps tests/scripts/private.sh env HOLDFAST_E2E_UNDER_UNIT=1 cargo test --workspace --test e2e --locked -- \
-    boot_config:: bootz:: bootz_dhcp:: credentialz:: drift:: factory:: gnoi:: lease:: os:: ping_traceroute:: process:: routes:: set:: subscribe::
+step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked "${timed[@]}" "${e2e_threads[@]}" \
+    "${unit_modules[@]/#/--skip=}"
+# With the capabilities of the packaged unit and its drop-ins, and no others.
+step unitcaps tests/scripts/private.sh env HOLDFAST_E2E_UNDER_UNIT=1 cargo test --workspace --test e2e --locked \
+    "${timed[@]}" "${e2e_threads[@]}" "${unit_modules[@]}"
 # A few attempts of each kind. `make campaign` goes on for a quarter of an hour.
 step campaign tests/scripts/private.sh "${CARGO_TARGET_DIR:-target}/debug/campaign" --short
 # With the binaries of the step `build`: each row of the benchmark comes to its end. `make bench` measures.
