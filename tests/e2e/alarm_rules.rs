@@ -1,14 +1,17 @@
 //! Alarm rules: what an operator asked to be told of.
 
+use holdfast_proto::gnsi::pathz;
+use holdfast_proto::holdfast::faults as wire;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually_async;
 use holdfast_tests::gnmi::GnmiClient;
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::alarms::{DOWN, NATIVE, leaf, wait_until_open, wait_until_over};
+use crate::alarms::{DOWN, NATIVE, fault, faults, leaf, wait_until_open, wait_until_over};
 use crate::documents::port;
 use crate::foreign_routes::ports;
+use crate::pathz::{ETH0, GUEST, GUEST_PASSWORD, permit};
 
 const RULES: &str = "holdfast_native:/fault-management/alarm-rule";
 const LINKS: &str = "rule-matched.noc/links@agent";
@@ -103,6 +106,28 @@ async fn rules_and_probes_that_cannot_be_are_refused_by_the_set() {
     for (path, value, reason) in [
         (entry("a"), json!({"resource": "interface:eth0", "expression": "severity >="}), "column"),
         (entry("a"), json!({"type": "link-*"}), "require-resource"),
+        (entry("a"), json!({"kind": "threshold"}), "needs an `expression`"),
+        (
+            entry("a"),
+            threshold("state('/interfaces/interface[name=eth0]/state/gremlins') > 1"),
+            "gremlins",
+        ),
+        (
+            entry("a"),
+            threshold("state('/interfaces/interface[name=eth0]/mtu') > 1"),
+            "is configuration",
+        ),
+        (
+            entry("a"),
+            threshold("rate('/interfaces/interface/state/oper-status') > 1"),
+            "more than one leaf",
+        ),
+        (entry("a"), threshold("rate('openconfig:/interfaces') > 1"), "is not a leaf"),
+        (
+            entry("a"),
+            json!({"kind": "threshold", "expression": "true", "resource": "interface:eth0"}),
+            "belong to an event rule",
+        ),
         (probe.to_owned(), json!({"interval": 1000}), "next-hop"),
         (
             probe.to_owned(),
@@ -123,4 +148,134 @@ async fn rules_and_probes_that_cannot_be_are_refused_by_the_set() {
     let any = "holdfast_native:/fault-management/settings/require-resource";
     client.update(any, false).await.unwrap();
     client.update(&entry("a"), json!({"type": "link-*"})).await.unwrap();
+}
+
+fn threshold(expression: &str) -> Value {
+    json!({"kind": "threshold", "expression": expression, "period": 1, "count": 2})
+}
+
+async fn wait_for_state(client: &GnmiClient, owner: &str, name: &str, wanted: &str) {
+    let leaf = format!("holdfast_native:/fault-state/rule[owner={owner}][name={name}]/state/state");
+    eventually_async(&format!("the rule {name} of {owner} is {wanted}"), async || {
+        client.read(&leaf).await.is_ok_and(|state| state == json!(wanted))
+    })
+    .await;
+}
+
+// proves sv.C15, sv.C19
+#[tokio::test]
+async fn a_threshold_rule_is_an_alarm_while_leaves_are_beyond_it() {
+    let net = ports(&["eth0"]);
+    let mut agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let links = [port("eth0", &["10.0.0.1/24"])];
+    client.update("/interfaces", json!({"interface": links})).await.unwrap();
+    let counters = "/interfaces/interface[name=eth0]/state/counters";
+    for (name, expression) in [
+        ("busy", format!("rate('{counters}/out-pkts') > 5")),
+        ("sent", format!("state('openconfig:{counters}/out-pkts') >= 0")),
+        (
+            "absent",
+            "state('/interfaces/interface[name=eth7]/state/oper-status') == 'UP'".to_owned(),
+        ),
+        ("words", "rate('/interfaces/interface[name=eth0]/state/oper-status') > 1".to_owned()),
+    ] {
+        client.update(&entry(name), threshold(&expression)).await.unwrap();
+    }
+    wait_for_state(&client, "noc", "sent", "alarm").await;
+    wait_for_state(&client, "noc", "busy", "ok").await;
+    wait_for_state(&client, "noc", "absent", "insufficient-data").await;
+    assert_eq!(state(&client, "absent", "errors").await, json!("0"));
+    wait_for_state(&client, "noc", "words", "insufficient-data").await;
+    assert_ne!(state(&client, "words", "errors").await, json!("0"));
+
+    net.ip("neigh replace 10.0.0.2 lladdr 02:00:00:00:00:02 dev eth0");
+    let socket = std::net::UdpSocket::bind("10.0.0.1:0").unwrap();
+    let sending = async {
+        loop {
+            socket.send_to(b"x", "10.0.0.2:9").unwrap();
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let busy = "rule-matched.noc/busy@agent";
+    tokio::select! {
+        () = sending => {}
+        () = wait_until_open(&client, busy) => {}
+    }
+    wait_until_over(&client, busy).await;
+
+    // The alarm of a threshold goes on over a restart, until the first look says something else.
+    let sent = "rule-matched.noc/sent@agent";
+    let created = leaf(&client, NATIVE, sent, "time-created").await;
+    agent.kill();
+    agent.restart().await;
+    let client = agent.gnmi().await;
+    wait_until_open(&client, sent).await;
+    assert_eq!(leaf(&client, NATIVE, sent, "time-created").await, created);
+}
+
+// proves sv.C23
+#[tokio::test]
+async fn a_rule_that_is_reset_by_hand_waits_for_the_operator() {
+    let net = ports(&["eth0"]);
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let links = [port("eth0", &["10.0.0.1/24"])];
+    client.update("/interfaces", json!({"interface": links})).await.unwrap();
+    let rule = json!({"type": "link-down", "resource": "interface:eth0", "reset": "manual"});
+    client.update(&entry("links"), rule).await.unwrap();
+    net.ip("link set p0 down");
+    wait_until_open(&client, LINKS).await;
+    let refused = fault(&agent, &["reset", "noc", "links"]);
+    assert!(refused.contains(&format!("still fits the open alarm `{DOWN}`")), "{refused}");
+    net.ip("link set p0 up");
+    wait_until_over(&client, DOWN).await;
+    assert_eq!(state(&client, "links", "state").await, json!("alarm"));
+    let unknown = fault(&agent, &["reset", "noc", "gremlins"]);
+    assert!(unknown.contains("no alarm rule `gremlins` of `noc`"), "{unknown}");
+
+    let mut rpc = faults(&agent).await;
+    let request = |name: &str| wire::ResetAlarmRequest { owner: "noc".into(), name: name.into() };
+    let code = rpc.reset_alarm(request("gremlins")).await.unwrap_err().code();
+    assert_eq!(code, Code::NotFound);
+    assert!(rpc.reset_alarm(request("links")).await.unwrap().into_inner().durable);
+    wait_until_over(&client, LINKS).await;
+    assert_eq!(state(&client, "links", "state").await, json!("ok"));
+    rpc.reset_alarm(request("links")).await.unwrap();
+}
+
+// proves sv.C27
+#[tokio::test]
+async fn a_rule_reads_with_the_rights_of_its_owner() {
+    let net = ports(&["eth0", "eth1"]);
+    let agent = AgentProcess::start(&net).await;
+    assert!(agent.user(&["set", GUEST, "--role", "admin"], GUEST_PASSWORD).status.success());
+    let client = agent.gnmi().await;
+    let links = [port("eth0", &["10.0.0.1/24"]), port("eth1", &["10.0.1.1/24"])];
+    client.update("/interfaces", json!({"interface": links})).await.unwrap();
+    let of_guest = |name: &str| format!("{RULES}[owner={GUEST}][name={name}]");
+    for port in ["eth0", "eth1"] {
+        let leaf = format!("openconfig:/interfaces/interface[name={port}]/state/oper-status");
+        let rule = threshold(&format!("state('{leaf}') == 'UP'"));
+        client.update(&of_guest(port), rule).await.unwrap();
+        wait_for_state(&client, GUEST, port, "alarm").await;
+    }
+    let links = json!({"type": "link-down", "resource": "interface:eth1"});
+    client.update(&of_guest("links"), links).await.unwrap();
+    net.ip("link set p1 down");
+    wait_for_state(&client, GUEST, "links", "alarm").await;
+
+    permit(&agent, "one", &[(ETH0, pathz::Mode::Read)]).await;
+    wait_for_state(&client, GUEST, "links", "insufficient-data").await;
+    wait_for_state(&client, GUEST, "eth1", "insufficient-data").await;
+    assert_eq!(
+        client
+            .read(&format!(
+                "holdfast_native:/fault-state/rule[owner={GUEST}][name=eth0]/state/state"
+            ))
+            .await
+            .unwrap(),
+        json!("alarm")
+    );
+    wait_until_over(&client, &format!("rule-matched.{GUEST}/links@agent")).await;
 }

@@ -20,9 +20,9 @@ use tonic::Code;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 
-const GUEST: &str = "guest";
-const GUEST_PASSWORD: &str = "a password of the guest";
-const ETH0: &str = "/interfaces/interface[name=eth0]";
+pub(crate) const GUEST: &str = "guest";
+pub(crate) const GUEST_PASSWORD: &str = "a password of the guest";
+pub(crate) const ETH0: &str = "/interfaces/interface[name=eth0]";
 const ETH1: &str = "/interfaces/interface[name=eth1]";
 
 type Client = PathzClient<InterceptedService<Channel, Credentials>>;
@@ -106,7 +106,7 @@ async fn install(agent: &AgentProcess, version: &str) {
 }
 
 /// Permits the guest this, beside all that the administrator may do.
-async fn permit(agent: &AgentProcess, version: &str, guest: &[(&str, pathz::Mode)]) {
+pub(crate) async fn permit(agent: &AgentProcess, version: &str, guest: &[(&str, pathz::Mode)]) {
     let mut client = client(agent).await;
     let mut rotation = Rotation::open(|requests| client.rotate(requests)).await.unwrap();
     let upload = upload_of(version, guest);

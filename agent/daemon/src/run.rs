@@ -464,6 +464,7 @@ async fn start_core(
         profiles: profiles.clone(),
         software: software.clone(),
         probes: device.probes.clone(),
+        pathz: Arc::clone(&gnsi.pathz),
     };
     let (faults, looking_for_faults) = faults::start(found_in, &alarms)?;
     let actions = ActionResources {

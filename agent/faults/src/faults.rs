@@ -29,7 +29,7 @@ use crate::log::Log;
 use crate::policy::{Rule, Settings};
 use crate::report::{Impact, Report, Silence, Source};
 use crate::resource::Resource;
-use crate::rule::Rules;
+use crate::rule::{Rules, Verdict};
 use crate::stored::{LATCH_ROWS, Row};
 use crate::types::{Effect, Severity};
 
@@ -54,6 +54,10 @@ pub enum Input {
     Settings(Arc<Settings>),
     /// The objects that do not work because of an open alarm, as they were found last.
     Impact(Condition, Impact),
+    /// Results of threshold rules, by the conditions of their alarms.
+    Verdicts(Vec<(Condition, Verdict)>),
+    /// Owners of rules may read something else than before.
+    Permissions,
     /// Time has passed; see [`Faults::due`].
     Due,
 }
@@ -329,6 +333,8 @@ impl Faults {
                 self.take_rules(now);
             }
             Input::Impact(condition, impact) => self.take_impact(&condition, &impact, now),
+            Input::Verdicts(verdicts) => self.take_verdicts(verdicts, now),
+            Input::Permissions => self.judge_rules_anew(now),
             Input::Due => self.look_at_due(now),
         }
         self.make_room(now);

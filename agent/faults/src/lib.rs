@@ -42,7 +42,9 @@ pub use policy::{Filter, Policy, Settings, Shelf};
 pub use probe::{MAX_PROBES, Probe, ProbeMode, Reachability, Require};
 pub use report::{Impact, Report, Silence, Source};
 pub use resource::{Resource, ResourceError};
-pub use rule::{AlarmRule, Evaluator, MAX_RULES, RuleState};
+pub use rule::{
+    AlarmRule, Evaluator, MAX_RULES, ResetError, RuleState, RuleStatus, Threshold, Verdict,
+};
 pub use stored::Row;
 pub use types::{AlarmType, DRIFT_WINDOW, Effect, Severity, TYPES};
 

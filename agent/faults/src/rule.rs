@@ -1,18 +1,20 @@
 //! Alarm rules: what operators asked to be told of, beside the alarms themselves.
 //!
-//! A rule is judged when an alarm changes that it may fit, never by a clock. While an alarm that it fits is open, the rule has an
-//! alarm of its own, `rule-matched.OWNER/NAME@agent`, which is told like every other one.
+//! An event rule is judged when an alarm changes that it may fit, never by a clock. A threshold rule is judged by the daemon at
+//! the rule's period, which reports a [`Verdict`]. While an alarm fits, or a threshold is passed, the rule has an alarm of its
+//! own, `rule-matched.OWNER/NAME@agent`, which is told like every other one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_scheduler::Now;
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::alarm::{Alarm, Change, OperatorState, Transition};
 use crate::condition::Condition;
-use crate::faults::Faults;
+use crate::faults::{Effects, Faults};
 use crate::policy::{Filter, Settings};
 use crate::report::{Report, Source};
 use crate::resource::Resource;
@@ -30,6 +32,11 @@ pub trait Evaluator: fmt::Debug + Send + Sync {
     /// # Errors
     /// With the reason, when it cannot be evaluated.
     fn is_true(&self, expression: &str, alarm: &Alarm) -> Result<bool, String>;
+
+    /// True when the owner of a rule may read an alarm, and what it is about.
+    fn permits(&self, _owner: &str, _alarm: &Alarm) -> bool {
+        true
+    }
 }
 
 /// An evaluator that knows no expression.
@@ -39,14 +46,59 @@ impl Evaluator for () {
     }
 }
 
-/// Alarms that somebody asked to be told of.
+/// When a threshold rule is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    pub period: Duration,
+    /// Periods in a row in which the expression is true before there is an alarm.
+    pub count: u32,
+}
+
+/// The result of a threshold rule in one period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    True,
+    False,
+    /// The box does not have a value that the expression asks for, or the owner may not read it.
+    NoValue,
+    /// The expression could not be evaluated.
+    Failed,
+}
+
+/// The state of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleStatus {
+    Ok,
+    Alarm,
+    /// It cannot be judged, because values are not there or its owner may not read them.
+    InsufficientData,
+}
+
+/// Reason for which a rule is not set back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResetError {
+    #[error("there is no alarm rule `{name}` of `{owner}`, or it is disabled")]
+    NoSuchRule { owner: SmolStr, name: SmolStr },
+    #[error("the alarm rule `{name}` of `{owner}` still fits the open alarm `{fits}`")]
+    StillFits { owner: SmolStr, name: SmolStr, fits: Condition },
+    #[error("the expression of the alarm rule `{name}` of `{owner}` is still true")]
+    StillTrue { owner: SmolStr, name: SmolStr },
+}
+
+/// Alarms, or values of leaves, that somebody asked to be told of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlarmRule {
     pub owner: SmolStr,
     pub name: SmolStr,
     pub severity: Severity,
-    /// Each alarm that it fits counts as an occurrence, not the first one alone.
+    /// Each alarm that it fits counts as an occurrence, not the first one alone; of a threshold rule, each period.
     pub repeats: bool,
+    /// Its alarm stays until an operator ends it.
+    pub is_reset_by_hand: bool,
+    /// Set for a rule that is judged at a period. Others are judged by changes of alarms.
+    pub threshold: Option<Threshold>,
+    /// The alarms that an event rule may fit.
     pub filter: Filter,
     /// Without one, type and resource suffice.
     pub expression: Option<SmolStr>,
@@ -56,15 +108,18 @@ pub struct AlarmRule {
 impl AlarmRule {
     /// The condition of its own alarm.
     pub fn condition(&self) -> Condition {
-        let condition = Condition::new(RULE_MATCHED, Resource::Agent);
-        condition.qualified(&format!("{}/{}", self.owner, self.name))
+        condition_of(&self.owner, &self.name)
     }
 
     /// The alarm that it fits is not named, because not everybody who sees this text may know of it.
     fn text(&self) -> SmolStr {
-        match self.description.is_empty() {
-            true => format_smolstr!("an alarm fits the rule {} of {}", self.name, self.owner),
-            false => self.description.clone(),
+        let Self { owner, name, .. } = self;
+        match (self.description.is_empty(), self.threshold) {
+            (false, _) => self.description.clone(),
+            (true, None) => format_smolstr!("an alarm fits the rule {name} of {owner}"),
+            (true, Some(_)) => {
+                format_smolstr!("the expression of the rule {name} of {owner} is true")
+            }
         }
     }
 }
@@ -73,15 +128,33 @@ impl AlarmRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleState {
     pub rule: Arc<AlarmRule>,
+    pub status: RuleStatus,
     /// Open alarms that it fits.
     pub matched: BTreeSet<Condition>,
-    /// When it began to have one, or ceased to. Nanoseconds since 1970.
+    /// Periods in a row in which its expression was true.
+    pub periods: u32,
+    /// Since when it has this status. Nanoseconds since 1970.
     pub since_ns: u64,
     /// Transition by which it fired last; 0 before.
     pub last_event_id: u64,
     /// How often it fired, and how often its expression could not be evaluated, since the agent was started.
     pub fired: u64,
     pub errors: u64,
+}
+
+impl RuleState {
+    fn new(rule: Arc<AlarmRule>, status: RuleStatus, now: Now) -> Self {
+        Self {
+            rule,
+            status,
+            matched: BTreeSet::new(),
+            periods: 0,
+            since_ns: now.unix_ns,
+            last_event_id: 0,
+            fired: 0,
+            errors: 0,
+        }
+    }
 }
 
 /// Exact resource and type that the alarms of a rule have; `None` where the rule has a pattern.
@@ -129,15 +202,21 @@ impl Rules {
         found.into_iter().filter(fits).collect()
     }
 
-    /// True when a rule fits an open alarm. An expression that cannot be evaluated fits nothing.
-    fn fits(&mut self, rule: &Condition, alarm: &Alarm) -> bool {
-        let Some(state) = self.states.get_mut(rule) else { return false };
-        let Some(expression) = &state.rule.expression else { return true };
-        let evaluated = self.evaluator.is_true(expression, alarm);
-        if evaluated.is_err() {
-            state.errors += 1;
+    /// Whether a rule fits an open alarm. An expression that cannot be evaluated fits nothing.
+    fn verdict(&mut self, rule: &Condition, alarm: &Alarm) -> Verdict {
+        let Some(state) = self.states.get_mut(rule) else { return Verdict::False };
+        if !self.evaluator.permits(&state.rule.owner, alarm) {
+            return Verdict::NoValue;
         }
-        evaluated.unwrap_or(false)
+        let Some(expression) = &state.rule.expression else { return Verdict::True };
+        match self.evaluator.is_true(expression, alarm) {
+            Ok(true) => Verdict::True,
+            Ok(false) => Verdict::False,
+            Err(_) => {
+                state.errors += 1;
+                Verdict::False
+            }
+        }
     }
 }
 
@@ -145,6 +224,11 @@ impl Settings {
     pub fn with_alarm_rules(mut self, rules: Vec<AlarmRule>) -> Self {
         self.alarm_rules = rules.into_iter().take(MAX_RULES).map(Arc::new).collect();
         self
+    }
+
+    /// Rules that are judged at a period.
+    pub fn threshold_rules(&self) -> impl Iterator<Item = (&Arc<AlarmRule>, Threshold)> {
+        self.alarm_rules.iter().filter_map(|rule| Some((rule, rule.threshold?)))
     }
 }
 
@@ -168,48 +252,143 @@ impl Faults {
         let mut new = BTreeSet::new();
         for rule in &settings.alarm_rules {
             let condition = rule.condition();
-            let literal = |glob: &crate::Glob| glob.literal().map(SmolStr::from);
-            let key = (literal(&rule.filter.resource), literal(&rule.filter.kind));
-            self.rules.index.entry(key).or_default().push(condition.clone());
+            if rule.threshold.is_none() {
+                let literal = |glob: &crate::Glob| glob.literal().map(SmolStr::from);
+                let key = (literal(&rule.filter.resource), literal(&rule.filter.kind));
+                self.rules.index.entry(key).or_default().push(condition.clone());
+            }
             let kept = before.remove(&condition).filter(|state| state.rule == *rule);
             let state = kept.unwrap_or_else(|| {
                 new.insert(condition.clone());
-                RuleState {
-                    rule: Arc::clone(rule),
-                    matched: BTreeSet::new(),
-                    since_ns: now.unix_ns,
-                    last_event_id: 0,
-                    fired: 0,
-                    errors: 0,
-                }
+                RuleState::new(Arc::clone(rule), self.first_status(rule, &condition), now)
             });
             self.rules.states.insert(condition, state);
         }
         self.effects.shown_rules.extend(before.into_keys());
         if !new.is_empty() {
-            let alarms: Vec<Alarm> = self.alarms().cloned().collect();
-            for alarm in alarms.iter().filter(|alarm| is_judged(alarm)) {
-                for rule in self.rules.candidates(&alarm.condition) {
-                    if new.contains(&rule) && self.rules.fits(&rule, alarm) {
-                        self.match_rule(&rule, alarm, false, now);
-                    }
-                }
-            }
+            self.judge_open_alarms(&new, now);
             self.effects.shown_rules.extend(new);
         }
-        self.end_unmatched_rules(now);
+        self.end_alarms_of_rules(now);
     }
 
-    /// Ends the alarms of rules that fit nothing, or are gone: those of an earlier run, too.
-    fn end_unmatched_rules(&mut self, now: Now) {
+    /// The status of a rule that was not looked at yet. An alarm of an earlier run stays where nothing says at once whether it
+    /// has ended.
+    fn first_status(&self, rule: &AlarmRule, condition: &Condition) -> RuleStatus {
+        let stays = rule.is_reset_by_hand || rule.threshold.is_some();
+        match (stays && self.is_held_by_rules(condition), rule.threshold) {
+            (true, _) => RuleStatus::Alarm,
+            (false, Some(_)) => RuleStatus::InsufficientData,
+            (false, None) => RuleStatus::Ok,
+        }
+    }
+
+    fn is_held_by_rules(&self, condition: &Condition) -> bool {
+        let tracked = self.conditions.get(condition);
+        tracked.is_some_and(|it| it.holders.contains_key(&Source::Rules))
+    }
+
+    /// Judges all event rules anew, because their owners may read something else than before.
+    pub(crate) fn judge_rules_anew(&mut self, now: Now) {
+        let all: BTreeSet<Condition> = self.rules.states.keys().cloned().collect();
+        for rule in &all {
+            let Some(state) = self.rules.states.get_mut(rule) else { continue };
+            let matched = std::mem::take(&mut state.matched);
+            let is_event = state.rule.threshold.is_none();
+            if is_event && state.status == RuleStatus::InsufficientData {
+                self.set_status(rule, RuleStatus::Ok, now);
+            }
+            for condition in &matched {
+                let alarm = self.alarm(condition).cloned();
+                let fits = alarm.is_some_and(|it| self.rules.verdict(rule, &it) == Verdict::True);
+                if fits && let Some(state) = self.rules.states.get_mut(rule) {
+                    state.matched.insert(condition.clone());
+                }
+            }
+            let is_unmatched = self.rules.states.get(rule).is_some_and(|it| it.matched.is_empty());
+            if is_event && is_unmatched && !matched.is_empty() {
+                self.settle(rule, RuleStatus::InsufficientData, now);
+            }
+        }
+        self.judge_open_alarms(&all, now);
+    }
+
+    fn judge_open_alarms(&mut self, rules: &BTreeSet<Condition>, now: Now) {
+        let alarms: Vec<Alarm> = self.alarms().filter(|alarm| is_judged(alarm)).cloned().collect();
+        for alarm in &alarms {
+            for rule in self.rules.candidates(&alarm.condition) {
+                if rules.contains(&rule) {
+                    let verdict = self.rules.verdict(&rule, alarm);
+                    self.take_verdict(&rule, alarm, verdict, false, now);
+                }
+            }
+        }
+    }
+
+    /// Ends the alarms of rules that are not in alarm, or are gone: those of an earlier run, too.
+    fn end_alarms_of_rules(&mut self, now: Now) {
         let held = self.conditions.iter();
         let held = held.filter(|(_, tracked)| tracked.holders.contains_key(&Source::Rules));
-        let is_unmatched = |rule: &&Condition| {
-            self.rules.states.get(*rule).is_none_or(|state| state.matched.is_empty())
+        let has_ended = |rule: &&Condition| {
+            let state = self.rules.states.get(*rule);
+            state.is_none_or(|state| state.status != RuleStatus::Alarm)
         };
-        let ended: Vec<Condition> = held.map(|(it, _)| it).filter(is_unmatched).cloned().collect();
+        let ended: Vec<Condition> = held.map(|(it, _)| it).filter(has_ended).cloned().collect();
         for rule in ended {
             self.report(Source::Rules, Report::ended(rule, now.unix_ns), now);
+        }
+    }
+
+    /// Sets a rule back whose alarm stays until somebody does.
+    ///
+    /// # Errors
+    /// When there is no such rule, or it would fire again at once.
+    pub fn reset_rule(&mut self, owner: &str, name: &str, now: Now) -> Result<Effects, ResetError> {
+        let (owner, name) = (SmolStr::from(owner), SmolStr::from(name));
+        let rule = condition_of(&owner, &name);
+        let Some(state) = self.rules.states.get(&rule) else {
+            return Err(ResetError::NoSuchRule { owner, name });
+        };
+        if let Some(fits) = state.matched.first().cloned() {
+            return Err(ResetError::StillFits { owner, name, fits });
+        }
+        if state.rule.threshold.is_some_and(|threshold| state.periods >= threshold.count) {
+            return Err(ResetError::StillTrue { owner, name });
+        }
+        if state.status == RuleStatus::Alarm {
+            self.set_status(&rule, RuleStatus::Ok, now);
+            self.report(Source::Rules, Report::ended(rule, now.unix_ns), now);
+        }
+        Ok(self.take_effects(now))
+    }
+
+    /// Takes in what came of threshold rules in a period.
+    pub(crate) fn take_verdicts(&mut self, verdicts: Vec<(Condition, Verdict)>, now: Now) {
+        for (rule, verdict) in verdicts {
+            // The verdict may come when the rule has gone, or has become an event rule.
+            let Some(state) = self.rules.states.get_mut(&rule) else { continue };
+            let Some(threshold) = state.rule.threshold else { continue };
+            match verdict {
+                Verdict::True => {
+                    state.periods = state.periods.saturating_add(1);
+                    if state.periods >= threshold.count {
+                        let fires_again = state.rule.repeats;
+                        self.fire(&rule, fires_again, now);
+                    } else if state.status == RuleStatus::InsufficientData {
+                        self.set_status(&rule, RuleStatus::Ok, now);
+                    }
+                }
+                Verdict::False => {
+                    state.periods = 0;
+                    self.settle(&rule, RuleStatus::Ok, now);
+                }
+                Verdict::NoValue | Verdict::Failed => {
+                    state.periods = 0;
+                    state.errors += u64::from(verdict == Verdict::Failed);
+                    self.effects.shown_rules.insert(rule.clone());
+                    self.settle(&rule, RuleStatus::InsufficientData, now);
+                }
+            }
         }
     }
 
@@ -232,47 +411,88 @@ impl Faults {
         let is_raised = matches!(transition.change, Change::Raised | Change::Changed)
             && alarm.operator_state == OperatorState::None;
         for rule in self.rules.candidates(&alarm.condition) {
-            if is_open && self.rules.fits(&rule, alarm) {
-                self.match_rule(&rule, alarm, is_raised, now);
-            } else {
-                self.unmatch_rule(&rule, &alarm.condition, now);
-            }
+            let verdict = if is_open { self.rules.verdict(&rule, alarm) } else { Verdict::False };
+            self.take_verdict(&rule, alarm, verdict, is_raised, now);
         }
     }
 
-    /// Takes in that a rule fits an alarm, which has begun, or begun again, if it `is_raised`.
-    fn match_rule(&mut self, rule: &Condition, alarm: &Alarm, is_raised: bool, now: Now) {
+    /// Takes in whether an event rule fits an alarm, which has begun, or begun again, if it `is_raised`.
+    fn take_verdict(
+        &mut self,
+        rule: &Condition,
+        alarm: &Alarm,
+        verdict: Verdict,
+        is_raised: bool,
+        now: Now,
+    ) {
         let Some(state) = self.rules.states.get_mut(rule) else { return };
-        let was_ok = state.matched.is_empty();
-        state.matched.insert(alarm.condition.clone());
-        let is_repeated = is_raised && state.rule.repeats;
-        if !was_ok && !is_repeated {
+        if verdict == Verdict::True {
+            state.matched.insert(alarm.condition.clone());
+            let fires_again = is_raised && state.rule.repeats;
+            if self.fire(rule, fires_again, now)
+                && let Some(state) = self.rules.states.get_mut(rule)
+            {
+                state.last_event_id = alarm.transition;
+            }
             return;
         }
-        if was_ok {
-            state.since_ns = now.unix_ns;
+        self.effects.shown_rules.insert(rule.clone()); // its count of errors may be another one
+        let was_matched = state.matched.remove(&alarm.condition);
+        if verdict == Verdict::NoValue && state.status == RuleStatus::Ok {
+            self.set_status(rule, RuleStatus::InsufficientData, now);
+        } else if was_matched && state.matched.is_empty() {
+            self.settle(rule, RuleStatus::Ok, now);
         }
-        state.fired += 1;
-        state.last_event_id = alarm.transition;
-        let held = self.conditions.get(rule);
-        let is_restored = held.is_some_and(|it| it.holders.contains_key(&Source::Rules)) && was_ok;
+    }
+
+    /// Brings a rule into alarm. One that is in alarm has another occurrence if it `fires_again`. True when it fired.
+    fn fire(&mut self, rule: &Condition, fires_again: bool, now: Now) -> bool {
+        let Some(state) = self.rules.states.get(rule) else { return false };
+        let was_in_alarm = state.status == RuleStatus::Alarm;
+        if was_in_alarm && !fires_again {
+            return false;
+        }
+        // The alarm of an earlier run goes on: it has not begun again.
+        let is_restored = !was_in_alarm && self.is_held_by_rules(rule);
         let report = Report {
             begins: (!is_restored).then_some(1),
             severity: Some(state.rule.severity),
             ..Report::holding(rule.clone(), state.rule.text(), now.unix_ns)
         };
-        self.effects.shown_rules.insert(rule.clone());
+        self.set_status(rule, RuleStatus::Alarm, now);
+        if let Some(state) = self.rules.states.get_mut(rule) {
+            state.fired += 1;
+        }
         self.report(Source::Rules, report, now);
+        true
     }
 
-    fn unmatch_rule(&mut self, rule: &Condition, alarm: &Condition, now: Now) {
-        let Some(state) = self.rules.states.get_mut(rule) else { return };
-        self.effects.shown_rules.insert(rule.clone()); // its count of errors may be another one
-        if state.matched.remove(alarm) && state.matched.is_empty() {
-            state.since_ns = now.unix_ns;
+    /// Gives a rule that nothing holds in alarm another status. One that is set back by hand stays in alarm.
+    fn settle(&mut self, rule: &Condition, status: RuleStatus, now: Now) {
+        let Some(state) = self.rules.states.get(rule) else { return };
+        let was_in_alarm = state.status == RuleStatus::Alarm;
+        if was_in_alarm && state.rule.is_reset_by_hand {
+            return;
+        }
+        self.set_status(rule, status, now);
+        if was_in_alarm {
             self.report(Source::Rules, Report::ended(rule.clone(), now.unix_ns), now);
         }
     }
+
+    fn set_status(&mut self, rule: &Condition, status: RuleStatus, now: Now) {
+        let Some(state) = self.rules.states.get_mut(rule) else { return };
+        if state.status != status {
+            state.since_ns = now.unix_ns;
+        }
+        state.status = status;
+        self.effects.shown_rules.insert(rule.clone());
+    }
+}
+
+/// The condition of the alarm of a rule.
+fn condition_of(owner: &str, name: &str) -> Condition {
+    Condition::new(RULE_MATCHED, Resource::Agent).qualified(&format!("{owner}/{name}"))
 }
 
 /// True for alarms that rules fit: what another alarm causes, or a shelf puts aside, fires nothing.
@@ -306,6 +526,8 @@ mod tests {
             name: name.into(),
             severity: Severity::Major,
             repeats: false,
+            is_reset_by_hand: false,
+            threshold: None,
             filter: Filter { kind: Glob::new(kind), resource: Glob::new(resource) },
             expression: (!expression.is_empty()).then(|| expression.into()),
             description: SmolStr::default(),
@@ -383,6 +605,105 @@ mod tests {
         faults.on(Input::Settings(settings(Vec::new())), now());
         assert!(faults.alarm(&rule.condition()).is_none());
         assert!(faults.rule_state(&rule.condition()).is_none());
+    }
+
+    #[test]
+    fn a_rule_that_is_reset_by_hand_stays_in_alarm_until_then() {
+        let by_hand =
+            AlarmRule { is_reset_by_hand: true, ..rule("links", "link-*", "interface:eth0", "") };
+        let mut faults = faults(vec![by_hand.clone()]);
+        let down = "link-down@interface:eth0";
+        assert_eq!(report(&mut faults, down, true), ["raised noc/links"]);
+        let still = faults.reset_rule("noc", "links", now()).unwrap_err().to_string();
+        assert!(still.contains(down), "{still}");
+        assert_eq!(report(&mut faults, down, false), [""; 0]);
+        assert_eq!(report(&mut faults, down, true), [""; 0], "it is in alarm");
+        report(&mut faults, down, false);
+        assert_eq!(faults.rule_state(&by_hand.condition()).unwrap().status, RuleStatus::Alarm);
+
+        // A restart keeps the alarm.
+        let rows = faults
+            .alarms()
+            .map(|alarm| (alarm.condition.to_string(), serde_json::to_vec(alarm).unwrap()));
+        let rows: Vec<_> = rows.collect();
+        let (restored, _) = Faults::restored(rows, Vec::new(), Box::new(()), now());
+        let mut restored = restored.with_evaluator(Box::new(Severe));
+        let settings = Settings::default().with_alarm_rules(vec![by_hand.clone()]);
+        restored.on(Input::Settings(settings.into()), now());
+        assert!(restored.alarm(&by_hand.condition()).is_some());
+
+        restored.reset_rule("noc", "links", now()).unwrap();
+        assert!(restored.alarm(&by_hand.condition()).is_none());
+        restored.reset_rule("noc", "links", now()).unwrap();
+        let unknown = restored.reset_rule("noc", "gremlins", now()).unwrap_err();
+        assert!(matches!(unknown, ResetError::NoSuchRule { .. }), "{unknown}");
+    }
+
+    #[test]
+    fn a_threshold_is_an_alarm_after_so_many_periods_in_a_row() {
+        let threshold = Threshold { period: Duration::from_secs(1), count: 2 };
+        let busy = AlarmRule { threshold: Some(threshold), ..rule("busy", "*", "*", "x") };
+        let condition = busy.condition();
+        let mut faults = faults(vec![busy]);
+        assert_eq!(faults.rule_state(&condition).unwrap().status, RuleStatus::InsufficientData);
+        report(&mut faults, "link-down@interface:eth0", true);
+        let (ok, alarm, nothing) =
+            (RuleStatus::Ok, RuleStatus::Alarm, RuleStatus::InsufficientData);
+        for (verdict, status, errors) in [
+            (Verdict::True, ok, 0),
+            (Verdict::False, ok, 0),
+            (Verdict::True, ok, 0),
+            (Verdict::True, alarm, 0),
+            (Verdict::True, alarm, 0),
+            (Verdict::NoValue, nothing, 0),
+            (Verdict::True, ok, 0),
+            (Verdict::Failed, nothing, 1),
+            (Verdict::True, ok, 1),
+            (Verdict::True, alarm, 1),
+            (Verdict::False, ok, 1),
+        ] {
+            faults.on(Input::Verdicts(vec![(condition.clone(), verdict)]), now());
+            let state = faults.rule_state(&condition).unwrap();
+            assert_eq!((state.status, state.errors), (status, errors), "{verdict:?}");
+            assert_eq!(faults.alarm(&condition).is_some(), status == alarm, "{verdict:?}");
+        }
+        assert_eq!(faults.rule_state(&condition).unwrap().fired, 2);
+    }
+
+    /// Knows whether owners may read alarms.
+    #[derive(Debug)]
+    struct Rights(std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+    impl Evaluator for Rights {
+        fn is_true(&self, _: &str, _: &Alarm) -> Result<bool, String> {
+            Ok(true)
+        }
+
+        fn permits(&self, _: &str, _: &Alarm) -> bool {
+            self.0.load(std::sync::atomic::Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn an_owner_who_may_not_read_is_told_that_data_is_missing() {
+        let rights = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let mut faults = Faults::default().with_evaluator(Box::new(Rights(rights.clone())));
+        let links = rule("links", "link-*", "interface:*", "");
+        let settings = Settings::default().with_alarm_rules(vec![links.clone()]);
+        faults.on(Input::Settings(settings.into()), now());
+        report(&mut faults, "link-down@interface:eth0", true);
+        for (may_read, status) in [
+            (false, RuleStatus::InsufficientData),
+            (true, RuleStatus::Alarm),
+            (false, RuleStatus::InsufficientData),
+        ] {
+            rights.store(may_read, std::sync::atomic::Ordering::Relaxed);
+            faults.on(Input::Permissions, now());
+            assert_eq!(faults.rule_state(&links.condition()).unwrap().status, status);
+            assert_eq!(faults.alarm(&links.condition()).is_some(), may_read);
+        }
+        report(&mut faults, "link-down@interface:eth1", true);
+        assert!(faults.alarm(&links.condition()).is_none());
     }
 
     #[test]

@@ -2,12 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use holdfast_config::path::Path;
+use holdfast_config::schema::{NodeKind, Origin};
+use holdfast_config::{InstancePath, Models, Value as LeafValue};
 use minijinja::value::ValueKind;
-use minijinja::{Environment, Value};
+use minijinja::{Environment, Error, ErrorKind, Value};
 use smol_str::SmolStr;
 
+use crate::convert;
 use crate::engine::{self, EngineError};
+use crate::grants::split_origin;
 use crate::limits::EXPRESSION_FUEL;
 
 /// A value that a condition reads by its name.
@@ -15,6 +22,57 @@ use crate::limits::EXPRESSION_FUEL;
 pub enum NamedValue {
     Text(SmolStr),
     Number(u64),
+}
+
+/// A leaf of state that a condition reads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StateLeaf {
+    pub origin: Origin,
+    pub path: InstancePath,
+    /// Its value is read from the system when somebody asks for it.
+    pub is_polled: bool,
+}
+
+impl StateLeaf {
+    /// Finds a leaf by its path: of the native model, or of OpenConfig behind `openconfig:`.
+    ///
+    /// # Errors
+    /// With the reason, for a path that does not name one leaf of state.
+    pub fn find(models: &Models, path: &str) -> Result<Self, String> {
+        let (origin, rest) = split_origin(path)?;
+        let schema = models.schema(origin);
+        let parsed: Path = rest.parse().map_err(|error| format!("`{path}`: {error}"))?;
+        let patterns = schema.resolve_read(&parsed).map_err(|error| error.to_string())?;
+        let [pattern] = patterns.as_slice() else {
+            return Err(format!("`{path}` names more than one leaf"));
+        };
+        let Some(path_of_leaf) = pattern.concrete() else {
+            return Err(format!("`{path}` names more than one leaf: give a value for each key"));
+        };
+        let node = schema.node(pattern.last().unwrap_or(schema.root()));
+        if !matches!(node.kind, NodeKind::Leaf | NodeKind::LeafList) {
+            return Err(format!("`{path}` is not a leaf"));
+        }
+        if node.config {
+            return Err(format!("`{path}` is configuration: a rule reads state"));
+        }
+        Ok(Self { origin, path: path_of_leaf, is_polled: node.polled })
+    }
+}
+
+/// Answers what a condition asks with `state(path)` and `rate(path)`.
+pub trait StateFacts: fmt::Debug + Send + Sync {
+    /// Value of a leaf; `None` where there is none.
+    ///
+    /// # Errors
+    /// With the reason, for a path that does not name a leaf of state.
+    fn state(&self, path: &str) -> Result<Option<LeafValue>, String>;
+
+    /// Rise of a leaf in a second, since the period before; `None` where it had no value then.
+    ///
+    /// # Errors
+    /// With the reason, for a path that does not name a leaf with a number.
+    fn rate(&self, path: &str) -> Result<Option<f64>, String>;
 }
 
 /// Evaluates conditions.
@@ -49,14 +107,56 @@ impl Conditions {
             };
             (*name, value)
         });
+        self.evaluate(condition, Value::from_pairs(values))
+    }
+
+    /// Whether a condition is true of the state of the box; `None` where a leaf that it reads has no value.
+    ///
+    /// # Errors
+    /// With the reason, when it cannot be evaluated, takes too much, or is neither true nor false.
+    pub fn is_true_of_state(
+        &self,
+        condition: &str,
+        facts: &Arc<dyn StateFacts>,
+    ) -> Result<Option<bool>, String> {
+        let is_missing = Arc::new(AtomicBool::new(false));
+        let (of_state, missing) = (Arc::clone(facts), Arc::clone(&is_missing));
+        let state = Value::from_function(move |path: String| {
+            let value = of_state.state(&path).map_err(refused)?;
+            value.as_ref().map(convert::value).ok_or_else(|| no_value(&path, &missing))
+        });
+        let (of_rates, missing) = (Arc::clone(facts), Arc::clone(&is_missing));
+        let rate = Value::from_function(move |path: String| {
+            let rate = of_rates.rate(&path).map_err(refused)?;
+            rate.ok_or_else(|| no_value(&path, &missing))
+        });
+        let functions = Value::from_pairs([("state", state), ("rate", rate)]);
+        let result = self.evaluate(condition, functions);
+        match is_missing.load(Ordering::Relaxed) {
+            true => Ok(None),
+            false => result.map(Some),
+        }
+    }
+
+    fn evaluate(&self, condition: &str, names: Value) -> Result<bool, String> {
         let compiled = engine::compile(&self.0, condition).map_err(|error| error.to_string())?;
-        let result = compiled.eval(Value::from_pairs(values));
+        let result = compiled.eval(names);
         let result = result.map_err(|error| EngineError::of(&error).to_string())?;
         match result.kind() {
             ValueKind::Bool => Ok(result.is_true()),
             kind => Err(format!("it is a {kind}, neither true nor false")),
         }
     }
+}
+
+fn refused(reason: String) -> Error {
+    Error::new(ErrorKind::InvalidOperation, reason)
+}
+
+/// Ends an evaluation that cannot have a result.
+fn no_value(path: &str, is_missing: &AtomicBool) -> Error {
+    is_missing.store(true, Ordering::Relaxed);
+    refused(format!("`{path}` has no value"))
 }
 
 impl Default for Conditions {
@@ -95,6 +195,47 @@ mod tests {
             ("range(100000) | list | length > 1", Err("fuel")),
         ] {
             match (conditions.is_true(condition, &names()), wanted) {
+                (Ok(found), Ok(wanted)) => assert_eq!(found, wanted, "{condition}"),
+                (Err(found), Err(wanted)) => {
+                    assert!(found.contains(wanted), "{condition}: {found}")
+                }
+                (found, _) => panic!("{condition}: {found:?}"),
+            }
+        }
+    }
+
+    /// A box with one leaf, which rises by 5 a second.
+    #[derive(Debug)]
+    struct OneLeaf;
+
+    impl StateFacts for OneLeaf {
+        fn state(&self, path: &str) -> Result<Option<LeafValue>, String> {
+            match path {
+                "/there" => Ok(Some(LeafValue::Uint(7))),
+                "/not-there" => Ok(None),
+                path => Err(format!("`{path}` is not a leaf")),
+            }
+        }
+
+        fn rate(&self, path: &str) -> Result<Option<f64>, String> {
+            Ok(self.state(path)?.map(|_| 5.0))
+        }
+    }
+
+    #[test]
+    fn a_condition_reads_leaves_and_their_rates() {
+        let conditions = Conditions::new();
+        let facts: Arc<dyn StateFacts> = Arc::new(OneLeaf);
+        for (condition, wanted) in [
+            ("state('/there') > 6", Ok(Some(true))),
+            ("rate('/there') > 6", Ok(Some(false))),
+            ("state('/not-there') > 6", Ok(None)),
+            ("rate('/not-there') > 6 or true", Ok(None)),
+            ("state('/there') > 6 or state('/not-there') > 6", Ok(Some(true))),
+            ("state('/nowhere') > 6", Err("`/nowhere` is not a leaf")),
+            ("state('/there')", Err("neither true nor false")),
+        ] {
+            match (conditions.is_true_of_state(condition, &facts), wanted) {
                 (Ok(found), Ok(wanted)) => assert_eq!(found, wanted, "{condition}"),
                 (Err(found), Err(wanted)) => {
                     assert!(found.contains(wanted), "{condition}: {found}")

@@ -5,16 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_config::schema::Schema;
-use holdfast_config::{Configuration, InstancePath, Keys, MissingNode, NodeId, Step};
+use holdfast_config::{Configuration, InstancePath, Keys, MissingNode, Models, NodeId, Step};
 use holdfast_core::SettingsCheck;
-use holdfast_faults::{AlarmRule, Glob, MAX_PROBES, MAX_RULES, Probe};
+use holdfast_faults::{AlarmRule, Filter, Glob, MAX_PROBES, MAX_RULES, Probe};
 use holdfast_services::expression::Conditions;
 
 use super::probes::MAX_PACKETS;
 use super::settings::{ConfigBranch, SettingNodes, entries};
+use super::thresholds;
 
 /// Targets of one probe: more than are needed to tell a dead target from a dead way.
 const MAX_TARGETS: usize = 16;
+
+/// Threshold rules that are judged: each may use up its fuel once a second, which takes about a millisecond.
+const MAX_THRESHOLD_RULES: usize = 256;
 
 /// Refuses probes that would send too much, and rules that cannot be evaluated.
 #[derive(Debug)]
@@ -62,14 +66,19 @@ impl FaultSettingsCheck {
         Ok(())
     }
 
-    fn rules(&self, part: &ConfigBranch) -> Result<(), Refusal> {
+    fn rules(&self, part: &ConfigBranch, models: &Arc<Models>) -> Result<(), Refusal> {
         let list = self.nodes.rule.list;
         let requires_resource = self.nodes.requires_resource(part);
+        let mut thresholds = 0;
         for (number, (keys, entry)) in entries(part, list).enumerate() {
             let rule = self.nodes.rule.read(entry);
             let mut reason = String::new();
             if number >= MAX_RULES {
                 let _ = write!(reason, "more than {MAX_RULES} rules are not looked at");
+            } else if rule.threshold.is_some() {
+                thresholds += 1;
+                let is_too_many = thresholds > MAX_THRESHOLD_RULES;
+                reason = self.threshold_refusal(&rule, models, is_too_many).unwrap_or_default();
             } else if requires_resource && rule.filter.resource == Glob::default() {
                 reason =
                     "its `resource` is `*`, and `settings/require-resource` is true".to_owned();
@@ -81,6 +90,26 @@ impl FaultSettingsCheck {
             }
         }
         Ok(())
+    }
+
+    fn threshold_refusal(
+        &self,
+        rule: &AlarmRule,
+        models: &Arc<Models>,
+        is_too_many: bool,
+    ) -> Option<String> {
+        if is_too_many {
+            return Some(format!("more than {MAX_THRESHOLD_RULES} threshold rules are not judged"));
+        }
+        if rule.filter != Filter::default() {
+            let reason = "it is a threshold rule, which reads leaves: `type` and `resource` belong to an event rule";
+            return Some(reason.to_owned());
+        }
+        let Some(expression) = &rule.expression else {
+            return Some("a threshold rule needs an `expression`".to_owned());
+        };
+        let checked = thresholds::check(&self.conditions, expression, models);
+        checked.err().map(|error| format!("its `expression` is refused: {error}"))
     }
 
     fn expression(&self, rule: &AlarmRule) -> Result<(), String> {
@@ -116,7 +145,7 @@ impl SettingsCheck for FaultSettingsCheck {
         if before.is_some_and(|before| Arc::ptr_eq(&before, &part)) {
             return None;
         }
-        let checked = self.probes(&part).and_then(|()| self.rules(&part));
+        let checked = self.probes(&part).and_then(|()| self.rules(&part, new.shared_models()));
         checked.err().map(|refusal| (self.path(&refusal), refusal.reason))
     }
 }

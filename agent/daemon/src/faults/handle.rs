@@ -7,7 +7,7 @@ use holdfast_config::FenceOwner;
 use holdfast_core::CoreHandle;
 use holdfast_faults::{
     Alarm, Condition, LatchError, LatchRequest, MonitorError, OperatorError, OperatorState,
-    OutsideReport, Resource, Transition,
+    OutsideReport, ResetError, Resource, Transition,
 };
 use smol_str::SmolStr;
 use tokio::sync::broadcast::error::RecvError;
@@ -50,6 +50,11 @@ pub(super) enum Request {
         reporter: Reporter,
         report: OutsideReport,
         answer: oneshot::Sender<Result<(), ReportError>>,
+    },
+    ResetRule {
+        owner: SmolStr,
+        name: SmolStr,
+        answer: oneshot::Sender<Result<bool, ResetError>>,
     },
     Latch {
         request: LatchRequest,
@@ -274,6 +279,19 @@ impl FaultService {
         report: OutsideReport,
     ) -> Result<Result<(), ReportError>, FaultsStopped> {
         self.ask(|answer| Request::Report { reporter, report, answer }).await
+    }
+
+    /// Ends the alarm of a rule that stays until somebody does. The answer tells whether that is on disk.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more; inside, when there is no such rule, or it would fire again.
+    pub async fn reset_rule(
+        &self,
+        owner: &str,
+        name: &str,
+    ) -> Result<Result<bool, ResetError>, FaultsStopped> {
+        let (owner, name) = (owner.into(), name.into());
+        self.ask(|answer| Request::ResetRule { owner, name, answer }).await
     }
 
     /// Sets or lifts a latch. The answer tells whether that is on disk: it stands in either case.

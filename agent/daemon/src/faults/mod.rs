@@ -35,7 +35,9 @@ mod shown;
 mod task;
 #[cfg(test)]
 mod tests;
+mod thresholds;
 mod values;
+mod visibility;
 
 pub use check::FaultSettingsCheck;
 pub use documents::{alarm_document, transition_document};
@@ -46,3 +48,4 @@ pub use handle::{
     WordError, check_text,
 };
 pub use task::{FaultParts, start};
+pub use visibility::AlarmPlaces;

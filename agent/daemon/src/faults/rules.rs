@@ -6,9 +6,20 @@ use holdfast_faults::{Alarm, Evaluator, Severity};
 use holdfast_services::expression::{Conditions, NamedValue};
 use smol_str::format_smolstr;
 
-/// Evaluates the expressions of rules.
-#[derive(Debug, Default)]
-pub(super) struct RuleConditions(Conditions);
+use super::visibility::RuleOwners;
+
+/// Evaluates the expressions of event rules, for those who own them.
+#[derive(Debug)]
+pub(super) struct RuleConditions {
+    conditions: Conditions,
+    owners: RuleOwners,
+}
+
+impl RuleConditions {
+    pub(super) fn new(owners: RuleOwners) -> Self {
+        Self { conditions: Conditions::new(), owners }
+    }
+}
 
 impl Evaluator for RuleConditions {
     fn is_true(&self, expression: &str, alarm: &Alarm) -> Result<bool, String> {
@@ -23,7 +34,11 @@ impl Evaluator for RuleConditions {
             ("occurrences", NamedValue::Number(*occurrences)),
         ]);
         names.extend(Severity::ALL.map(|severity| (severity.name(), rank(severity))));
-        self.0.is_true(expression, &names)
+        self.conditions.is_true(expression, &names)
+    }
+
+    fn permits(&self, owner: &str, alarm: &Alarm) -> bool {
+        self.owners.permit_alarm(owner, alarm)
     }
 }
 

@@ -8,7 +8,7 @@ use holdfast_config::tree::{Branch, Tree};
 use holdfast_config::{Keys, MissingNode, NodeId, Provenance, Value, schema::Schema};
 use holdfast_faults::{
     Action, AlarmRule, Effect, Filter, Glob, Monitor, Policy, Probe, ProbeMode, Require, Settings,
-    Severity, Shelf,
+    Severity, Shelf, Threshold,
 };
 use smol_str::SmolStr;
 
@@ -87,9 +87,13 @@ pub(super) struct RuleNodes {
     enabled: NodeId,
     severity: NodeId,
     repeats: NodeId,
+    reset: NodeId,
+    rule_kind: NodeId,
     kind: NodeId,
     resource: NodeId,
     expression: NodeId,
+    period: NodeId,
+    count: NodeId,
 }
 
 /// A branch of the effective configuration.
@@ -145,9 +149,13 @@ impl SettingNodes {
                 enabled: rule("enabled")?,
                 severity: rule("severity")?,
                 repeats: rule("repeat-actions")?,
+                reset: rule("reset")?,
+                rule_kind: rule("kind")?,
                 kind: rule("type")?,
                 resource: rule("resource")?,
                 expression: rule("expression")?,
+                period: rule("period")?,
+                count: rule("count")?,
             },
             policy: PolicyNodes {
                 list: node("/policy")?,
@@ -266,11 +274,18 @@ impl RuleNodes {
     }
 
     pub(super) fn read(&self, entry: &ConfigBranch) -> AlarmRule {
+        let is_threshold = has_name(entry, self.rule_kind, "threshold");
+        let threshold = Threshold {
+            period: Duration::from_secs(number(entry, self.period).unwrap_or_default()),
+            count: clamped(number(entry, self.count).unwrap_or_default()),
+        };
         AlarmRule {
             owner: text(entry, self.owner),
             name: text(entry, self.name),
             severity: severity(entry, self.severity).unwrap_or(Severity::Major),
             repeats: entry.value(self.repeats) == Some(&Value::Bool(true)),
+            is_reset_by_hand: has_name(entry, self.reset, "manual"),
+            threshold: is_threshold.then_some(threshold),
             filter: filter(entry, self.kind, self.resource),
             expression: entry.value(self.expression).map(|it| it.to_string().into()),
             description: text(entry, self.description),
@@ -287,13 +302,16 @@ impl ProbeNodes {
             _ => Vec::new(),
         };
         let limited = |node| clamped(number(entry, node).unwrap_or_default());
-        let is = |node, name: &str| entry.value(node).is_some_and(|it| it.to_string() == name);
         Some(Probe {
             name: text(entry, self.name),
             next_hop,
             targets: if targets.is_empty() { vec![next_hop] } else { targets },
-            require: if is(self.require, "all") { Require::All } else { Require::Any },
-            mode: if is(self.mode, "neighbor") { ProbeMode::Neighbor } else { ProbeMode::Icmp },
+            require: if has_name(entry, self.require, "all") { Require::All } else { Require::Any },
+            mode: if has_name(entry, self.mode, "neighbor") {
+                ProbeMode::Neighbor
+            } else {
+                ProbeMode::Icmp
+            },
             interface: entry.value(self.interface).map(|it| it.to_string().into()),
             interval: Duration::from_millis(number(entry, self.interval).unwrap_or_default()),
             down_after: limited(self.down_after),
@@ -325,6 +343,11 @@ fn filter(entry: &ConfigBranch, kind: NodeId, resource: NodeId) -> Filter {
 
 fn text(entry: &ConfigBranch, node: NodeId) -> SmolStr {
     entry.value(node).map(|value| value.to_string().into()).unwrap_or_default()
+}
+
+/// True when a leaf has this name of an enumeration.
+fn has_name(entry: &ConfigBranch, node: NodeId, name: &str) -> bool {
+    entry.value(node).is_some_and(|it| it.to_string() == name)
 }
 
 fn number(entry: &ConfigBranch, node: NodeId) -> Option<u64> {

@@ -4,7 +4,7 @@ use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Keys, MissingNode, Name, Value};
 use holdfast_core::ServiceState;
 use holdfast_faults::{
-    Alarm, Condition, Faults, ImpactCount, Latch, OperatorState, RuleState, Severity,
+    Alarm, Condition, Faults, ImpactCount, Latch, OperatorState, RuleState, RuleStatus, Severity,
 };
 use holdfast_telemetry::Revision;
 use smol_str::SmolStr;
@@ -251,7 +251,11 @@ impl AlarmLeaves {
             path
         };
         let text = |text: &str| state.map(|_| Value::Str(text.into()));
-        let name_of = |it: &RuleState| if it.matched.is_empty() { "ok" } else { "alarm" };
+        let name_of = |it: &RuleState| match it.status {
+            RuleStatus::Ok => "ok",
+            RuleStatus::Alarm => "alarm",
+            RuleStatus::InsufficientData => "insufficient-data",
+        };
         let last_event = state.map(|it| it.last_event_id).filter(|id| *id > 0);
         vec![
             (at(&self.rule.owner), text(owner)),

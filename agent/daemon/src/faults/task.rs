@@ -13,7 +13,8 @@ use holdfast_config::{
 use holdfast_core::{CoreHandle, Datastore, ServiceState};
 use holdfast_faults::{
     Alarm, Condition, Effects, Faults, ImpactState, Input, Latch, LatchKind, LatchRequest,
-    OperatorError, OutsideReport, Report, Resource, Resume, Settings, Silence, Source, Transition,
+    OperatorError, OutsideReport, Report, ResetError, Resource, Resume, Settings, Silence, Source,
+    Transition,
 };
 use holdfast_platform::probe::Probes;
 use holdfast_scheduler::Now;
@@ -39,9 +40,11 @@ use super::rows::RowWriter;
 use super::rules::RuleConditions;
 use super::settings::SettingNodes;
 use super::shown::AlarmLeaves;
-use super::{disk, probes, server, values};
+use super::visibility::{AlarmPlaces, RuleOwners};
+use super::{disk, probes, server, thresholds, values};
 use crate::deadline::wait_until;
-use crate::gnsi::TlsProfiles;
+use crate::gnsi::pathz::PolicyWatch;
+use crate::gnsi::{Pathz, TlsProfiles};
 use crate::listeners::Listeners;
 use crate::software::Software;
 
@@ -77,6 +80,7 @@ pub struct FaultParts {
     pub profiles: TlsProfiles,
     pub software: Software,
     pub probes: Probes,
+    pub(crate) pathz: Arc<Pathz>,
 }
 
 /// The log of earlier runs; without one that can be read, a new one begins.
@@ -156,6 +160,7 @@ impl Keeper {
             profiles,
             software,
             probes,
+            pathz,
         } = &self.parts;
         let models = core.models();
         let log = read_log(journal);
@@ -163,7 +168,12 @@ impl Keeper {
         let now = Now { monotonic: Duration::ZERO, unix_ns: now_ns() };
         let (faults, unreadable) =
             Faults::restored(self.rows.current(), log, Box::new(Arc::clone(&objects)), now);
-        let faults = faults.with_evaluator(Box::<RuleConditions>::default());
+        let owners = RuleOwners {
+            pathz: Arc::clone(pathz),
+            places: Arc::new(AlarmPlaces::find(&models.native)?),
+            models: Arc::clone(&models),
+        };
+        let faults = faults.with_evaluator(Box::new(RuleConditions::new(owners.clone())));
         if !unreadable.is_empty() {
             warn!(?unreadable, "alarms of another version of the agent are not known here");
         }
@@ -182,6 +192,7 @@ impl Keeper {
         let fencing = Arc::clone(&outlets.fencer).run(core.clone(), input_tx.clone());
         let walks = ImpactWalks::new(core.clone(), objects);
         let mut task = FaultTask::new(core.clone(), &models.native, (faults, walks), outlets)?;
+        let policies = pathz.follow();
         if attempt > 0 {
             task.begins_again(attempt);
         }
@@ -189,6 +200,8 @@ impl Keeper {
         tasks.spawn(fencing);
         tasks.spawn(disk::follow(store.clone(), state_folder.clone(), input_tx.clone()));
         tasks.spawn(values::follow(core.clone(), input_tx.clone(), relevel));
+        let judged = probed.clone();
+        tasks.spawn(thresholds::follow(core.clone(), owners, judged, input_tx.clone()));
         let probing = probes::follow(probes.clone(), probed, input_tx.clone(), reprobe);
         tasks.spawn(probing);
         tasks.spawn(server::follow(
@@ -198,7 +211,7 @@ impl Keeper {
             input_tx,
         ));
         let requests = Arc::clone(&self.requests);
-        tasks.spawn(async move { task.run(inputs, &mut *requests.lock().await).await });
+        tasks.spawn(async move { task.run(inputs, policies, &mut *requests.lock().await).await });
         Ok(tasks)
     }
 }
@@ -252,7 +265,7 @@ struct Outlets {
     journal: Journal,
     relevel: Arc<Notify>,
     fencer: Arc<Fencer>,
-    /// Settings for probes, and the wish that they begin anew.
+    /// Settings for probes and threshold rules, and the wish that they begin anew.
     settings: watch::Sender<Arc<Settings>>,
     reprobe: Arc<Notify>,
 }
@@ -310,6 +323,7 @@ impl FaultTask {
     async fn run(
         mut self,
         mut inputs: mpsc::Receiver<Input>,
+        mut policies: PolicyWatch,
         requests: &mut mpsc::Receiver<Request>,
     ) {
         self.look_at_all();
@@ -344,6 +358,7 @@ impl FaultTask {
                     Some(request) => self.answer(request).await,
                     None => return,
                 },
+                () = policies.replaced() => self.take(Input::Permissions),
                 _ = graph.changed() => self.walks.outdate(&self.faults),
             }
         }
@@ -562,6 +577,7 @@ impl FaultTask {
                 drop(answer.send(self.report(&reporter, report)));
             }
             Request::Latch { request, answer } => self.latch(request, answer).await,
+            Request::ResetRule { owner, name, answer } => self.reset_rule(&owner, &name, answer),
             Request::Listen { after, answer } => drop(answer.send(self.listen(after))),
         }
     }
@@ -655,6 +671,24 @@ impl FaultTask {
     ) {
         let now = self.now();
         match self.faults.operate(word.condition(), word.state(), word.said(), now) {
+            Ok(effects) => {
+                let written = self.carry_out_noticed(effects);
+                self.show();
+                answer_when_written(written, answer);
+            }
+            Err(error) => drop(answer.send(Err(error))),
+        }
+    }
+
+    /// Sets a rule back whose alarm stays until somebody does.
+    fn reset_rule(
+        &mut self,
+        owner: &str,
+        name: &str,
+        answer: oneshot::Sender<Result<bool, ResetError>>,
+    ) {
+        let now = self.now();
+        match self.faults.reset_rule(owner, name, now) {
             Ok(effects) => {
                 let written = self.carry_out_noticed(effects);
                 self.show();

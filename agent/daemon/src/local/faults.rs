@@ -16,7 +16,7 @@ use futures::stream::unfold;
 use holdfast_base::{Caller, ErrorChain, now_ns};
 use holdfast_faults::{
     Alarm, Condition, ConditionError, ImpactState, LatchKind, LatchRequest, OperatorError,
-    OperatorState, OutsideReport, ResourceError, Severity, Word,
+    OperatorState, OutsideReport, ResetError, ResourceError, Severity, Word,
 };
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -52,6 +52,8 @@ enum AnswerError {
     #[error(transparent)]
     Resource(#[from] ResourceError),
     #[error(transparent)]
+    Reset(#[from] ResetError),
+    #[error(transparent)]
     Report(#[from] ReportError),
     #[error(transparent)]
     Latch(#[from] LatchRefusal),
@@ -78,7 +80,10 @@ async fn answer(
                 | AnswerError::Word(_)
                 | AnswerError::Resource(_) => StatusCode::BAD_REQUEST,
                 AnswerError::Report(_) | AnswerError::Latch(_) => StatusCode::CONFLICT,
-                AnswerError::Operator(_) => StatusCode::NOT_FOUND,
+                AnswerError::Operator(_) | AnswerError::Reset(ResetError::NoSuchRule { .. }) => {
+                    StatusCode::NOT_FOUND
+                }
+                AnswerError::Reset(_) => StatusCode::CONFLICT,
                 AnswerError::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
             };
             failure(status, ErrorChain(&error).to_string())
@@ -132,6 +137,9 @@ async fn text(
             let operator = caller.name.to_string();
             let word = OperatorWord::new(condition, state, operator, text)?;
             durability(faults.operate(word).await??)
+        }
+        FaultQuestion::Reset { owner, name } => {
+            durability(faults.reset_rule(&owner, &name).await??)
         }
         FaultQuestion::Report(report) => {
             let reporter = Reporter { monitor: report.monitor.as_str().into(), caller: None };

@@ -67,6 +67,7 @@ static TABLE: &[(&str, Role, &Limit)] = &[
     ("/holdfast.faults.v1.Faults/Query", Role::ReadOnly, &READ_MESSAGE_SIZE),
     // A `monitor` entry names who may report, of whatever role.
     ("/holdfast.faults.v1.Faults/ReportEvent", Role::ReadOnly, &READ_MESSAGE_SIZE),
+    ("/holdfast.faults.v1.Faults/ResetAlarm", Role::Admin, &PLAIN_MESSAGE_SIZE),
     ("/holdfast.faults.v1.Faults/SetDataPlaneDown", Role::Admin, &PLAIN_MESSAGE_SIZE),
     ("/holdfast.faults.v1.Faults/SetForcedDown", Role::Admin, &PLAIN_MESSAGE_SIZE),
     ("/holdfast.faults.v1.Faults/SetOperatorState", Role::Admin, &PLAIN_MESSAGE_SIZE),

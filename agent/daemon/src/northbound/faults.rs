@@ -4,19 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::{Caller, now_ns};
-use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, MissingNode, Models, Value};
+use holdfast_config::{MissingNode, Models};
 use holdfast_core::Datastore;
 use holdfast_faults::{
     Alarm, Change, Condition, ConditionError, ImpactCount, ImpactState, LatchError, LatchKind,
-    LatchRequest, OperatorError, OperatorState, OutsideReport, Resource, ResourceError, Severity,
+    LatchRequest, OperatorError, OperatorState, OutsideReport, ResetError, ResourceError, Severity,
     Transition, Word,
 };
 use holdfast_proto::holdfast::faults as wire;
 use holdfast_proto::holdfast::faults::faults_server::Faults;
 use holdfast_proto::holdfast::faults::watch_response::Content;
-use holdfast_security::pathz::Action;
-use holdfast_security::pathz::nodes::position;
 use smol_str::SmolStr;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -25,10 +22,10 @@ use super::response_stream::{ResponseSender, ResponseStream, StreamError, channe
 use super::status::Refusal;
 use crate::budget::CallerBudget;
 use crate::faults::{
-    AlarmFilter, FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord,
-    ReportError, Reporter, WordError, check_text,
+    AlarmFilter, AlarmPlaces, FaultService, FaultsStopped, LatchRefusal, Listener, News,
+    OperatorWord, ReportError, Reporter, WordError, check_text,
 };
-use crate::gnsi::pathz::{PathPermissions, Pathz, PolicyWatch, Scope};
+use crate::gnsi::pathz::{PathPermissions, Pathz, PolicyWatch};
 
 /// Events in one answer: some hundred kilobytes.
 const MAX_EVENTS: usize = 1000;
@@ -43,24 +40,6 @@ pub(super) struct FaultsService<D> {
     places: Arc<AlarmPlaces>,
     /// `None` where no agent runs behind the service.
     faults: Option<FaultService>,
-}
-
-/// Where the model has an alarm, and what it may be about.
-#[derive(Debug)]
-struct AlarmPlaces {
-    alarm: InstancePath,
-    interface: InstancePath,
-}
-
-impl AlarmPlaces {
-    fn find(native: &Schema) -> Result<Self, MissingNode> {
-        let alarm = ("alarm", &[("id", "any")][..]);
-        let interface = ("interface", &[("name", "any")][..]);
-        Ok(Self {
-            alarm: native.instance_path(&[("fault-state", &[][..]), alarm])?,
-            interface: native.instance_path(&[("interfaces", &[][..]), interface])?,
-        })
-    }
 }
 
 /// What one caller gets to see.
@@ -78,17 +57,7 @@ impl View {
 
     /// True when the caller may read the alarm, and what it is about.
     fn permits(&self, alarm: &Alarm) -> bool {
-        let Some(rights) = &self.rights else { return true };
-        let view = rights.read(Scope::Native);
-        let permits = |path: &InstancePath, key: &str| {
-            let path = path.clone().with_last_key(Value::Str(key.into()));
-            position(view, &path.0).action() == Action::Permit
-        };
-        permits(&self.places.alarm, &alarm.condition.to_string())
-            && match &alarm.condition.resource {
-                Resource::Interface(name) => permits(&self.places.interface, name),
-                _ => true,
-            }
+        self.rights.as_ref().is_none_or(|rights| self.places.permits(rights, alarm))
     }
 
     fn alarms(&self, alarms: &[Alarm]) -> Vec<wire::Alarm> {
@@ -240,6 +209,18 @@ impl<D: Datastore> Faults for FaultsService<D> {
         let durable = said.map_err(Refusal::from)?;
         Ok(Response::new(wire::SetOperatorStateResponse { durable }))
     }
+
+    async fn reset_alarm(
+        &self,
+        request: Request<wire::ResetAlarmRequest>,
+    ) -> Result<Response<wire::ResetAlarmResponse>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        caller.require_admin("ResetAlarm of rules")?;
+        let wire::ResetAlarmRequest { owner, name } = request.into_inner();
+        let reset = self.faults()?.reset_rule(&owner, &name).await.map_err(Refusal::from)?;
+        let durable = reset.map_err(Refusal::from)?;
+        Ok(Response::new(wire::ResetAlarmResponse { durable }))
+    }
 }
 
 /// Tells a caller what it does not know, and then each transition.
@@ -384,6 +365,16 @@ impl From<ReportError> for Refusal {
             ReportError::NoSuchResource(_) => Code::InvalidArgument,
         };
         Self::new(code, refused.to_string())
+    }
+}
+
+impl From<ResetError> for Refusal {
+    fn from(error: ResetError) -> Self {
+        let code = match &error {
+            ResetError::NoSuchRule { .. } => Code::NotFound,
+            _ => Code::FailedPrecondition,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

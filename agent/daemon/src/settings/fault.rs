@@ -57,6 +57,15 @@ pub enum FaultQuestion {
         #[arg(long, value_enum, default_value_t = OperatorVerb::Ack)]
         state: OperatorVerb,
     },
+    /// End the alarm of a rule whose `reset` is manual
+    Reset {
+        /// Owner of the rule
+        #[arg(value_name = "OWNER")]
+        owner: String,
+        /// Name of the rule
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
     /// Report a fault from outside of the agent, as a `monitor` entry of /fault-management permits
     Report(FaultReport),
     /// Say that an interface or a next hop is down, whatever the kernel says, or take that back
