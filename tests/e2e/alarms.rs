@@ -1,5 +1,6 @@
 //! Faults of the box as alarms, in both models.
 
+use std::fs;
 use std::time::Duration;
 
 use holdfast_proto::gnmi::SubscriptionMode;
@@ -12,6 +13,7 @@ use holdfast_tests::certificates::Authority;
 use holdfast_tests::eventually::eventually_async;
 use holdfast_tests::gnmi::{Credentials, GnmiClient};
 use holdfast_tests::netns::Netns;
+use holdfast_tests::services::packed;
 use holdfast_tests::subscription::subscribe_to;
 use serde_json::{Value, json};
 use tonic::service::interceptor::InterceptedService;
@@ -519,4 +521,22 @@ async fn an_object_that_something_else_changes_again_and_again_is_an_alarm() {
     let listed = alarms();
     assert!(listed.contains("config-drift@value:address"), "{listed}");
     assert!(client.read("/system/alarms").await.unwrap().to_string().contains("config-drift"));
+}
+
+#[tokio::test]
+async fn a_package_that_was_not_loaded_is_an_alarm_until_a_start_without_it() {
+    let net = ports(&["eth0"]);
+    let packages = packed("bridge-port");
+    let folder = packages.path().to_str().unwrap();
+    let damaged = packages.path().join("access-2.0.0.hfs");
+    fs::write(&damaged, "no archive").unwrap();
+    let mut agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let client = agent.gnmi().await;
+    let invalid = "package-invalid.access-2.0.0.hfs@agent";
+    wait_until_open(&client, invalid).await;
+    let text = leaf(&client, NATIVE, invalid, "text").await.unwrap();
+    assert!(text.as_str().unwrap().contains("was not loaded at the start"), "{text}");
+    fs::remove_file(damaged).unwrap();
+    agent.restart().await;
+    wait_until_over(&agent.gnmi().await, invalid).await;
 }

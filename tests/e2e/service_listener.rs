@@ -23,6 +23,8 @@ use tempfile::TempDir;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
+use crate::alarms::{NATIVE, leaf, wait_until_open, wait_until_over};
+
 const ACME: &str = "holdfast_native:/services/sized-port[name=acme]";
 const FAR_END: &str = "holdfast_native:/services/sized-port[name=acme]/far-end";
 /// Name of the certificate that the outline names.
@@ -230,4 +232,10 @@ async fn leaves_that_a_lost_handler_has_published_go_after_a_while() {
     };
     eventually_within(WITHDRAWAL_LIMIT, "the leaf is gone", is_gone).await;
     assert_eq!(on.net.link("eth1").master.as_deref(), Some("br0"), "what it has made stays");
+    let lost = "handler-lost.sized-port@agent";
+    wait_until_open(&on.admin, lost).await;
+    let text = leaf(&on.admin, NATIVE, lost, "text").await.unwrap();
+    assert!(text.as_str().unwrap().contains("nobody does its work for `sized-port`"), "{text}");
+    let _handler = on.attach().await;
+    wait_until_over(&on.admin, lost).await;
 }

@@ -387,7 +387,7 @@ async fn start_core(
     let (trust, revocations) = (&settings.service_trust, &settings.service_revocations);
     let signers = PackageSigners::read(trust.as_deref(), revocations.as_deref())?;
     let offered = OfferedPackages::read(settings.services.as_deref(), (&installed, &signers))?;
-    let types = offered.tried(settings.state.path()).await.load(models);
+    let (types, refused_packages) = offered.tried(settings.state.path()).await.load(models);
     let models = Arc::clone(types.models());
     let netns = netns_setting(settings);
     let gnsi = Gnsi::new(
@@ -464,6 +464,8 @@ async fn start_core(
         profiles: profiles.clone(),
         software: software.clone(),
         probes: device.probes.clone(),
+        handlers: handlers.clone(),
+        refused_packages,
         pathz: Arc::clone(&gnsi.pathz),
     };
     let (faults, looking_for_faults) = faults::start(found_in, &alarms)?;

@@ -21,6 +21,8 @@ pub enum Source {
     Disk,
     /// Sockets and the certificate that clients are shown.
     Server,
+    /// Packages and handlers of services.
+    Services,
     /// Probes of next hops.
     Probes,
     /// Alarm rules that fit an open alarm.
@@ -48,6 +50,7 @@ impl Source {
             Self::Engine => "engine".into(),
             Self::Disk => "disk".into(),
             Self::Server => "server".into(),
+            Self::Services => "services".into(),
             Self::Probes => "probes".into(),
             Self::Rules => "rules".into(),
             Self::Diagnosis => "diagnosis".into(),

@@ -10,6 +10,9 @@ const RETRY_TIME: Duration = Duration::from_secs(5);
 /// Time in which a link that has just been configured is made.
 const CREATION_TIME: Duration = Duration::from_secs(1);
 
+/// Time in which a handler comes back that is started anew.
+const HANDLER_RETURN_TIME: Duration = Duration::from_secs(60);
+
 /// Time in which repairs of an object are counted, and after which one that was not repaired again is quiet.
 pub const DRIFT_WINDOW: Duration = Duration::from_secs(60);
 /// Repairs within that time at which somebody else seems to manage the object, too.
@@ -168,6 +171,14 @@ pub static TYPES: &[AlarmType] = &[
         Severity::Major,
         "A reporter or an operator says that the resource is down, and it is shown as down until that is lifted.",
     ),
+    AlarmType {
+        raise_after: HANDLER_RETURN_TIME,
+        ..simple(
+            "handler-lost",
+            Severity::Minor,
+            "A handler of services was attached and is gone, and no other one does its work.",
+        )
+    },
     simple(
         "image-fell-back",
         Severity::Major,
@@ -209,6 +220,14 @@ pub static TYPES: &[AlarmType] = &[
         "A reporter has not repeated within its ttl what it had reported, so nobody knows whether that still holds.",
     ),
     outage("next-hop-unreachable", Severity::Major, "The targets of a probe do not answer."),
+    AlarmType {
+        raise_after: RETRY_TIME,
+        ..simple(
+            "package-invalid",
+            Severity::Major,
+            "A package of services could not be loaded when the agent started, so nothing is done about its instances.",
+        )
+    },
     simple(
         "plan-failed",
         Severity::Major,

@@ -9,6 +9,7 @@
 //!  statuses --+--> reports --> Faults::on --> effects ---+--> rows of the database
 //!  disk ------+                                          +--> listeners
 //!  server ----+
+//!  services --+
 //!  probes ----+
 //! ```
 //!
@@ -30,6 +31,7 @@ mod reporters;
 mod rows;
 mod rules;
 mod server;
+mod services;
 mod settings;
 mod shown;
 mod task;

@@ -41,11 +41,12 @@ use super::rules::RuleConditions;
 use super::settings::SettingNodes;
 use super::shown::AlarmLeaves;
 use super::visibility::{AlarmPlaces, RuleOwners};
-use super::{disk, probes, server, thresholds, values};
+use super::{disk, probes, server, services, thresholds, values};
 use crate::deadline::wait_until;
 use crate::gnsi::pathz::PolicyWatch;
 use crate::gnsi::{Pathz, TlsProfiles};
 use crate::listeners::Listeners;
+use crate::services::{Handlers, RefusedPackage};
 use crate::software::Software;
 
 /// Reports that wait for the loop; their sources wait for a place.
@@ -80,6 +81,9 @@ pub struct FaultParts {
     pub profiles: TlsProfiles,
     pub software: Software,
     pub probes: Probes,
+    pub handlers: Handlers,
+    /// Packages that could not be loaded.
+    pub refused_packages: Vec<RefusedPackage>,
     pub(crate) pathz: Arc<Pathz>,
 }
 
@@ -160,6 +164,8 @@ impl Keeper {
             profiles,
             software,
             probes,
+            handlers,
+            refused_packages,
             pathz,
         } = &self.parts;
         let models = core.models();
@@ -204,11 +210,18 @@ impl Keeper {
         tasks.spawn(thresholds::follow(core.clone(), owners, judged, input_tx.clone()));
         let probing = probes::follow(probes.clone(), probed, input_tx.clone(), reprobe);
         tasks.spawn(probing);
+        let services_tx = input_tx.clone();
         tasks.spawn(server::follow(
             listeners.clone(),
             profiles.clone(),
             software.clone(),
             input_tx,
+        ));
+        tasks.spawn(services::follow(
+            core.clone(),
+            handlers.clone(),
+            refused_packages.clone(),
+            services_tx,
         ));
         let requests = Arc::clone(&self.requests);
         tasks.spawn(async move { task.run(inputs, policies, &mut *requests.lock().await).await });
@@ -464,6 +477,7 @@ impl FaultTask {
                 // These have a handful of conditions, which they report as a whole with each change, or report again.
                 Source::Disk
                 | Source::Server
+                | Source::Services
                 | Source::Latches
                 | Source::Fences
                 | Source::Rules

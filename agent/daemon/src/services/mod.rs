@@ -35,7 +35,7 @@ mod watch;
 pub use actions::ActionResources;
 pub use handlers::Handlers;
 pub use installer::{InstallError, InstallTerms, Installation, LoadedPackage, PackageInstaller};
-pub use offered::OfferedPackages;
+pub use offered::{OfferedPackages, RefusedPackage};
 pub use operations::{Modification, OperationError, Operations, Place, Progress, SyncCheck};
 pub use queue_operations::CallEntry;
 pub use requester::Requester;

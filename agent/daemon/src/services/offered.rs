@@ -42,15 +42,32 @@ impl OfferedPackage {
     }
 }
 
+/// A package that was not loaded at the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedPackage {
+    /// The type of services, or the name of the file where that cannot be read.
+    pub name: SmolStr,
+    pub reason: SmolStr,
+}
+
+impl RefusedPackage {
+    /// Notes and logs why a package is not loaded.
+    pub(super) fn note(name: &str, path: &str, reason: &str) -> Self {
+        error!(package = %path, %reason, "a package of services is not loaded");
+        Self { name: name.into(), reason: reason.into() }
+    }
+}
+
 /// The packages of a start: those of the database, and of the folder the highest version of each type.
 #[derive(Debug)]
 pub struct OfferedPackages {
     stored: Vec<OfferedPackage>,
     of_folder: Vec<OfferedPackage>,
+    refused: Vec<RefusedPackage>,
 }
 
 impl OfferedPackages {
-    /// Reads the packages. One that is refused is logged and left out: the box has to come up without it.
+    /// Reads the packages. One that is refused is noted and left out: the box has to come up without it.
     ///
     /// # Errors
     /// When the folder cannot be read, or others could put packages into it.
@@ -58,31 +75,35 @@ impl OfferedPackages {
         folder: Option<&Path>,
         (stored, signers): (&BTreeMap<String, Artefact>, &PackageSigners),
     ) -> Result<Self, ServiceError> {
+        let mut refused = Vec::new();
         let of_folder = match folder {
-            Some(folder) => of_folder(folder)?.into_values().collect(),
+            Some(folder) => of_folder(folder, &mut refused)?.into_values().collect(),
             None => Vec::new(),
         };
-        Ok(Self { stored: stored::read(stored, &signers.verifier()), of_folder })
+        let stored = stored::read(stored, &signers.verifier(), &mut refused);
+        Ok(Self { stored, of_folder, refused })
     }
 
-    /// Those that another process, which has a folder in `scratch`, could load; others are logged.
-    pub async fn tried(self, scratch: &Path) -> Self {
-        let stored = without_refused(self.stored, scratch).await;
-        Self { stored, of_folder: without_refused(self.of_folder, scratch).await }
+    /// Those that another process, which has a folder in `scratch`, could load; others are noted.
+    pub async fn tried(mut self, scratch: &Path) -> Self {
+        self.stored = without_refused(self.stored, scratch, &mut self.refused).await;
+        self.of_folder = without_refused(self.of_folder, scratch, &mut self.refused).await;
+        self
     }
 
-    /// Loads the packages, those of the folder whose types the database does not have. One that is refused is logged, and the
+    /// Loads the packages, those of the folder whose types the database does not have. One that is refused is noted, and the
     /// others are loaded.
-    pub fn load(self, models: Arc<Models>) -> ServiceTypes {
+    pub fn load(mut self, models: Arc<Models>) -> (ServiceTypes, Vec<RefusedPackage>) {
         let mut types = ServiceTypes::new(models).with_keeper(UserSecrets::keeper());
+        let refused = &mut self.refused;
         for package in self.stored {
-            load_one(&mut types, package);
+            refused.extend(load_one(&mut types, package));
         }
         for package in self.of_folder {
             let name = &package.name;
             let version = types.versions(name).next().map(|it| it.package.version());
             match version {
-                None => load_one(&mut types, package),
+                None => refused.extend(load_one(&mut types, package)),
                 Some(loaded) if loaded < package.version => {
                     let offered = package.version;
                     info!(service = %name, %loaded, %offered, "a newer version of a type of services is offered, and can be installed");
@@ -90,12 +111,16 @@ impl OfferedPackages {
                 Some(_) => {}
             }
         }
-        types
+        (types, self.refused)
     }
 }
 
 /// The packages that another process could load.
-async fn without_refused(packages: Vec<OfferedPackage>, scratch: &Path) -> Vec<OfferedPackage> {
+async fn without_refused(
+    packages: Vec<OfferedPackage>,
+    scratch: &Path,
+    noted: &mut Vec<RefusedPackage>,
+) -> Vec<OfferedPackage> {
     let candidates = packages.iter().map(|package| Candidate {
         name: archive_name(&package.name, package.version),
         archive: &package.source.archive.octets,
@@ -108,15 +133,15 @@ async fn without_refused(packages: Vec<OfferedPackage>, scratch: &Path) -> Vec<O
         match refused.remove(&number) {
             None => good.push(package),
             Some(reason) => {
-                let path = package.shown_path();
-                error!(package = %path, %reason, "a package of services is not loaded");
+                noted.push(RefusedPackage::note(&package.name, &package.shown_path(), &reason));
             }
         }
     }
     good
 }
 
-fn load_one(types: &mut ServiceTypes, package: OfferedPackage) {
+/// Loads a package. When it is refused, the reason is noted.
+fn load_one(types: &mut ServiceTypes, package: OfferedPackage) -> Option<RefusedPackage> {
     let path = package.shown_path();
     let OfferedPackage { name, version, files, source, .. } = package;
     match types.load(&files, Some(source)) {
@@ -125,15 +150,17 @@ fn load_one(types: &mut ServiceTypes, package: OfferedPackage) {
             for warning in warnings {
                 warn!(package = %path, %warning, "a package of services");
             }
+            None
         }
-        Err(errors) => {
-            error!(package = %path, %errors, "a package of services is not loaded");
-        }
+        Err(errors) => Some(RefusedPackage::note(&name, &path, &errors.to_string())),
     }
 }
 
 /// The highest version of each type in a folder.
-fn of_folder(folder: &Path) -> Result<BTreeMap<SmolStr, OfferedPackage>, ServiceError> {
+fn of_folder(
+    folder: &Path,
+    refused: &mut Vec<RefusedPackage>,
+) -> Result<BTreeMap<SmolStr, OfferedPackage>, ServiceError> {
     let failed = |source| ServiceError::File { action: "read", path: folder.to_owned(), source };
     let metadata = fs::metadata(folder).map_err(failed)?;
     check_owner(folder, &metadata)?;
@@ -146,7 +173,9 @@ fn of_folder(folder: &Path) -> Result<BTreeMap<SmolStr, OfferedPackage>, Service
         match read(&path) {
             Ok(package) => keep_highest(&mut offered, package),
             Err(error) => {
-                error!(package = %path.display(), error = %ErrorChain(&error), "a package of services is not loaded");
+                let file = path.file_name().unwrap_or_default().to_string_lossy();
+                let (path, reason) = (path.to_string_lossy(), ErrorChain(&error).to_string());
+                refused.push(RefusedPackage::note(&file, &path, &reason));
             }
         }
     }

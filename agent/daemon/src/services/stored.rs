@@ -21,9 +21,9 @@ use holdfast_services::{
 use holdfast_store::{Artefact, Store, StoreError};
 use rustls_pki_types::UnixTime;
 use smol_str::{SmolStr, format_smolstr};
-use tracing::{error, warn};
+use tracing::warn;
 
-use super::offered::{OfferedPackage, read_archive};
+use super::offered::{OfferedPackage, RefusedPackage, read_archive};
 use super::signers::SignatureVerifier;
 
 /// Words of the label of a row behind the version.
@@ -69,10 +69,11 @@ pub(super) fn signer(source: &PackageSource) -> Option<&str> {
 }
 
 /// Reads the packages of the database, those first with which no instances are made any more. One that cannot be read is
-/// logged, and left out; one whose signer is refused now is logged, and stays.
+/// noted, and left out; one whose signer is refused now is logged, and stays.
 pub(super) fn read(
     stored: &BTreeMap<String, Artefact>,
     verifier: &SignatureVerifier<'_>,
+    refused: &mut Vec<RefusedPackage>,
 ) -> Vec<OfferedPackage> {
     let packages = stored.iter().filter(|(row, _)| !is_signature_row(row));
     let (others, newest): (Vec<_>, Vec<_>) = packages.partition(|(row, _)| row.contains('/'));
@@ -91,7 +92,9 @@ pub(super) fn read(
             Some(package)
         }
         Err(error) => {
-            error!(package = row, error = %ErrorChain(&error), "a package of services in the database is not loaded");
+            let name = row.split('/').next().unwrap_or_default();
+            let reason = ErrorChain(&error).to_string();
+            refused.push(RefusedPackage::note(name, "the database", &reason));
             None
         }
     };

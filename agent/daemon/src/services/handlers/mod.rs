@@ -185,8 +185,20 @@ impl Handlers {
     }
 
     /// A receiver that moves when a handler was attached or detached.
-    pub(super) fn watch_served(&self) -> watch::Receiver<u64> {
+    pub(crate) fn watch_served(&self) -> watch::Receiver<u64> {
         self.registry().watch_served()
+    }
+
+    /// Types of services whose work nobody does, since the handler of the name is gone.
+    pub(crate) fn lost(&self) -> Vec<(SmolStr, SmolStr)> {
+        let Ok(configuration) = self.configuration() else { return Vec::new() };
+        let services = configuration.services();
+        let is_loaded =
+            |service: &SmolStr| services.is_some_and(|it| it.handler(service).is_some());
+        let lost = self.registry().lost().into_iter().flat_map(|(name, services)| {
+            services.into_iter().map(move |service| (service, name.clone()))
+        });
+        lost.filter(|(service, _)| is_loaded(service)).collect()
     }
 
     /// Name of the handler that takes a call.

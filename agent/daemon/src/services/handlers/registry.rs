@@ -21,7 +21,8 @@ use tokio::time::Instant;
 use self::sync::Sync;
 use super::actions::{Addressed, OpenActions};
 use super::messages::{
-    AgentMessage, HandlerError, HandlerErrorKind, Registration, ServedWork, reason_of_handler,
+    ActionName, AgentMessage, HandlerError, HandlerErrorKind, Registration, ServedWork,
+    reason_of_handler,
 };
 use super::publishing::Publisher;
 
@@ -59,8 +60,17 @@ pub(super) struct Registry {
     numbers: u64,
     answers: Answers,
     is_draining: bool,
+    /// Work of handlers that are gone, by their names, as far as no other one does it.
+    lost: BTreeMap<SmolStr, LostWork>,
     /// Moves when a handler was attached or detached.
     served_tx: watch::Sender<u64>,
+}
+
+/// Work that nobody does since its handler is gone.
+#[derive(Debug, Default)]
+struct LostWork {
+    calls: BTreeSet<ServedCall>,
+    actions: BTreeSet<ActionName>,
 }
 
 /// One attached handler.
@@ -70,6 +80,7 @@ struct Session {
     /// Name of its caller.
     caller: SmolStr,
     served: BTreeSet<ServedCall>,
+    actions: BTreeSet<ActionName>,
     outbox: mpsc::Sender<Outgoing>,
     synced: Sync,
 }
@@ -174,8 +185,9 @@ impl Registry {
         let (outbox, outbox_rx) = mpsc::channel(OUTBOX_DEPTH);
         let id = self.next_number();
         let queries = self.actions.attach(id, &registration);
-        let Registration { name, calls: served, .. } = registration;
-        let session = Session { name, caller, served, outbox, synced: Sync::Due };
+        self.find_lost(&registration);
+        let Registration { name, calls: served, actions, .. } = registration;
+        let session = Session { name, caller, served, actions, outbox, synced: Sync::Due };
         self.sessions.insert(id, session);
         self.served_tx.send_modify(|number| *number += 1);
         self.send(id, AgentMessage::Registered);
@@ -186,6 +198,7 @@ impl Registry {
     /// Removes a handler. Its open calls fail, because nobody can answer them any more.
     pub(super) fn detach(&mut self, id: SessionId, end: Option<HandlerError>) {
         let Some(session) = self.sessions.remove(&id) else { return };
+        self.lose(&session);
         self.served_tx.send_modify(|number| *number += 1);
         if let Some(error) = end {
             // A handler that does not read learns nothing.
@@ -198,6 +211,35 @@ impl Registry {
             }
         }
         self.actions.detach(id);
+    }
+
+    /// Notes that nobody does the work of a handler any more.
+    fn lose(&mut self, session: &Session) {
+        // Those that came and went under further names have left the work of others, which is named.
+        if self.lost.len() < MAX_HANDLERS || self.lost.contains_key(&session.name) {
+            let work = self.lost.entry(session.name.clone()).or_default();
+            work.calls.extend(session.served.iter().cloned());
+            work.actions.extend(session.actions.iter().cloned());
+        }
+    }
+
+    /// Notes that a handler does work again.
+    fn find_lost(&mut self, registration: &Registration) {
+        let Registration { calls, actions, .. } = registration;
+        self.lost.retain(|_, work| {
+            work.calls.retain(|lost| !calls.iter().any(|own| own.overlaps(lost)));
+            work.actions.retain(|lost| !actions.contains(lost));
+            !(work.calls.is_empty() && work.actions.is_empty())
+        });
+    }
+
+    /// Names of handlers that are gone, with the types of services whose work nobody does since then.
+    pub(super) fn lost(&self) -> Vec<(SmolStr, BTreeSet<SmolStr>)> {
+        let services = |work: &LostWork| {
+            let of_calls = work.calls.iter().map(|call| call.service.clone());
+            of_calls.chain(work.actions.iter().map(|action| action.service.clone())).collect()
+        };
+        self.lost.iter().map(|(name, work)| (name.clone(), services(work))).collect()
     }
 
     /// Name of a handler.

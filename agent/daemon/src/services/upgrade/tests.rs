@@ -227,7 +227,7 @@ async fn start(kernel: &SimulatedKernel, folder: &Path, packages: &Path) -> (Age
     store.close().await.unwrap();
     let models = Arc::new(Models::load().unwrap());
     let offered = OfferedPackages::read(Some(packages), (&stored, &PackageSigners::default()));
-    let types = offered.unwrap().load(models);
+    let (types, _) = offered.unwrap().load(models);
     (Agent::start_with(kernel, folder, types.clone()).await, types)
 }
 
