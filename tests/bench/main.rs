@@ -14,6 +14,7 @@
 mod carrier;
 mod document;
 mod engine;
+mod faults;
 mod kernel;
 mod notices;
 mod services;
@@ -57,6 +58,7 @@ struct Sizes {
     services: services::Sizes,
     engine: engine::Sizes,
     notices: notices::Sizes,
+    faults: faults::Sizes,
 }
 
 impl Sizes {
@@ -77,6 +79,7 @@ impl Sizes {
         },
         engine: engine::Sizes::FULL,
         notices: notices::Sizes::USUAL,
+        faults: faults::Sizes::USUAL,
     };
     /// `--all`: sizes for a release.
     const ALL: Self = Self {
@@ -103,6 +106,7 @@ impl Sizes {
         },
         engine: engine::Sizes::SMOKE,
         notices: notices::Sizes::SMOKE,
+        faults: faults::Sizes::SMOKE,
     };
 
     fn is_smoke(self) -> bool {
@@ -270,6 +274,7 @@ async fn run() -> Result<ExitCode> {
     table.note_cost(&agent.resource_use());
     agent.kill();
     notices::sampler_rows(&mut table, sizes.notices).await?;
+    faults::rows(&mut table, sizes.faults).await?;
     union::rows(&mut table, sizes.cables, sizes.tables).await?;
     services::rows(&mut table, sizes.services).await?;
     let strict = std::env::args().any(|argument| argument == "--strict");
@@ -281,12 +286,17 @@ async fn run() -> Result<ExitCode> {
 }
 
 fn port() -> Value {
-    let address = json!({"ip": "192.0.2.1", "config": {"ip": "192.0.2.1", "prefix-length": 24}});
+    port_with("eth0", "192.0.2.1")
+}
+
+/// A document with a port and its address.
+fn port_with(name: &str, address: &str) -> Value {
+    let address = json!({"ip": address, "config": {"ip": address, "prefix-length": 24}});
     let ipv4 = json!({"addresses": {"address": [address]}});
     let subinterface = json!({"index": 0, "config": {"index": 0}, "openconfig-if-ip:ipv4": ipv4});
     json!({"interface": [{
-        "name": "eth0",
-        "config": {"name": "eth0", "enabled": true},
+        "name": name,
+        "config": {"name": name, "enabled": true},
         "subinterfaces": {"subinterface": [subinterface]},
     }]})
 }
@@ -359,9 +369,14 @@ async fn timed_set(
 
 /// A document with static routes of these numbers, each through the neighbour of the port.
 fn routes(numbers: Range<u32>) -> Value {
+    routes_via("192.0.2.2", numbers)
+}
+
+/// A document with static routes of these numbers through a next hop.
+fn routes_via(next_hop: &str, numbers: Range<u32>) -> Value {
     let route = |number: u32| {
         let prefix = format!("{}/32", yardstick::destination(number));
-        let hop = json!({"index": "0", "config": {"index": "0", "next-hop": "192.0.2.2"}});
+        let hop = json!({"index": "0", "config": {"index": "0", "next-hop": next_hop}});
         json!({"prefix": prefix, "config": {"prefix": prefix}, "next-hops": {"next-hop": [hop]}})
     };
     let routes: Vec<Value> = numbers.map(route).collect();

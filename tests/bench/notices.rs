@@ -21,7 +21,7 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
 use super::carrier::{CarrierLink, CarrierSwitch, RouteLookup, elsewhere, show_links};
-use super::{STATIC_ROUTES, Table, yardstick};
+use super::{STATIC_ROUTES, Table, port_with, yardstick};
 
 /// Sizes of the workloads.
 #[derive(Clone, Copy, Debug)]
@@ -300,16 +300,8 @@ async fn missed_losses(client: &GnmiClient, sizes: Sizes) -> Result<usize> {
 /// Times from a loss until the kernel uses the next hop of higher metric, of a route that the agent has set.
 async fn moves(client: &GnmiClient, losses: usize) -> Result<Vec<Duration>> {
     let destination = Ipv4Addr::new(198, 51, 100, 1);
-    let address = json!({"ip": "192.0.3.1", "config": {"ip": "192.0.3.1", "prefix-length": 24}});
-    let ipv4 = json!({"addresses": {"address": [address]}});
     let name = CarrierLink::Tap.name();
-    let tap = json!({"interface": [{
-        "name": name,
-        "config": {"name": name, "enabled": true},
-        "subinterfaces": {"subinterface": [
-            {"index": 0, "config": {"index": 0}, "openconfig-if-ip:ipv4": ipv4},
-        ]},
-    }]});
+    let tap = port_with(name, "192.0.3.1");
     let hop = |index: &str, via: &str, metric: u32| {
         let config = json!({"index": index, "next-hop": via, "metric": metric});
         json!({"index": index, "config": config})
