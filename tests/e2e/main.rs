@@ -28,6 +28,7 @@ mod documents;
 mod drift;
 mod ethernet;
 mod factory;
+mod fault_profile;
 mod foreign_routes;
 mod full_disk;
 mod get;

@@ -16,6 +16,7 @@ use holdfast_store::{Database, FILE_NAME, StoreError, User};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
+    fault_profile::{self, ProfileError},
     fault_watch::{self, Taker, WatchError},
     local::{Client, ClientError, Unsettled},
     prompt::{self, PromptError},
@@ -65,6 +66,8 @@ pub enum CommandError {
     Service(#[from] ServiceError),
     #[error(transparent)]
     FaultWatch(#[from] WatchError),
+    #[error(transparent)]
+    FaultProfile(#[from] ProfileError),
     #[error("cannot run the command")]
     Process(#[source] io::Error),
     #[error("cannot print the answer")]
@@ -75,6 +78,7 @@ impl CommandError {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Agent(ClientError::NotRunning { .. })
+            | Self::FaultProfile(ProfileError::Agent(ClientError::NotRunning { .. }))
             | Self::FaultWatch(WatchError::Agent(ClientError::NotRunning { .. })) => {
                 ExitCode::from(EXIT_NOT_RUNNING)
             }
@@ -196,6 +200,11 @@ pub fn fault(settings: &FaultSettings) -> Result<(), CommandError> {
     let watch = match &settings.action {
         FaultAction::Question(question) => {
             return print(&asynchronously(client.ask_of_faults(question))??);
+        }
+        FaultAction::Profile(profile) => {
+            let (report, verdict) = asynchronously(fault_profile::run(&client, profile))??;
+            print(&report)?;
+            return Ok(verdict?);
         }
         FaultAction::Watch(watch) => watch,
     };

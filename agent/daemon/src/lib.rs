@@ -21,6 +21,7 @@ pub mod device;
 
 pub mod dhcp;
 mod executable;
+mod fault_profile;
 mod fault_watch;
 pub mod faults;
 pub mod gnsi;

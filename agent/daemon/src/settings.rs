@@ -21,8 +21,8 @@ use smol_str::SmolStr;
 use crate::reboot::RebootScope;
 
 pub use fault::{
-    FaultAction, FaultFilter, FaultLatch, FaultQuestion, FaultReport, FaultSettings, FaultWatch,
-    FaultWatchRequest, OperatorVerb, ReportVerb,
+    FaultAction, FaultFilter, FaultLatch, FaultProfile, FaultQuestion, FaultReport, FaultSettings,
+    FaultWatch, FaultWatchRequest, OperatorVerb, ReportVerb,
 };
 pub use listen::{ListenAddress, ListenSocket};
 pub use service::{

@@ -14,6 +14,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::fencer::{self, FenceError};
+use super::stamps::Raise;
 
 /// Requests that wait for the task of faults, which answers each within microseconds.
 const REQUESTS: usize = 64;
@@ -50,6 +51,10 @@ pub(super) enum Request {
         reporter: Reporter,
         report: OutsideReport,
         answer: oneshot::Sender<Result<(), ReportError>>,
+    },
+    Raises {
+        after: u64,
+        answer: oneshot::Sender<Vec<Raise>>,
     },
     ResetRule {
         owner: SmolStr,
@@ -279,6 +284,14 @@ impl FaultService {
         report: OutsideReport,
     ) -> Result<Result<(), ReportError>, FaultsStopped> {
         self.ask(|answer| Request::Report { reporter, report, answer }).await
+    }
+
+    /// Moments of the alarms that were raised after an event, as far as they are kept.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more.
+    pub async fn raises(&self, after: u64) -> Result<Vec<Raise>, FaultsStopped> {
+        self.ask(|answer| Request::Raises { after, answer }).await
     }
 
     /// Ends the alarm of a rule that stays until somebody does. The answer tells whether that is on disk.

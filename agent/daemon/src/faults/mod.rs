@@ -34,6 +34,7 @@ mod server;
 mod services;
 mod settings;
 mod shown;
+mod stamps;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -49,5 +50,6 @@ pub use handle::{
     FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord, ReportError, Reporter,
     WordError, check_text,
 };
+pub use stamps::{Moment, Raise, monotonic_ns};
 pub use task::{FaultParts, start};
 pub use visibility::AlarmPlaces;

@@ -1,11 +1,13 @@
 //! The language of alarm rules: conditions as packages of services have them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use holdfast_faults::{Alarm, Evaluator, Severity};
 use holdfast_services::expression::{Conditions, NamedValue};
 use smol_str::format_smolstr;
 
+use super::stamps::RuleStamps;
 use super::visibility::RuleOwners;
 
 /// Evaluates the expressions of event rules, for those who own them.
@@ -13,11 +15,12 @@ use super::visibility::RuleOwners;
 pub(super) struct RuleConditions {
     conditions: Conditions,
     owners: RuleOwners,
+    stamps: Arc<RuleStamps>,
 }
 
 impl RuleConditions {
-    pub(super) fn new(owners: RuleOwners) -> Self {
-        Self { conditions: Conditions::new(), owners }
+    pub(super) fn new(owners: RuleOwners, stamps: Arc<RuleStamps>) -> Self {
+        Self { conditions: Conditions::new(), owners, stamps }
     }
 }
 
@@ -34,10 +37,13 @@ impl Evaluator for RuleConditions {
             ("occurrences", NamedValue::Number(*occurrences)),
         ]);
         names.extend(Severity::ALL.map(|severity| (severity.name(), rank(severity))));
-        self.conditions.is_true(expression, &names)
+        let result = self.conditions.is_true(expression, &names);
+        self.stamps.note_evaluated();
+        result
     }
 
     fn permits(&self, owner: &str, alarm: &Alarm) -> bool {
+        self.stamps.note_found();
         self.owners.permit_alarm(owner, alarm)
     }
 }

@@ -12,7 +12,7 @@ use holdfast_config::{
 };
 use holdfast_core::{CoreHandle, Datastore, ServiceState};
 use holdfast_faults::{
-    Alarm, Condition, Effects, Faults, ImpactState, Input, Latch, LatchKind, LatchRequest,
+    Alarm, Change, Condition, Effects, Faults, ImpactState, Input, Latch, LatchKind, LatchRequest,
     OperatorError, OutsideReport, Report, ResetError, Resource, Resume, Settings, Silence, Source,
     Transition,
 };
@@ -40,6 +40,7 @@ use super::rows::RowWriter;
 use super::rules::RuleConditions;
 use super::settings::SettingNodes;
 use super::shown::AlarmLeaves;
+use super::stamps::{RuleStamps, Stamps};
 use super::visibility::{AlarmPlaces, RuleOwners};
 use super::{disk, probes, server, services, thresholds, values};
 use crate::deadline::wait_until;
@@ -179,7 +180,9 @@ impl Keeper {
             places: Arc::new(AlarmPlaces::find(&models.native)?),
             models: Arc::clone(&models),
         };
-        let faults = faults.with_evaluator(Box::new(RuleConditions::new(owners.clone())));
+        let rule_stamps = Arc::<RuleStamps>::default();
+        let conditions = RuleConditions::new(owners.clone(), Arc::clone(&rule_stamps));
+        let faults = faults.with_evaluator(Box::new(conditions));
         if !unreadable.is_empty() {
             warn!(?unreadable, "alarms of another version of the agent are not known here");
         }
@@ -194,6 +197,7 @@ impl Keeper {
             journal: journal.clone(),
             relevel: Arc::clone(&relevel),
             fencer: Arc::default(),
+            rule_stamps,
         };
         let fencing = Arc::clone(&outlets.fencer).run(core.clone(), input_tx.clone());
         let walks = ImpactWalks::new(core.clone(), objects);
@@ -281,6 +285,8 @@ struct Outlets {
     /// Settings for probes and threshold rules, and the wish that they begin anew.
     settings: watch::Sender<Arc<Settings>>,
     reprobe: Arc<Notify>,
+    /// When rules were evaluated.
+    rule_stamps: Arc<RuleStamps>,
 }
 
 /// All that is known of faults, and where it goes.
@@ -302,6 +308,7 @@ pub(super) struct FaultTask {
     unshown: Unshown,
     untold: Vec<Arc<Transition>>,
     shown_at: Option<Instant>,
+    stamps: Stamps,
     began: Instant,
 }
 
@@ -328,6 +335,7 @@ impl FaultTask {
             unshown: Unshown::default(),
             untold: Vec::new(),
             shown_at: None,
+            stamps: Stamps::default(),
             began: Instant::now(),
         })
     }
@@ -434,6 +442,10 @@ impl FaultTask {
     }
 
     fn take(&mut self, input: Input) {
+        self.stamps.take_input();
+        if let Input::Impact(condition, _) = &input {
+            self.stamps.know_impact(condition);
+        }
         let now = self.now();
         let effects = self.faults.on(input, now);
         self.carry_out(effects, None);
@@ -458,9 +470,13 @@ impl FaultTask {
         self.unshown.since.get_or_insert_with(Instant::now);
         for transition in &transitions {
             log(transition);
+            if transition.change == Change::Raised {
+                self.stamps.raise(&transition.alarm, transition.id);
+            }
             let kept = Arc::clone(transition);
             self.outlets.journal.append(transition.id, move || kept.to_stored());
         }
+        self.stamps.judge(&self.outlets.rule_stamps);
         self.untold.extend(transitions);
         if !rows.is_empty() || written.is_some() {
             self.outlets.rows.put(rows, written);
@@ -524,12 +540,16 @@ impl FaultTask {
         for rule in &rules {
             leaves.extend(self.leaves.show_rule(rule, self.faults.rule_state(rule)));
         }
+        let shown = || alarms.iter().filter_map(|it| self.faults.alarm(it));
+        self.stamps.show_marks(shown());
         self.count_unmarked(self.core.mark(leaves, marks.into()));
+        self.stamps.show(shown());
         self.shown_at = Some(Instant::now());
         for transition in self.untold.drain(..) {
             // There may be no listener.
             let _ = self.transitions.send(transition);
         }
+        self.stamps.tell();
     }
 
     fn count_unmarked(&self, unmarked: usize) {
@@ -591,6 +611,7 @@ impl FaultTask {
                 drop(answer.send(self.report(&reporter, report)));
             }
             Request::Latch { request, answer } => self.latch(request, answer).await,
+            Request::Raises { after, answer } => drop(answer.send(self.stamps.after(after))),
             Request::ResetRule { owner, name, answer } => self.reset_rule(&owner, &name, answer),
             Request::Listen { after, answer } => drop(answer.send(self.listen(after))),
         }
@@ -655,6 +676,7 @@ impl FaultTask {
             return;
         }
         let condition = Condition::new(request.kind.alarm_type(), request.resource.clone());
+        self.stamps.take_input();
         let now = self.now();
         match self.faults.latch(request, now) {
             Ok(effects) => {
@@ -664,7 +686,10 @@ impl FaultTask {
                 if are_latches_changed {
                     self.force_down().await;
                 }
-                self.show();
+                // Where alarms are shown with their impact, this one waits for it, too.
+                if !self.faults.is_conservative() {
+                    self.show();
+                }
                 answer_when_written(written, answer);
             }
             Err(error) => drop(answer.send(Err(error.into()))),

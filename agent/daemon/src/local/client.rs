@@ -25,6 +25,7 @@ use super::service_operations;
 use super::{
     BootzStartRequest, DeleteUserRequest, Failure, SetUserRequest, SwitchEntry, UserSummary,
 };
+use crate::faults::Raise;
 use crate::settings::{FaultQuestion, FaultWatchRequest, InstallSettings, InstanceAction};
 use crate::trace::TRACE_HEADER;
 use crate::users::Password;
@@ -201,6 +202,16 @@ impl Client {
     ) -> Result<AnswerLines, ClientError> {
         let body = serde_json::to_vec(request)?.into();
         self.open_answer(faults::WATCH, body).await
+    }
+
+    /// Moments of the alarms that were raised after an event.
+    ///
+    /// # Errors
+    /// When no agent runs.
+    pub async fn raises(&self, after: u64) -> Result<Vec<Raise>, ClientError> {
+        let body = serde_json::to_vec(&after)?.into();
+        let raises = self.send_request(Method::POST, faults::RAISES, body).await?;
+        Ok(serde_json::from_slice(&raises)?)
     }
 
     async fn open_answer(&self, address: &str, body: Bytes) -> Result<AnswerLines, ClientError> {

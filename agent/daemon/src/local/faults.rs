@@ -38,6 +38,9 @@ pub(super) const QUESTION: &str = "/faults";
 /// Address of a stream of changes; the body is a [`FaultWatchRequest`].
 pub(super) const WATCH: &str = "/faults/watch";
 
+/// Address of the moments of raised alarms; the body is the id of an event, and those after it are meant.
+pub(super) const RAISES: &str = "/faults/raises";
+
 /// Reason for which a question has no answer.
 #[derive(Debug, thiserror::Error)]
 enum AnswerError {
@@ -63,7 +66,11 @@ enum AnswerError {
 
 /// Routes about faults, for [`super::start`].
 pub fn fault_routes(faults: FaultService) -> Router {
-    Router::new().route(QUESTION, post(answer)).route(WATCH, post(watch)).with_state(faults)
+    Router::new()
+        .route(QUESTION, post(answer))
+        .route(WATCH, post(watch))
+        .route(RAISES, post(raises))
+        .with_state(faults)
 }
 
 async fn answer(
@@ -88,6 +95,13 @@ async fn answer(
             };
             failure(status, ErrorChain(&error).to_string())
         }
+    }
+}
+
+async fn raises(State(faults): State<FaultService>, Json(after): Json<u64>) -> Response {
+    match faults.raises(after).await {
+        Ok(raises) => Json(raises).into_response(),
+        Err(stopped) => failure(StatusCode::SERVICE_UNAVAILABLE, stopped.to_string()),
     }
 }
 

@@ -44,6 +44,7 @@ use tokio_util::task::AbortOnDropHandle;
 use zeroize::{Zeroize, Zeroizing};
 
 pub use self::bootz::{BootzStartRequest, bootz_routes};
+pub(crate) use self::client::AnswerLines;
 pub use self::client::{Client, ClientError};
 pub use self::faults::fault_routes;
 pub use self::inspect::{Inspect, Inspector};

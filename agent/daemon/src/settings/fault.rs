@@ -21,6 +21,27 @@ pub enum FaultAction {
     Question(FaultQuestion),
     /// Print open alarms, then each change as it comes, one JSON document a line; or start a program for each
     Watch(FaultWatch),
+    /// Measure how long a fault takes to be told, and where that time goes. Each named resource is said to forward nothing
+    /// and then to work again, which moves no traffic unless a policy says so
+    Profile(FaultProfile),
+}
+
+/// What is measured.
+#[derive(Clone, Debug, Args)]
+pub struct FaultProfile {
+    /// What the faults are of, such as interface:eth1. Several are at fault at the same time
+    #[arg(value_name = "RESOURCE", required = true)]
+    pub resources: Vec<String>,
+    /// Number of faults, one after the other
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// Longest time in milliseconds that a fault may take. When one takes longer, the command fails and names the step that
+    /// took most of it
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    pub limit: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Questions and changes that are answered at once. The wire format of the local socket.
