@@ -69,6 +69,7 @@ mod shells;
 mod show;
 mod ssh_users;
 mod start;
+mod storms;
 mod subinterfaces;
 mod subscribe;
 mod systemd_unit;
