@@ -1,10 +1,16 @@
 //! What suffers from a fault: marks, impacts, root causes, and words from outside that something is down.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
 use holdfast_proto::holdfast::faults as wire;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually_async;
 use holdfast_tests::gnmi::{Credentials, GnmiClient, update};
 use holdfast_tests::netns::Netns;
+use holdfast_tests::systemd_unit::packaging_folder;
 use serde_json::json;
 use tonic::Code;
 
@@ -361,4 +367,59 @@ async fn a_port_that_is_said_to_be_down_is_shut_where_that_is_asked_for() {
     let isolating = wire::LatchRequest { allow_isolation: true, ..fenced };
     rpc.set_forced_down(isolating).await.unwrap();
     assert!(!net.link("eth0").up);
+}
+
+/// Runs the shipped script for sensors, with files in place of those of the kernel.
+fn run_hwmon(agent: &AgentProcess, sensors: &Path) {
+    let question = agent.command("fault");
+    let program = question.get_program().to_str().unwrap();
+    let arguments: Vec<&str> = question.get_args().map(|it| it.to_str().unwrap()).collect();
+    let holdfast = sensors.join("holdfast");
+    let text = format!("#!/bin/sh\nshift\nexec {program} {} \"$@\"\n", arguments.join(" "));
+    fs::write(&holdfast, text).unwrap();
+    fs::set_permissions(&holdfast, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = packaging_folder().join("monitors/hwmon");
+    let mut command = Command::new(script);
+    let output = command.env("HWMON", sensors).env("HOLDFAST", &holdfast).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[tokio::test]
+async fn the_shipped_script_reports_sensors_of_the_box() {
+    let net = ports(&["eth0"]);
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let monitor = "holdfast_native:/fault-management/monitor[name=hwmon]";
+    let permits = json!({"types": ["x-sensor"], "resources": ["box"]});
+    client.update(monitor, permits).await.unwrap();
+    let sensors = tempfile::tempdir().unwrap();
+    let chip = sensors.path().join("hwmon0");
+    fs::create_dir(&chip).unwrap();
+    let set = |file: &str, value: &str| fs::write(chip.join(file), format!("{value}\n")).unwrap();
+    for (file, value) in [
+        ("name", "coretemp"),
+        ("temp1_input", "45000"),
+        ("temp1_crit", "100000"),
+        ("temp1_label", "Core 0"),
+        ("fan1_input", "900"),
+        ("fan1_alarm", "0"),
+    ] {
+        set(file, value);
+    }
+    let hot = "x-sensor.coretemp-hwmon0-temp1@box";
+    let still = "x-sensor.coretemp-hwmon0-fan1@box";
+    run_hwmon(&agent, sensors.path());
+    assert_eq!(leaf(&client, NATIVE, hot, "text").await, None);
+    set("temp1_input", "100000");
+    set("fan1_alarm", "1");
+    run_hwmon(&agent, sensors.path());
+    wait_until_open(&client, hot).await;
+    wait_until_open(&client, still).await;
+    let text = leaf(&client, NATIVE, hot, "text").await.unwrap();
+    assert_eq!(text, json!("Core 0 reads 100000, and 100000 is critical"));
+    set("temp1_input", "60000");
+    set("fan1_alarm", "0");
+    run_hwmon(&agent, sensors.path());
+    wait_until_over(&client, hot).await;
+    wait_until_over(&client, still).await;
 }
