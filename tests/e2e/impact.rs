@@ -109,6 +109,12 @@ async fn what_stands_on_a_lost_link_is_marked_and_works_again_with_it() {
     assert_eq!(enabled, json!(true));
     let listed = fault(&agent, &["list"]);
     assert!(listed.contains(" down, 2 degraded)"), "{listed}");
+    let shown = fault(&agent, &["show", DOWN]);
+    let has = |status: &str, prefix: &str| {
+        shown.lines().any(|line| line.starts_with(status) && line.contains(prefix))
+    };
+    assert!(has("DOWN", "[prefix=198.51.7.0/24]"), "{shown}");
+    assert!(has("DEGRADED", "[prefix=203.0.113.0/24]"), "{shown}");
 
     // A route that comes while the alarm is open is accepted, and marked.
     add_route(&client, "198.51.99.0/24", &[("10.0.0.2", None)]).await;

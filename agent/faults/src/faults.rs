@@ -373,6 +373,14 @@ impl Faults {
         self.conditions.get(condition)?.alarm.as_ref()
     }
 
+    /// Objects that do not work, or work worse, because of an open alarm, in the order of their paths.
+    pub fn affected(
+        &self,
+        condition: &Condition,
+    ) -> impl Iterator<Item = (&InstancePath, EffectiveStatus)> {
+        self.impacts.affected(condition)
+    }
+
     /// Open alarms, shelved ones among them, by their conditions.
     pub fn alarms(&self) -> impl Iterator<Item = &Alarm> {
         self.conditions.values().filter_map(|tracked| tracked.alarm.as_ref())

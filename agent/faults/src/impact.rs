@@ -239,6 +239,15 @@ impl Impacts {
         (down, affected.others.len() - down)
     }
 
+    /// Other objects than its own that an alarm affects, in the order of their paths.
+    pub(crate) fn affected(
+        &self,
+        condition: &Condition,
+    ) -> impl Iterator<Item = (&InstancePath, EffectiveStatus)> {
+        let affected = self.alarms.get(condition).into_iter();
+        affected.flat_map(|it| it.others.iter().map(|(path, status)| (&**path, *status)))
+    }
+
     /// Other alarms whose impact has all the objects that the resource of this one is.
     pub(crate) fn causes(&self, condition: &Condition) -> Vec<&Condition> {
         let Some(affected) = self.alarms.get(condition) else { return Vec::new() };

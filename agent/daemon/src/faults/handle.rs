@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use holdfast_config::FenceOwner;
-use holdfast_core::CoreHandle;
+use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath};
+use holdfast_core::{CoreHandle, Datastore as _};
 use holdfast_faults::{
     Alarm, Condition, LatchError, LatchRequest, MonitorError, OperatorError, OperatorState,
     OutsideReport, ResetError, Resource, Transition,
@@ -51,6 +51,11 @@ pub(super) enum Request {
         reporter: Reporter,
         report: OutsideReport,
         answer: oneshot::Sender<Result<(), ReportError>>,
+    },
+    Affected {
+        alarm: Condition,
+        limit: usize,
+        answer: oneshot::Sender<Vec<(InstancePath, EffectiveStatus)>>,
     },
     Raises {
         after: u64,
@@ -284,6 +289,22 @@ impl FaultService {
         report: OutsideReport,
     ) -> Result<Result<(), ReportError>, FaultsStopped> {
         self.ask(|answer| Request::Report { reporter, report, answer }).await
+    }
+
+    /// The first of the objects that do not work, or work worse, because of an open alarm.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more.
+    pub async fn affected(
+        &self,
+        alarm: &Condition,
+        limit: usize,
+    ) -> Result<Vec<(String, EffectiveStatus)>, FaultsStopped> {
+        let alarm = alarm.clone();
+        let affected = self.ask(|answer| Request::Affected { alarm, limit, answer }).await?;
+        let models = self.core.models();
+        let text = |path: InstancePath| path.to_path(&models.native).to_string();
+        Ok(affected.into_iter().map(|(path, status)| (text(path), status)).collect())
     }
 
     /// Moments of the alarms that were raised after an event, as far as they are kept.

@@ -611,6 +611,10 @@ impl FaultTask {
                 drop(answer.send(self.report(&reporter, report)));
             }
             Request::Latch { request, answer } => self.latch(request, answer).await,
+            Request::Affected { alarm, limit, answer } => {
+                let affected = self.faults.affected(&alarm).take(limit);
+                drop(answer.send(affected.map(|(path, status)| (path.clone(), status)).collect()));
+            }
             Request::Raises { after, answer } => drop(answer.send(self.stamps.after(after))),
             Request::ResetRule { owner, name, answer } => self.reset_rule(&owner, &name, answer),
             Request::Listen { after, answer } => drop(answer.send(self.listen(after))),

@@ -14,6 +14,7 @@ use axum::{Extension, Json, Router};
 use futures::Stream;
 use futures::stream::unfold;
 use holdfast_base::{Caller, ErrorChain, now_ns};
+use holdfast_config::EffectiveStatus;
 use holdfast_faults::{
     Alarm, Condition, ConditionError, ImpactState, LatchKind, LatchRequest, OperatorError,
     OperatorState, OutsideReport, ResetError, ResourceError, Severity, Word,
@@ -40,6 +41,9 @@ pub(super) const WATCH: &str = "/faults/watch";
 
 /// Address of the moments of raised alarms; the body is the id of an event, and those after it are meant.
 pub(super) const RAISES: &str = "/faults/raises";
+
+/// Objects that are shown with an alarm: as many as somebody reads.
+const SHOWN_OBJECTS: usize = 100;
 
 /// Reason for which a question has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +126,9 @@ async fn text(
             let condition: Condition = id.parse()?;
             let alarms = faults.alarms().await?;
             let alarm = alarms.iter().find(|alarm| alarm.condition == condition);
-            details(alarm.ok_or_else(|| OperatorError::NotOpen(condition.clone()))?)
+            let alarm = alarm.ok_or_else(|| OperatorError::NotOpen(condition.clone()))?;
+            let affected = faults.affected(&condition, SHOWN_OBJECTS).await?;
+            details(alarm) + &affected_lines(alarm, &affected)
         }
         FaultQuestion::Log { filter, after } => {
             let filter = selection(&filter)?;
@@ -266,6 +272,19 @@ fn details(alarm: &Alarm) -> String {
             (_, value) => value.to_string(),
         };
         let _never_fails = writeln!(text, "{name:16}{value}");
+    }
+    text
+}
+
+/// The objects that an alarm affects, a line each.
+fn affected_lines(alarm: &Alarm, affected: &[(String, EffectiveStatus)]) -> String {
+    let mut text = String::new();
+    for (path, status) in affected {
+        let _never_fails = writeln!(text, "{:16}{path}", status.name());
+    }
+    let all = alarm.impact.map_or(0, |impact| impact.down + impact.degraded);
+    if let Some(more) = all.checked_sub(affected.len()).filter(|more| *more > 0) {
+        let _never_fails = writeln!(text, "and {more} more objects");
     }
     text
 }
