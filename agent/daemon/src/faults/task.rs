@@ -105,7 +105,7 @@ pub fn start(
     rows: &BTreeMap<String, Artefact>,
 ) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
-    let guard = Arc::new(Guard::new(parts.core.clone()));
+    let guard = Arc::new(Guard::new(parts.core.clone(), parts.listeners.connections().clone()));
     let drains = Arc::new(Drains::new(parts.core.clone())?);
     let (service, requests) =
         FaultService::new(parts.core.clone(), Arc::clone(&guard), Arc::clone(&drains));
