@@ -29,8 +29,12 @@ pub enum Source {
     Rules,
     /// Conclusions from other conditions.
     Diagnosis,
-    /// Changes of fences that were refused.
+    /// Interfaces that are to be shut, and are not.
     Fences,
+    /// Drains that were refused.
+    Drains,
+    /// Members of uplink groups.
+    Groups,
     /// Latches that reporters and operators have set.
     Latches,
     /// A program, by the name of its `monitor` entry.
@@ -55,6 +59,8 @@ impl Source {
             Self::Rules => "rules".into(),
             Self::Diagnosis => "diagnosis".into(),
             Self::Fences => "fences".into(),
+            Self::Drains => "drains".into(),
+            Self::Groups => "groups".into(),
             Self::Latches => "latches".into(),
             Self::Reporter(name) => name.clone(),
         }

@@ -5,9 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_config::schema::Schema;
-use holdfast_config::{Configuration, InstancePath, Keys, MissingNode, Models, NodeId, Step};
+use holdfast_config::{
+    Configuration, InstancePath, Keys, MissingNode, Models, NodeId, Step, Value,
+};
 use holdfast_core::SettingsCheck;
-use holdfast_faults::{AlarmRule, Filter, Glob, MAX_PROBES, MAX_RULES, Probe};
+use holdfast_faults::{
+    AlarmRule, Filter, Glob, MAX_GROUP_LINKS, MAX_GROUPS, MAX_PROBES, MAX_RULES, Probe,
+    UplinkGroup, circle,
+};
 use holdfast_services::expression::Conditions;
 
 use super::probes::MAX_PACKETS;
@@ -20,7 +25,7 @@ const MAX_TARGETS: usize = 16;
 /// Threshold rules that are judged: each may use up its fuel once a second, which takes about a millisecond.
 const MAX_THRESHOLD_RULES: usize = 256;
 
-/// Refuses probes that would send too much, and rules that cannot be evaluated.
+/// Refuses probes that would send too much, rules that cannot be evaluated, and uplink groups that stand in a circle.
 #[derive(Debug)]
 pub struct FaultSettingsCheck {
     nodes: SettingNodes,
@@ -112,6 +117,28 @@ impl FaultSettingsCheck {
         checked.err().map(|error| format!("its `expression` is refused: {error}"))
     }
 
+    fn groups(&self, part: &ConfigBranch) -> Result<(), Refusal> {
+        let list = self.nodes.group.list;
+        let mut groups = Vec::new();
+        for (number, (keys, entry)) in entries(part, list).enumerate() {
+            let group = self.nodes.group.read(entry);
+            let refused = |reason: String| Refusal { list, keys: keys.clone(), reason };
+            if number >= MAX_GROUPS {
+                return Err(refused(format!("more than {MAX_GROUPS} groups are not looked at")));
+            }
+            for (links, name) in [(&group.members, "members"), (&group.dependents, "dependents")] {
+                if links.len() > MAX_GROUP_LINKS {
+                    return Err(refused(format!("a group has at most {MAX_GROUP_LINKS} {name}")));
+                }
+            }
+            groups.push(group);
+        }
+        let Some(circle) = circle(&groups) else { return Ok(()) };
+        let Some(first) = circle.first() else { return Ok(()) };
+        let keys = Keys::single(Value::Str(first.name.clone()));
+        Err(Refusal { list, keys, reason: circle_text(&circle) })
+    }
+
     fn expression(&self, rule: &AlarmRule) -> Result<(), String> {
         rule.expression.as_ref().map_or(Ok(()), |expression| self.conditions.check(expression))
     }
@@ -131,6 +158,18 @@ struct Refusal {
     reason: String,
 }
 
+/// The way round a circle, by the interfaces that close it.
+fn circle_text(circle: &[&UplinkGroup]) -> String {
+    let following = circle.iter().skip(1).chain(circle.first());
+    let steps = circle.iter().zip(following).map(|(group, next)| {
+        let shared = group.dependents.intersection(&next.members).next();
+        let (link, next) = (shared.map_or("", |it| it.as_str()), &next.name);
+        format!("{link} is a dependent of `{}` and a member of `{next}`", group.name)
+    });
+    let steps: Vec<String> = steps.collect();
+    format!("a group may not depend on itself: {}", steps.join(", "))
+}
+
 /// Packets of a probe in a thousand seconds.
 fn packets_of(probe: &Probe) -> u128 {
     let targets = u128::try_from(probe.targets.len()).unwrap_or(u128::MAX);
@@ -146,6 +185,7 @@ impl SettingsCheck for FaultSettingsCheck {
             return None;
         }
         let checked = self.probes(&part).and_then(|()| self.rules(&part, new.shared_models()));
+        let checked = checked.and_then(|()| self.groups(&part));
         checked.err().map(|refusal| (self.path(&refusal), refusal.reason))
     }
 }

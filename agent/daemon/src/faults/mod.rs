@@ -19,8 +19,11 @@
 mod check;
 mod disk;
 mod documents;
+mod drain_settings;
+mod drains;
 mod fencer;
 mod filter;
+mod guard;
 mod handle;
 mod impacts;
 mod instances;
@@ -44,8 +47,9 @@ mod visibility;
 
 pub use check::FaultSettingsCheck;
 pub use documents::{alarm_document, transition_document};
-pub use fencer::FenceError;
+pub use drains::{Drain, DrainEnd, DrainError};
 pub use filter::AlarmFilter;
+pub use guard::FenceError;
 pub use handle::{
     FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord, ReportError, Reporter,
     WordError, check_text,

@@ -8,13 +8,14 @@ use std::time::Duration;
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::tree::{Branch, Tree};
 use holdfast_config::{
-    EffectiveStatus, FenceOwner, InstancePath, MissingNode, Provenance, schema::Schema,
+    Configuration, EffectiveStatus, FenceOwner, InstancePath, MissingNode, Provenance,
+    schema::Schema,
 };
 use holdfast_core::{CoreHandle, Datastore, ServiceState};
 use holdfast_faults::{
-    Alarm, Change, Condition, Effects, Faults, ImpactState, Input, Latch, LatchKind, LatchRequest,
-    OperatorError, OutsideReport, Report, ResetError, Resource, Resume, Settings, Silence, Source,
-    Transition,
+    Action, Alarm, Change, Condition, Effects, Faults, FenceTarget, ImpactState, Input, Latch,
+    LatchKind, LatchRequest, OperatorError, OutsideReport, Report, ResetError, Resource, Resume,
+    Settings, Silence, Source, Transition,
 };
 use holdfast_platform::probe::Probes;
 use holdfast_scheduler::Now;
@@ -27,7 +28,9 @@ use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
-use super::fencer::{Fencer, Wishes};
+use super::drains::{DrainStanding, Drains, Outcome};
+use super::fencer::{Fencer, Wishes, shut_by};
+use super::guard::Guard;
 use super::handle::{
     FaultService, LatchRefusal, Listening, News, OperatorWord, ReportError, Reporter, Request,
 };
@@ -110,9 +113,14 @@ pub fn start(
     rows: &BTreeMap<String, Artefact>,
 ) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
-    let (service, requests) = FaultService::new(parts.core.clone());
+    let guard = Arc::new(Guard::new(parts.core.clone(), parts.listeners.connections().clone()));
+    let drains = Arc::new(Drains::new(parts.core.clone())?);
+    let (service, requests) =
+        FaultService::new(parts.core.clone(), Arc::clone(&guard), Arc::clone(&drains));
     let keeper = Keeper {
         parts,
+        guard,
+        drains,
         rows: Arc::new(RowWriter::new(stored.collect())),
         requests: Arc::new(Mutex::new(requests)),
     };
@@ -124,6 +132,8 @@ pub fn start(
 /// Everything that looking for faults needs. It begins anew when it has ended by a bug.
 struct Keeper {
     parts: FaultParts,
+    guard: Arc<Guard>,
+    drains: Arc<Drains>,
     rows: Arc<RowWriter>,
     /// Requests of clients, which the running task holds.
     requests: Arc<Mutex<mpsc::Receiver<Request>>>,
@@ -198,8 +208,12 @@ impl Keeper {
             relevel: Arc::clone(&relevel),
             fencer: Arc::default(),
             rule_stamps,
+            guard: Arc::clone(&self.guard),
+            drains: Arc::clone(&self.drains),
         };
-        let fencing = Arc::clone(&outlets.fencer).run(core.clone(), input_tx.clone());
+        let guard = Arc::clone(&self.guard);
+        let fencing = Arc::clone(&outlets.fencer).run(core.clone(), guard, input_tx.clone());
+        let draining = Arc::clone(&self.drains).run(input_tx.clone());
         let walks = ImpactWalks::new(core.clone(), objects);
         let mut task = FaultTask::new(core.clone(), &models.native, (faults, walks), outlets)?;
         let policies = pathz.follow();
@@ -208,6 +222,7 @@ impl Keeper {
         }
         let mut tasks = JoinSet::new();
         tasks.spawn(fencing);
+        tasks.spawn(draining);
         tasks.spawn(disk::follow(store.clone(), state_folder.clone(), input_tx.clone()));
         tasks.spawn(values::follow(core.clone(), input_tx.clone(), relevel));
         let judged = probed.clone();
@@ -251,6 +266,11 @@ struct Unshown {
     latches: BTreeSet<Condition>,
     monitors: BTreeSet<SmolStr>,
     rules: BTreeSet<Condition>,
+    groups: BTreeSet<SmolStr>,
+    fences: BTreeSet<FenceTarget>,
+    /// Owners that want something else fenced. They are heard when all that suffers is shown, so that nothing counts as working
+    /// that does not.
+    wishes: BTreeSet<FenceOwner>,
     /// Since when something waits.
     since: Option<Instant>,
 }
@@ -262,6 +282,9 @@ impl Unshown {
             && self.latches.is_empty()
             && self.monitors.is_empty()
             && self.rules.is_empty()
+            && self.groups.is_empty()
+            && self.fences.is_empty()
+            && self.wishes.is_empty()
     }
 }
 
@@ -282,6 +305,8 @@ struct Outlets {
     journal: Journal,
     relevel: Arc<Notify>,
     fencer: Arc<Fencer>,
+    guard: Arc<Guard>,
+    drains: Arc<Drains>,
     /// Settings for probes and threshold rules, and the wish that they begin anew.
     settings: watch::Sender<Arc<Settings>>,
     reprobe: Arc<Notify>,
@@ -302,6 +327,9 @@ pub(super) struct FaultTask {
     leaves: AlarmLeaves,
     walks: ImpactWalks,
     reporters: Reporters,
+    /// Links as they were when somebody looked for the members of uplink groups.
+    members_seen: Option<usize>,
+    fences: FenceTable,
     outlets: Outlets,
     transitions: broadcast::Sender<Arc<Transition>>,
     /// What is to be shown, and transitions to be told then.
@@ -321,15 +349,17 @@ impl FaultTask {
     ) -> Result<Self, MissingNode> {
         Ok(Self {
             revisions: core.watch(),
+            leaves: AlarmLeaves::find(core.models())?,
             core,
             faults,
             links: Links::new(native)?,
             instances: Instances::default(),
             setting_nodes: SettingNodes::find(native)?,
             settings: None,
-            leaves: AlarmLeaves::find(native)?,
             walks,
             reporters: Reporters::default(),
+            members_seen: None,
+            fences: FenceTable::default(),
             outlets,
             transitions: broadcast::channel(TRANSITIONS).0,
             unshown: Unshown::default(),
@@ -356,6 +386,7 @@ impl FaultTask {
         let ended = core.ended();
         tokio::pin!(ended);
         let mut graph = core.graph_version();
+        let mut drained = self.outlets.drains.outcome();
         loop {
             let due = self.faults.due().map(|due| self.began + due);
             let show = self.show_due();
@@ -381,6 +412,8 @@ impl FaultTask {
                 },
                 () = policies.replaced() => self.take(Input::Permissions),
                 _ = graph.changed() => self.walks.outdate(&self.faults),
+                // The sender lives as long as the outlets.
+                _ = drained.changed() => self.look_at_fences(),
             }
         }
     }
@@ -403,6 +436,7 @@ impl FaultTask {
         self.instances.forget();
         let level = self.reports();
         self.take(Input::Level(Source::Revision, level));
+        self.look_for_members();
     }
 
     /// Looks at what differs in the newest revision.
@@ -411,6 +445,27 @@ impl FaultTask {
         if !reports.is_empty() {
             self.take(Input::Reports(Source::Revision, reports));
         }
+        self.look_for_members();
+        self.look_at_fences();
+    }
+
+    /// Finds the members of uplink groups that are neither configured nor on the box.
+    fn look_for_members(&mut self) {
+        let visited = self.links.visited();
+        if self.members_seen.replace(visited) == Some(visited) {
+            return;
+        }
+        let groups = self.faults.settings().groups().iter();
+        let members = groups.flat_map(|group| &group.members);
+        let missing = members.filter(|member| !self.links.knows(member)).cloned().collect();
+        self.take(Input::Missing(missing));
+    }
+
+    /// Has shown what is fenced, where that differs.
+    fn look_at_fences(&mut self) {
+        let outcome = self.outlets.drains.outcome().borrow().clone();
+        let changed = self.fences.look(&self.core.configuration(), &outcome);
+        self.unshown.fences.extend(changed);
     }
 
     /// Reports about what differs in the newest revision. The configuration may be ahead of it: a revision with that follows.
@@ -434,6 +489,7 @@ impl FaultTask {
         if !is_same {
             let settings = Arc::new(self.setting_nodes.read(part.as_deref()));
             self.settings = Some(part);
+            self.members_seen = None;
             let monitors = settings.monitors().iter().map(|monitor| monitor.name.clone());
             self.unshown.monitors.extend(self.reporters.set(monitors.collect()));
             self.take(Input::Settings(Arc::clone(&settings)));
@@ -460,6 +516,7 @@ impl FaultTask {
             marks,
             wanted_impacts,
             shown_rules,
+            shown_groups,
             are_latches_changed: _,
             changed_fences,
             wanted_levels,
@@ -482,8 +539,10 @@ impl FaultTask {
             self.outlets.rows.put(rows, written);
         }
         self.walks.want(wanted_impacts);
-        for owner in changed_fences {
-            self.outlets.fencer.want(owner.clone(), self.wishes(&owner));
+        self.unshown.wishes.extend(changed_fences);
+        if !shown_groups.is_empty() {
+            self.outlets.guard.set_groups(self.faults.group_standings());
+            self.unshown.groups.extend(shown_groups);
         }
         for source in wanted_levels {
             match source {
@@ -496,6 +555,8 @@ impl FaultTask {
                 | Source::Services
                 | Source::Latches
                 | Source::Fences
+                | Source::Drains
+                | Source::Groups
                 | Source::Rules
                 | Source::Reporter(_)
                 | Source::Diagnosis => {}
@@ -522,7 +583,7 @@ impl FaultTask {
 
     /// Shows marks and then alarms, and tells listeners. What an alarm says to be complete is shown before it says so.
     fn show(&mut self) {
-        let Unshown { alarms, marks, latches, monitors, rules, since: _ } =
+        let Unshown { alarms, marks, latches, monitors, rules, groups, fences, wishes, since: _ } =
             std::mem::take(&mut self.unshown);
         let mut marks: VecDeque<_> = marks.into_iter().collect();
         while marks.len() > MARKS_AT_ONCE {
@@ -540,10 +601,19 @@ impl FaultTask {
         for rule in &rules {
             leaves.extend(self.leaves.show_rule(rule, self.faults.rule_state(rule)));
         }
+        for group in &groups {
+            leaves.extend(self.leaves.show_group(group, self.faults.group_state(group)));
+        }
+        for target in &fences {
+            leaves.extend(self.leaves.show_fence(target, self.fences.get(target)));
+        }
         let shown = || alarms.iter().filter_map(|it| self.faults.alarm(it));
         self.stamps.show_marks(shown());
         self.count_unmarked(self.core.mark(leaves, marks.into()));
         self.stamps.show(shown());
+        for owner in &wishes {
+            self.want(owner);
+        }
         self.shown_at = Some(Instant::now());
         for transition in self.untold.drain(..) {
             // There may be no listener.
@@ -558,19 +628,31 @@ impl FaultTask {
         }
     }
 
-    /// Interfaces that an owner wants shut.
-    fn wishes(&self, owner: &FenceOwner) -> Wishes {
-        let wishes = self.faults.fences().get(owner).into_iter().flatten();
-        wishes.map(|(interface, wish)| (interface.clone(), wish.allows_isolation)).collect()
+    /// Passes on what an owner wants fenced.
+    fn want(&self, owner: &FenceOwner) {
+        let mut shut = Wishes::new();
+        let mut drained = BTreeSet::new();
+        for (target, wish) in self.faults.fences().get(owner).into_iter().flatten() {
+            let resource = target.resource.clone();
+            match target.action {
+                Action::Shut => drop(shut.insert(resource, wish.allows_isolation)),
+                Action::Drain => drop(drained.insert(resource)),
+            }
+        }
+        self.outlets.fencer.want(owner.clone(), shut);
+        self.outlets.drains.want(owner.clone(), drained);
     }
 
     /// Has everything fenced that is to be, and nothing else, after a start.
     fn refence(&self) {
         let owners: BTreeSet<FenceOwner> = self.faults.fences().keys().cloned().collect();
-        for owner in &owners {
-            self.outlets.fencer.want(owner.clone(), self.wishes(owner));
-        }
-        self.outlets.fencer.retain(owners);
+        owners.iter().for_each(|owner| self.want(owner));
+        self.outlets.drains.has_level();
+        // Clients and sessions of maintenance speak for themselves.
+        let fenced = self.core.fences().into_iter().flat_map(|fence| fence.owners);
+        let others =
+            fenced.filter(|owner| matches!(owner, FenceOwner::Client | FenceOwner::Session(_)));
+        self.outlets.fencer.retain(others.chain(owners).collect());
     }
 
     /// Tells the core which links are forced down.
@@ -758,6 +840,47 @@ impl FaultTask {
 
     fn now(&self) -> Now {
         Now { monotonic: self.began.elapsed(), unix_ns: now_ns() }
+    }
+}
+
+/// All that is fenced, as it is shown.
+#[derive(Debug, Default)]
+struct FenceTable {
+    /// The configuration that was looked at last.
+    configuration: Option<Configuration>,
+    rows: BTreeMap<FenceTarget, DrainStanding>,
+}
+
+impl FenceTable {
+    fn get(&self, target: &FenceTarget) -> Option<&DrainStanding> {
+        self.rows.get(target)
+    }
+
+    /// Looks at the fences of a configuration, and at drains. Returns what differs from what was seen before.
+    fn look(&mut self, configuration: &Configuration, drains: &Outcome) -> BTreeSet<FenceTarget> {
+        let fences = |it: &Configuration| it.layers().fences().clone();
+        let before = self.configuration.as_ref().map(fences);
+        let is_same = before.is_some_and(|before| before.is_same(&fences(configuration)));
+        let mut rows: BTreeMap<FenceTarget, DrainStanding> = BTreeMap::new();
+        if is_same {
+            let shut = self.rows.iter().filter(|(target, _)| target.action == Action::Shut);
+            rows.extend(shut.map(|(target, row)| (target.clone(), row.clone())));
+        } else {
+            for fence in configuration.fences() {
+                let Some(name) = shut_by(fence.item) else { continue };
+                let target =
+                    FenceTarget { resource: Resource::Interface(name), action: Action::Shut };
+                let owners = fence.owners.into_iter().collect();
+                rows.insert(target, DrainStanding { owners, ..DrainStanding::default() });
+            }
+            self.configuration = Some(configuration.clone());
+        }
+        let target =
+            |resource: &Resource| FenceTarget { resource: resource.clone(), action: Action::Drain };
+        rows.extend(drains.drains.iter().map(|(resource, it)| (target(resource), it.clone())));
+        let before = std::mem::replace(&mut self.rows, rows);
+        let all = before.keys().chain(self.rows.keys());
+        all.filter(|target| before.get(*target) != self.rows.get(*target)).cloned().collect()
     }
 }
 
