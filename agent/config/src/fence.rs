@@ -416,7 +416,17 @@ impl Configuration {
         if overruled.is_empty() { Ok(after) } else { Err(overruled.into()) }
     }
 
-    /// All that is fenced, ascending by path.
+    /// All that is fenced, with the owners of each, ascending by path. Whether an item has an effect takes longer to find out
+    /// ([`Configuration::fences`]).
+    pub fn fence_items(&self) -> impl Iterator<Item = (FenceItem, Vec<FenceOwner>)> {
+        let item = |(leaf, fenced): (&InstancePath, &Arc<FencedLeaf>)| {
+            let item = FenceItem::of_leaf(self.models(), leaf, fenced)?;
+            Some((item, fenced.owners.keys().cloned().collect()))
+        };
+        self.layers().fences().0.iter().filter_map(item)
+    }
+
+    /// All that is fenced, with what comes of it, ascending by path.
     pub fn fences(&self) -> Vec<Fence> {
         let fence = |(leaf, fenced): (&InstancePath, &Arc<FencedLeaf>)| {
             Some(Fence {

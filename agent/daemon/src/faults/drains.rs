@@ -173,7 +173,8 @@ impl Drains {
 
     /// Has the drains of all sessions ended but those of these.
     pub(super) fn retain_sessions(&self, living: &BTreeSet<SmolStr>) {
-        let fenced = self.core.fences().into_iter().flat_map(|fence| fence.owners);
+        let configuration = self.core.configuration();
+        let fenced = configuration.fence_items().flat_map(|(_, owners)| owners);
         let is_dead =
             |owner: &FenceOwner| matches!(owner, FenceOwner::Session(id) if !living.contains(id));
         self.change(|wanted| {
@@ -323,9 +324,9 @@ impl Drains {
     /// Next hops that are raised now, by owner.
     fn raised_now(&self) -> BTreeMap<FenceOwner, Metrics> {
         let mut raised: BTreeMap<FenceOwner, Metrics> = BTreeMap::new();
-        for fence in self.core.fences() {
-            let FenceItem::Raise { next_hop, metric } = fence.item else { continue };
-            for owner in fence.owners {
+        for (item, owners) in self.core.configuration().fence_items() {
+            let FenceItem::Raise { next_hop, metric } = item else { continue };
+            for owner in owners {
                 raised.entry(owner).or_default().insert(next_hop.clone(), metric);
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::{FenceItem, FenceOwner, Lift};
-use holdfast_core::{CoreHandle, FenceRequest};
+use holdfast_core::{CoreHandle, Datastore as _, FenceRequest};
 use holdfast_faults::{Condition, Input, Report, Resource, Source};
 use smol_str::{SmolStr, format_smolstr};
 use tokio::sync::{Notify, mpsc};
@@ -134,8 +134,9 @@ async fn exchange(
     owner: &FenceOwner,
     interfaces: Vec<SmolStr>,
 ) -> Result<(), FenceError> {
-    let fences = core.fences().into_iter().filter(|fence| fence.owners.contains(owner));
-    let mut shut: BTreeSet<SmolStr> = fences.filter_map(|fence| shut_by(fence.item)).collect();
+    let configuration = core.configuration();
+    let fences = configuration.fence_items().filter(|(_, owners)| owners.contains(owner));
+    let mut shut: BTreeSet<SmolStr> = fences.filter_map(|(item, _)| shut_by(item)).collect();
     let set: Vec<FenceItem> = interfaces
         .into_iter()
         .filter(|interface| !shut.remove(interface))

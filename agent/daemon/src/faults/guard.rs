@@ -6,11 +6,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdfast_config::{Fence, FenceItem, FenceOwner};
-use holdfast_core::{CommitError, CoreHandle, LastWay};
+use holdfast_config::FenceOwner;
+use holdfast_core::{CommitError, CoreHandle, Datastore as _, LastWay};
 use holdfast_faults::{GroupStanding, Resource};
 use smol_str::SmolStr;
 
+use super::fencer::shut_by;
 use crate::connections::OpenConnections;
 
 /// Reason for which something is not fenced.
@@ -59,12 +60,15 @@ impl Guard {
         owner: &FenceOwner,
         interface: &SmolStr,
     ) -> Result<(), FenceError> {
-        let fences = self.core.fences();
-        let item = FenceItem::Shut { interface: interface.clone() };
-        if fences.iter().any(|fence| fence.item == item && fence.owners.contains(owner)) {
-            return Ok(());
+        let mut shut = BTreeSet::new();
+        for (item, owners) in self.core.configuration().fence_items() {
+            let Some(name) = shut_by(item) else { continue };
+            if name == *interface && owners.contains(owner) {
+                return Ok(());
+            }
+            shut.insert(name);
         }
-        if let Some(group) = self.group_without(interface, &fences) {
+        if let Some(group) = self.group_without(interface, &shut) {
             let GroupStanding { name, least, .. } = group;
             return Err(FenceError::Group { interface: interface.clone(), group: name, least });
         }
@@ -75,15 +79,14 @@ impl Guard {
     }
 
     /// An uplink group that has enough members now, and would not have without this one. Those that are shut are none.
-    fn group_without(&self, interface: &SmolStr, fences: &[Fence]) -> Option<GroupStanding> {
+    fn group_without(
+        &self,
+        interface: &SmolStr,
+        shut: &BTreeSet<SmolStr>,
+    ) -> Option<GroupStanding> {
         let groups = Arc::clone(&self.groups.lock().unwrap_or_else(PoisonError::into_inner));
-        let is_shut = |member: &&SmolStr| {
-            let item = FenceItem::Shut { interface: (*member).clone() };
-            fences.iter().any(|fence| fence.item == item)
-        };
         let needs = |group: &&GroupStanding| {
-            let left: BTreeSet<&SmolStr> =
-                group.left.iter().filter(|member| !is_shut(member)).collect();
+            let left: BTreeSet<&SmolStr> = group.left.difference(shut).collect();
             left.contains(interface) && left.len() == group.least
         };
         groups.iter().find(needs).cloned()

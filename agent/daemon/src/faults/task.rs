@@ -649,7 +649,8 @@ impl FaultTask {
         owners.iter().for_each(|owner| self.want(owner));
         self.outlets.drains.has_level();
         // Clients and sessions of maintenance speak for themselves.
-        let fenced = self.core.fences().into_iter().flat_map(|fence| fence.owners);
+        let configuration = self.core.configuration();
+        let fenced = configuration.fence_items().flat_map(|(_, owners)| owners);
         let others =
             fenced.filter(|owner| matches!(owner, FenceOwner::Client | FenceOwner::Session(_)));
         self.outlets.fencer.retain(others.chain(owners).collect());
@@ -866,11 +867,11 @@ impl FenceTable {
             let shut = self.rows.iter().filter(|(target, _)| target.action == Action::Shut);
             rows.extend(shut.map(|(target, row)| (target.clone(), row.clone())));
         } else {
-            for fence in configuration.fences() {
-                let Some(name) = shut_by(fence.item) else { continue };
+            for (item, owners) in configuration.fence_items() {
+                let Some(name) = shut_by(item) else { continue };
                 let target =
                     FenceTarget { resource: Resource::Interface(name), action: Action::Shut };
-                let owners = fence.owners.into_iter().collect();
+                let owners = owners.into_iter().collect();
                 rows.insert(target, DrainStanding { owners, ..DrainStanding::default() });
             }
             self.configuration = Some(configuration.clone());
