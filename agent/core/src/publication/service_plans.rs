@@ -86,7 +86,7 @@ fn items(
             let elem = Elem::new("state").key("name", &*state.name);
             let above: Vec<Elem> = above.iter().cloned().chain([elem]).collect();
             add(above.clone(), None);
-            put(&mut add, &above, STATUS, status(state.status()));
+            put(&mut add, &above, STATUS, status(component.status_of(state)));
             put(&mut add, &above, "since", Value::Uint(state.since_ns));
             if let Some(waits_for) = &state.waits_for {
                 put(&mut add, &above, "waits-for", text(waits_for));
@@ -102,7 +102,7 @@ fn items(
             }
             if plan.leaving.is_none() && WHOLE == [&**component_type, &**name, &*state.name] {
                 let above = instance_state(tag);
-                put(&mut add, &above, "status", status(state.status()));
+                put(&mut add, &above, "status", status(component.status_of(state)));
                 let InstanceRecord { created_ns, last_run_ns, last_user, trace, .. } = &plan.record;
                 for (leaf, time) in [("created", *created_ns), ("last-run", *last_run_ns)] {
                     if time > 0 {

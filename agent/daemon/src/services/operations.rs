@@ -69,10 +69,17 @@ pub struct SyncCheck {
     pub preview: Preview,
     /// States of which some object is not in the kernel, each with the first of these.
     pub unapplied: Vec<(ClaimKey, Applied)>,
+    /// Instances that are left out, because their types are switched off.
+    pub left_out: Vec<ServiceTag>,
 }
 
 impl SyncCheck {
     pub fn is_in_sync(&self) -> bool {
+        self.is_checked_in_sync() && self.left_out.is_empty()
+    }
+
+    /// True when all that was checked is as a redeployment would make it.
+    pub fn is_checked_in_sync(&self) -> bool {
         self.preview.operations.total == 0 && self.unapplied.is_empty()
     }
 }
@@ -90,7 +97,8 @@ pub struct Place {
 pub struct Operations<C>(pub C);
 
 impl<C: Datastore> Operations<C> {
-    /// Walks instances again in one transaction. `services` are tags and names of types; none selects all instances.
+    /// Walks instances again in one transaction. `services` are tags and names of types; none selects all instances. Of those,
+    /// the ones whose types are switched off are not walked, and the answer has them as they are.
     ///
     /// # Errors
     /// When something that is named is not there, or work fails.
@@ -104,7 +112,9 @@ impl<C: Datastore> Operations<C> {
             by.change(&self.0, redeployment(due.clone())).await?;
         }
         let configuration = self.0.configuration();
-        Ok(due.into_iter().map(|tag| progress(&configuration, tag)).collect())
+        let left_out = left_out(&configuration, services);
+        let tags: BTreeSet<_> = due.into_iter().chain(left_out).collect();
+        Ok(tags.into_iter().map(|tag| progress(&configuration, tag)).collect())
     }
 
     /// Begins to walk instances again, each in a transaction of its own and on behalf of the caller who changed it last. All
@@ -140,13 +150,15 @@ impl<C: Datastore> Operations<C> {
         services: &[String],
         is_deep: bool,
     ) -> Result<SyncCheck, OperationError> {
-        let due = selected(&self.0.configuration(), services)?;
+        let configuration = self.0.configuration();
+        let due = selected(&configuration, services)?;
+        let left_out = left_out(&configuration, services);
         let unapplied = match is_deep {
             true => self.0.unapplied(due.clone()).await?,
             false => Vec::new(),
         };
         let preview = self.0.preview(&by.caller, redeployment(due), by.options()).await?;
-        Ok(SyncCheck { preview, unapplied })
+        Ok(SyncCheck { preview, unapplied, left_out })
     }
 
     /// The leaves that an instance asks for, in the order of its claims.
@@ -356,6 +368,13 @@ fn selected(
     }
     found.iter().try_for_each(|tag| walkable(configuration, tag))?;
     Ok(found)
+}
+
+/// The instances that an empty list does not select, because their types are switched off.
+fn left_out(configuration: &Configuration, services: &[String]) -> Vec<ServiceTag> {
+    let all = configuration.layers().book.iter().map(|(tag, _)| tag);
+    let all = all.filter(|_| services.is_empty());
+    all.filter(|tag| !configuration.is_switched_on(&tag.service)).cloned().collect()
 }
 
 /// Checks that an instance has a component and a state.
