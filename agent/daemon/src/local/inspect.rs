@@ -132,6 +132,7 @@ fn reason(status: &ValueStatus, all: &[ValueStatus], registry: &Registry, now: D
         reasons.push(format!("{verb} {}", detail.unmet.join(", ")));
     }
     reasons.extend(detail.invalid.iter().chain(&detail.drift).map(ToString::to_string));
+    reasons.extend(detail.repair_text(now));
     reasons.extend(detail.error_text(now));
     if let Some(holder) = &detail.conflict {
         let label = all.iter().find(|other| other.key == *holder).map(|other| other.label.clone());
