@@ -143,6 +143,7 @@ async fn an_answer_waits_until_the_instance_is_ready_or_the_time_is_over() {
 /// stored must not.
 #[tokio::test]
 async fn a_change_that_is_only_stored_is_not_ready() {
+    const WAITS: &str = "waits for its type to be switched on";
     let net = Netns::enter().with_veth("eth9", "peer9");
     net.ip("link set peer9 up");
     let packages = sized_port("");
@@ -158,7 +159,6 @@ async fn a_change_that_is_only_stored_is_not_ready() {
     assert!(answer.contains("SERVICE_STATUS_NOT_READY"), "{answer}");
     assert!(!answer.contains("\"reached\": true"), "{answer}");
     assert!(net.find_link("br1").is_none() && net.find_link("br0").is_some());
-    const WAITS: &str = "waits for its type to be switched on";
     let status = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state/status")];
     let status = gnmic.json(&status).await.to_string();
     assert!(status.contains("not-reached"), "{status}");

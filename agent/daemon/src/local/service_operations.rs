@@ -18,7 +18,7 @@ use holdfast_core::{Datastore, MAX_LISTED};
 use super::{failure, packages, services};
 use crate::services::{
     CallEntry, Modification, OperationError, Operations, PackageInstaller, Place, Progress,
-    Requester, SyncCheck, action_wait,
+    Requester, SyncCheck, action_wait, is_undeployed,
 };
 use crate::settings::{ActionResult, InstanceAction};
 
@@ -127,6 +127,7 @@ fn progress(core: &impl Datastore, Progress { tag, plan }: &Progress) -> String 
             let revision = core.revision();
             services::plan_table(tag, plan, |state| action_wait(&revision, state))
         }
+        None if is_undeployed(&core.configuration(), tag) => services::undeployed_line(tag),
         None => format!("{tag}  nothing is left of it\n"),
     }
 }

@@ -10,6 +10,11 @@ use holdfast_config::{ClaimKey, ServiceTag};
 /// A line of the table: component, state, status, and what it waits for or failed with.
 type Line = [String; 4];
 
+/// Line of an instance of which nothing is made, and nothing is left.
+pub(super) fn undeployed_line(tag: &ServiceTag) -> String {
+    format!("{tag}  not deployed: `holdfast service resurrect` deploys it again\n")
+}
+
 /// The service plan of each instance, ascending by name, and the queue of their actions. `action_wait` is text for what
 /// the action of a state waits for.
 pub(super) fn table(book: &Book, action_wait: impl Fn(&ClaimKey) -> Option<String>) -> String {

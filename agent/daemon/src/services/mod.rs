@@ -36,7 +36,9 @@ pub use actions::ActionResources;
 pub use handlers::Handlers;
 pub use installer::{InstallError, InstallTerms, Installation, LoadedPackage, PackageInstaller};
 pub use offered::OfferedPackages;
-pub use operations::{Modification, OperationError, Operations, Place, Progress, SyncCheck};
+pub use operations::{
+    Modification, OperationError, Operations, Place, Progress, SyncCheck, is_undeployed,
+};
 pub use queue_operations::CallEntry;
 pub use requester::Requester;
 pub use shown::action_wait;

@@ -196,20 +196,22 @@ impl<C: Datastore> Operations<C> {
         if !configuration.ground().effective().contains(&path) {
             return Err(missing(&tag));
         }
-        let mut path = tag.path();
-        path.elems.push(Elem::new(DEPLOY));
-        let update = (native(path), Payload::Scalar(Scalar::Bool(false)));
-        let edit = Edit { updates: vec![update], ..Edit::default() };
-        by.change(&self.0, Intent::edit(edit)).await?;
+        by.change(&self.0, Intent::edit(deployment(&tag, false))).await?;
         Ok(progress(&self.0.configuration(), tag))
     }
 
-    /// Brings a zombie back, with the parameters that it had: they are written into the layer of clients.
+    /// Brings a zombie back, with the parameters that it had: they are written into the layer of clients. Of an un-deployed
+    /// instance that has backed out, `deploy` becomes true.
     ///
     /// # Errors
     /// When the instance does not back out, or its work fails.
     pub async fn resurrect(&self, by: &Requester, tag: &str) -> Result<Progress, OperationError> {
         let (configuration, tag) = (self.0.configuration(), read_tag(tag)?);
+        if is_undeployed(&configuration, &tag) {
+            walkable(&configuration, &tag)?;
+            by.change(&self.0, Intent::edit(deployment(&tag, true))).await?;
+            return Ok(progress(&self.0.configuration(), tag));
+        }
         let plan = plan_of(&configuration, &tag)?;
         walkable(&configuration, &tag)?;
         let Some(document) = plan.leaving.as_ref() else {
@@ -301,6 +303,21 @@ fn native(path: Path) -> EditTarget {
     EditTarget { origin: Origin::Native, path }
 }
 
+/// The change of a client that has something made of an instance, or nothing.
+fn deployment(tag: &ServiceTag, is_deployed: bool) -> Edit {
+    let mut path = tag.path();
+    path.elems.push(Elem::new(DEPLOY));
+    let update = (native(path), Payload::Scalar(Scalar::Bool(is_deployed)));
+    Edit { updates: vec![update], ..Edit::default() }
+}
+
+/// True for an instance of the configuration of which nothing is made, and nothing is left.
+pub fn is_undeployed(configuration: &Configuration, tag: &ServiceTag) -> bool {
+    let is_configured = instance_path(configuration, tag)
+        .is_ok_and(|path| configuration.ground().effective().contains(&path));
+    is_configured && configuration.layers().book.get(tag).is_none()
+}
+
 fn read_tag(text: &str) -> Result<ServiceTag, OperationError> {
     text.parse().map_err(|form| OperationError::Argument(format!("`{text}`: {form}")))
 }
@@ -313,7 +330,14 @@ fn plan_of(
     configuration: &Configuration,
     tag: &ServiceTag,
 ) -> Result<Arc<ServicePlan>, OperationError> {
-    configuration.layers().book.get(tag).cloned().ok_or_else(|| missing(tag))
+    configuration.layers().book.get(tag).cloned().ok_or_else(|| {
+        match is_undeployed(configuration, tag) {
+            true => OperationError::Precondition(format!(
+                "`{tag}` is not deployed; `holdfast service resurrect` deploys it again"
+            )),
+            false => missing(tag),
+        }
+    })
 }
 
 fn progress(configuration: &Configuration, tag: ServiceTag) -> Progress {
