@@ -216,7 +216,7 @@ async fn unbootstrapped_box_refuses_strangers_and_serves_its_operator() {
         assert!(output.status.success(), "{output:?}");
     };
     let reset = || {
-        let output = agent.command("factory-reset").output().unwrap();
+        let output = agent.command("factory-reset").arg("--yes").output().unwrap();
         assert!(output.status.success(), "{output:?}");
     };
     let ca = || fs::read_to_string(agent.ca_file()).unwrap_or_default();

@@ -41,6 +41,13 @@ async fn gnmic_confirms_cancels_and_lets_a_commit_expire() {
 
     set(&gnmic, &commit_options("a"), Some(1300)).await.unwrap();
     assert_eq!(mtu(), 1300);
+    // The box shows it, with the time that is left.
+    let waits = "the commit `a` waits to be confirmed; it is rolled back in ";
+    let is_shown = || ["pending", "transactions"].map(|what| agent.show(what).contains(waits));
+    assert_eq!(is_shown(), [true; 2], "{}", agent.show("pending"));
+    let get = ["-e", "json_ietf", "get", "--path", "holdfast_native:/commit-state"];
+    let shown = gnmic.json(&get).await.to_string();
+    assert!(shown.contains("\"a\"") && shown.contains("rollback-at"), "{shown}");
     for (options, value) in [(&[][..], Some(1301)), (&commit_options("b"), Some(1301))] {
         let refused = set(&gnmic, options, value).await.unwrap_err();
         assert!(refused.contains("FailedPrecondition"), "{refused}");
@@ -49,6 +56,9 @@ async fn gnmic_confirms_cancels_and_lets_a_commit_expire() {
     assert!(other.contains("InvalidArgument"), "{other}");
     set(&gnmic, &["--commit-id", "a", "--commit-confirm"], None).await.unwrap();
     assert_eq!(mtu(), 1300);
+    assert_eq!(is_shown(), [false; 2]);
+    let gone = gnmic.outcome(&get).await.unwrap_err();
+    assert!(gone.contains("there is no such data"), "{gone}");
 
     set(&gnmic, &commit_options("c"), Some(1200)).await.unwrap();
     assert_eq!(mtu(), 1200);

@@ -120,8 +120,34 @@ async fn drift_policy_report_suppresses_repair() {
         net.addresses("eth0") == ["198.51.100.1/24"] && agent.show("values").contains("MISSING")
     })
     .await;
+    // The loss has the time at which the kernel told of it, whenever one asks.
+    let timeline = |address: &str| {
+        let key = format!("address/eth0/{address}");
+        let output = agent.command("show").args(["timeline", &key]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let told = timeline("192.0.2.1");
+    let state = |line: &&str| line.contains("MISSING") || line.contains("CONFIGURED");
+    let states: Vec<&str> = told.lines().filter(state).collect();
+    assert_eq!(states.len(), 2, "{told}");
+    assert!(states[0].contains("CONFIGURED"), "{told}");
+    assert!(states[1].contains(".. now  MISSING"), "{told}");
+    assert!(states[1].contains("(left as it is, by its drift policy)"), "{told}");
+    assert_eq!(timeline("192.0.2.1"), told, "no time is made up");
+
     client.delete("holdfast_native:/reconciliation").await.unwrap();
     eventually("both are back", || net.addresses("eth0").len() == 2).await;
+    for address in ["192.0.2.1", "198.51.100.1"] {
+        let has_all = || {
+            let told = timeline(address);
+            let states: Vec<&str> = told.lines().filter(state).collect();
+            let words = ["CONFIGURED", "MISSING", "CONFIGURED"];
+            states.len() == 3 && states.iter().zip(words).all(|(line, word)| line.contains(word))
+        };
+        eventually("the loss stays in the history", has_all).await;
+        let gone = |line: &&str| line.contains("gone from the system") && line.contains(address);
+        assert_eq!(agent.log().lines().filter(gone).count(), 1, "{}", agent.log());
+    }
 }
 
 /// The kernel removes IPv6 from a link whose MTU is too small for it, and gives no reason when it refuses an address

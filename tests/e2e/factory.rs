@@ -1,6 +1,8 @@
 //! Factory configuration: applied once, and restored by a reset.
 
 use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use holdfast_proto::gnmi::SetRequest;
 use holdfast_proto::gnmi_ext::extension::Ext;
@@ -127,14 +129,45 @@ async fn a_kill_right_after_a_reset_was_answered_does_not_undo_it() {
     assert!(!String::from_utf8_lossy(&users.stdout).contains("ada"), "{users:?}");
 }
 
+/// Runs `holdfast factory-reset` on a terminal, at which somebody answers. Returns its success and all that was shown.
+fn at_terminal(agent: &AgentProcess, answer: &str) -> (bool, String, String) {
+    let command = agent.command("factory-reset");
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let mut script = Command::new("script");
+    script.args(["-qec", &words.join(" "), "/dev/null"]);
+    let mut script =
+        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    script.stdin.take().unwrap().write_all(format!("{answer}\n").as_bytes()).unwrap();
+    let output = script.wait_with_output().unwrap();
+    let text = |octets| String::from_utf8(octets).unwrap();
+    (output.status.success(), text(output.stdout), text(output.stderr))
+}
+
 #[tokio::test]
 async fn an_operator_resets_the_box_from_its_console() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     agent.gnmi().await.update("/system/config", json!({"motd-banner": "used"})).await.unwrap();
     let pid = agent.pid();
-    let output = agent.command("factory-reset").arg("--retain-certificates").output().unwrap();
-    assert!(output.status.success(), "{output:?}");
+    let reset = |arguments: &[&str]| {
+        let mut command = agent.command("factory-reset");
+        let output = command.args(arguments).stdin(Stdio::null()).output().unwrap();
+        let text = |octets| String::from_utf8(octets).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    };
+    let (is_done, _, refusal) = reset(&[]);
+    assert!(!is_done && refusal.contains("it needs `--yes`"), "{refusal}");
+    let (is_done, shown, _) = at_terminal(&agent, "no");
+    assert!(!is_done && shown.contains("A factory reset removes:"), "{shown}");
+    assert!(shown.contains("the TLS identity of the box"), "{shown}");
+    assert!(shown.contains("nothing is removed"), "{shown}");
+    assert!(agent.show("config").contains("used"));
+
+    let (is_done, shown, refusal) = reset(&["--retain-certificates", "--yes"]);
+    assert!(is_done, "{refusal}");
+    assert!(shown.starts_with("removed:\n") && shown.contains("all users"), "{shown}");
+    assert!(!shown.contains("TLS identity"), "{shown}");
     eventually("the agent begins anew", || agent.log().matches("listening").count() > 1).await;
     eventually_async("the agent is back", || accepts_connections(&agent)).await;
     assert_eq!(agent.pid(), pid, "in its own place");

@@ -116,7 +116,14 @@ async fn nothing_of_a_type_moves_while_it_is_switched_off() {
     update(&gnmic, &south, &PARAMETERS.replace("192.0.2.0/31", "203.0.113.0/31")).await;
     let refused = operate(&agent, &["redeploy", "uplink[name='north']"]).unwrap_err();
     assert!(refused.contains("`uplink[name='north']`: its type is switched off"), "{refused}");
-    operate(&agent, &["redeploy"]).unwrap();
+    for (command, text) in [
+        ("redeploy", "not-reached  (waits for its type to be switched on)"),
+        ("check-sync", "uplink[name='north']  is left out: its type is switched off"),
+        ("list", "switched off: its instances wait"),
+    ] {
+        let output = operate(&agent, &[command]).unwrap();
+        assert!(output.contains(text), "{command}: {output}");
+    }
     agent.kill();
     agent.restart().await;
     let gnmic = Gnmic::for_admin(&agent);

@@ -90,7 +90,7 @@ async fn the_commands_on_instances_make_show_and_delete_one() {
     let shell = Shell::new();
     let folder = shell.path("services").display().to_string();
     let [pack, run, make, show, delete] = lines(HEADING, "holdfast service pack");
-    shell.run(&format!("mkdir services && ln -s {PACKAGING} packaging"));
+    shell.run(&format!("ln -s {PACKAGING} packaging"));
     shell.run(&pack.replace(FOLDER, &folder));
     shell.run(&pack.replace(FOLDER, &folder).replace("bridge-port", "migrated-link"));
     let run = run.replace(FOLDER, &folder);
@@ -153,11 +153,9 @@ async fn the_commands_of_operations_are_understood() {
     assert!(lines.len() >= 13, "{lines:#?}");
     // Those that there is nothing for, in the order of the guide.
     let refusals = [
-        ("resurrect", "there is no instance"),
         ("reschedule", "there is no call 7"),
         ("cancel", "there is no call 7"),
         ("resolve", "there is no call 7"),
-        ("force-back-track", "there is no instance"),
         ("purge", "there is no claim"),
     ];
     for line in lines {
@@ -243,8 +241,37 @@ impl HandledBox {
 
 #[tokio::test]
 async fn the_handler_of_the_guide_makes_what_an_instance_asks_for() {
-    let mut on = HandledBox::start(&outline(), &program()).await;
+    // The folder of its files is made as the guide says.
+    let shell = Shell::new();
+    let [protos] = lines(HANDLERS, "cp -r proto/protos");
+    let share = shell.path("share").display().to_string();
+    shell.run(&format!("ln -s {PROTOS}/.. proto"));
+    shell.run(&protos.replace("/usr/share/holdfast", &share));
+    let program = blocks(&guide_section(HANDLERS), "python").remove(0);
+    let program = program.replace("/usr/share/holdfast", &share);
+
+    let mut on = HandledBox::start(&outline(), &program).await;
     assert_eq!(on.net.link("eth1").master.as_deref(), Some("br0"));
+    on.gnmic.run(&["set", "--delete", HandledBox::ACME]).await;
+    let master = || on.net.link("eth1").master;
+    eventually("what it put out is gone", || master().is_none()).await;
+    on.net.ip("link add br1 type bridge");
+    update(&on.gnmic, HandledBox::ACME, r#"{"bridge": "br1", "port": "eth1"}"#).await;
+    assert_eq!(master().as_deref(), Some("br1"), "nothing of the first one has stayed");
+    on.check_handler();
+}
+
+/// A handler that takes one call of a state is named where another one is missing.
+#[tokio::test]
+async fn a_call_that_no_handler_takes_is_named() {
+    let delete = "phases = [messages.PHASE_CREATE, messages.PHASE_DELETE]";
+    let program = program();
+    assert!(program.contains(delete), "{program}");
+    let program = program.replace(delete, "phases = [messages.PHASE_CREATE]");
+    let mut on = HandledBox::start(&outline(), &program).await;
+    let refused = on.gnmic.outcome(&["set", "--delete", HandledBox::ACME]).await.unwrap_err();
+    assert!(refused.contains("no handler takes its delete call"), "{refused}");
+    assert!(refused.contains("takes its create call"), "{refused}");
     on.check_handler();
 }
 
@@ -305,7 +332,7 @@ async fn the_commands_on_the_guest_make_one_with_its_handler() {
     let block = block.replace(FOLDER, &folder).replace("/run/holdfast/services.sock", &socket);
     let lines: [_; 3] = commands(&block).try_into().unwrap();
     let [pack, run, handler] = lines.map(|line| line.trim_end_matches(" &").to_owned());
-    shell.run(&format!("mkdir services && ln -s {PACKAGING} packaging"));
+    shell.run(&format!("ln -s {PACKAGING} packaging"));
     shell.run(&pack);
     let options: Vec<&str> = run.strip_prefix("holdfast run ").unwrap().split(' ').collect();
     let agent = AgentProcess::start_with(&net, &options).await;
@@ -330,4 +357,8 @@ async fn the_commands_on_the_guest_make_one_with_its_handler() {
     gnmic.run(&["set", "--delete", &path]).await;
     eventually("the guest is gone", || net.find_link("guest0").is_none()).await;
     assert!(handler.try_wait().unwrap().is_none(), "the handler goes on");
+    // The type has actions alone, and is served as long as somebody carries them out.
+    answer_with(&gnmic, &types, &["\"served\":true"]).await;
+    handler.kill().await.unwrap();
+    answer_with(&gnmic, &types, &["\"served\":false"]).await;
 }

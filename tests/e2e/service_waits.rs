@@ -139,6 +139,39 @@ async fn an_answer_waits_until_the_instance_is_ready_or_the_time_is_over() {
     assert_eq!(net.link("eth9").mtu, 1400);
 }
 
+/// `ready` of an instance whose type is switched off speaks of what was made before: the answer to a change that is only
+/// stored must not.
+#[tokio::test]
+async fn a_change_that_is_only_stored_is_not_ready() {
+    const WAITS: &str = "waits for its type to be switched on";
+    let net = Netns::enter().with_veth("eth9", "peer9");
+    net.ip("link set peer9 up");
+    let packages = sized_port("");
+    let folder = packages.path().to_str().unwrap();
+    let agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    let value = r#"{"bridge": "br0", "port": "eth9"}"#;
+    let answer = set_and_wait(&gnmic, "WAIT_READY", "60s", value).await;
+    assert!(answer.contains("SERVICE_STATUS_READY"), "{answer}");
+    let switch = "holdfast_native:/service-settings/type[name=sized-port]";
+    update(&gnmic, switch, r#"{"enabled": false}"#).await;
+    let answer = set_and_wait(&gnmic, "WAIT_READY", "1s", r#"{"bridge": "br1"}"#).await;
+    assert!(answer.contains("SERVICE_STATUS_NOT_READY"), "{answer}");
+    assert!(!answer.contains("\"reached\": true"), "{answer}");
+    assert!(net.find_link("br1").is_none() && net.find_link("br0").is_some());
+    let status = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state/status")];
+    let status = gnmic.json(&status).await.to_string();
+    assert!(status.contains("not-reached"), "{status}");
+    let why = agent.command("show").args(["why", "sized-port[name='acme']"]).output().unwrap();
+    for output in [agent.show("services"), String::from_utf8(why.stdout).unwrap()] {
+        assert!(output.contains(WAITS) && !output.contains("1.0.0  ready"), "{output}");
+    }
+
+    gnmic.run(&["set", "--delete", &format!("{switch}/enabled")]).await;
+    eventually("the change is made", || net.link("eth9").master.as_deref() == Some("br1")).await;
+    eventually("it is ready", || agent.show("services").contains("1.0.0  ready")).await;
+}
+
 #[tokio::test]
 async fn a_client_that_goes_while_its_answer_waits_changes_nothing() {
     let net = Netns::enter();

@@ -259,6 +259,33 @@ async fn operators_deploy_instances_again_and_read_what_they_made() {
     }
 }
 
+#[tokio::test]
+async fn an_operator_deploys_an_instance_again() {
+    let net = Netns::enter().with_veth("eth9", "peer9");
+    net.ip("link set peer9 up");
+    let packages = sized_port("");
+    let folder = packages.path().to_str().unwrap();
+    let agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    assert_eq!(agent.show("service-waits"), "", "nothing waits yet");
+    update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
+    eventually("it is ready", || agent.show("services").contains("1.0.0  ready")).await;
+    let hint = "not deployed: `holdfast service resurrect` deploys it again";
+    assert!(operate(&agent, &["un-deploy", TAG]).unwrap().contains(hint));
+    assert!(net.find_link("br0").is_none());
+    assert_eq!(agent.show("services"), format!("{TAG}  {hint}\n"));
+    let refused = operate(&agent, &["redeploy", TAG]).unwrap_err();
+    assert!(refused.contains("is not deployed; `holdfast service resurrect`"), "{refused}");
+    let back = operate(&agent, &["resurrect", TAG]).unwrap();
+    assert!(back.starts_with(&format!("{TAG}  1.0.0  ")), "{back}");
+    assert!(net.find_link("br0").is_some());
+    eventually("it is ready", || agent.show("services").contains("1.0.0  ready")).await;
+
+    // Lists are sorted by their keys; the order of the outline is told by a leaf.
+    let places = [r#""name":"sized","position":3"#, r#""name":"ready","position":4"#];
+    plans_with(&gnmic, &places).await;
+}
+
 // proves sv.A38, sv.B84, sv.B85, sv.B90
 #[tokio::test]
 async fn operators_bring_a_zombie_back_or_end_it() {

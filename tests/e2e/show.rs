@@ -33,7 +33,9 @@ async fn show_commands_print_only_the_selected_objects() {
         ("values", ADDRESS, "oper-status"),
         ("pending", "eth9", "link eth0"),
         ("transactions", "waits: link/eth9", "{"),
-        ("transactions --limit 1", "#1 ", "#2 "),
+        ("transactions --after 0 --limit 1", "#1 ", "#2 "),
+        ("transactions --since 2001-01-01", "#1 ", "{"),
+        ("transactions --since 2100-01-01", "", "eth0"),
         ("transactions --json", "{", "argon2"),
         ("transactions --since 2100-01-01T00:00:00Z", "", "eth0"),
         ("transactions --until 2001-01-01T00:00:00Z", "", "eth0"),
@@ -65,6 +67,12 @@ async fn show_commands_print_only_the_selected_objects() {
             serde_json::from_str::<Value>(&text).unwrap();
         }
     }
+    let [all, last, two] = ["", " --limit 1", " --limit 2"]
+        .map(|limit| run_show(&agent, &format!("transactions{limit}")).unwrap());
+    let count = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
+    assert_eq!((count(&last), count(&two)), (1, 2), "{last}{two}");
+    assert!(all.ends_with(&two) && two.ends_with(&last), "the last ones: {all}{two}");
+    assert!(all.contains("NBTransaction (set)  by admin"), "{all}");
     for (words, reason) in [
         ("timeline link/nothing", "nothing"),
         ("timeline cable/eth0", "cable/eth0"),

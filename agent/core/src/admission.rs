@@ -77,6 +77,7 @@ impl CoreTask {
                 if let Some(window) = &mut self.window {
                     window.until = received.duration_since(self.started) + rollback_after;
                 }
+                self.show_window();
                 reply.send(Ok(self.unchanged()));
             }
         }

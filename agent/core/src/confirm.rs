@@ -10,7 +10,8 @@
 use std::time::Duration;
 
 use holdfast_base::RebootInhibitor;
-use holdfast_config::Layers;
+use holdfast_config::{Elem, InstancePath, Layers, Models, Path, Value};
+use holdfast_telemetry::Revision;
 use smol_str::SmolStr;
 
 use super::commit::{CommitInFlight, Reply};
@@ -30,6 +31,43 @@ pub(super) struct Window {
     pub(super) until: Duration,
     /// A reboot would take the commit back.
     pub(super) _undertaking: RebootInhibitor,
+}
+
+/// The commit that waits to be confirmed, as a revision shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnconfirmedCommit {
+    pub id: SmolStr,
+    /// Time of its rollback, nanoseconds since 1970.
+    pub rollback_at_ns: u64,
+}
+
+/// Container of the native model that shows it.
+const SHOWN: &str = "commit-state";
+const ID: &str = "unconfirmed";
+const ROLLBACK_AT: &str = "rollback-at";
+
+fn shown_leaf(models: &Models, leaf: &'static str) -> Option<InstancePath> {
+    let path = Path { elems: vec![Elem::new(SHOWN), Elem::new(leaf)] };
+    models.native.resolve_write(&path).ok()
+}
+
+impl UnconfirmedCommit {
+    /// The commit that waits, if there is one.
+    pub fn of(revision: &Revision) -> Option<Self> {
+        let value = |leaf| {
+            let path = shown_leaf(&revision.models, leaf)?;
+            revision.native.find_leaf(&path).map(|leaf| leaf.value.clone())
+        };
+        let Value::Uint(rollback_at_ns) = value(ROLLBACK_AT)? else { return None };
+        Some(Self { id: value(ID)?.to_string().into(), rollback_at_ns })
+    }
+
+    /// Text for people, with the time that is left.
+    pub fn text(&self, now_ns: u64) -> String {
+        let left = Duration::from_nanos(self.rollback_at_ns.saturating_sub(now_ns));
+        let left = left.as_secs_f64().ceil();
+        format!("the commit `{}` waits to be confirmed; it is rolled back in {left} s", self.id)
+    }
 }
 
 /// Contradiction between a request and the commit that waits, or the absence of one.
@@ -73,6 +111,28 @@ impl CoreTask {
             window.until = now + ROLLBACK_RETRY;
             self.roll_back(Reply::to_agent("rollback"));
         }
+    }
+
+    /// Shows the commit that waits to be confirmed, after it or its time has changed.
+    pub(super) fn show_window(&mut self) {
+        let window = self.window.as_ref().map(|window| (window.id.clone(), window.until));
+        if window == self.shown_window {
+            return;
+        }
+        let now = self.now();
+        let at = |until: Duration| {
+            let left = until.saturating_sub(now.monotonic).as_nanos();
+            now.unix_ns.saturating_add(u64::try_from(left).unwrap_or(u64::MAX))
+        };
+        let values = [
+            (ID, window.as_ref().map(|(id, _)| Value::Str(id.as_str().into()))),
+            (ROLLBACK_AT, window.as_ref().map(|(_, until)| Value::Uint(at(*until)))),
+        ];
+        let models = self.configuration.models();
+        let leaves =
+            values.into_iter().filter_map(|(leaf, value)| Some((shown_leaf(models, leaf)?, value)));
+        self.publisher.chain().amend(leaves.collect(), Vec::new());
+        self.shown_window = window;
     }
 
     /// Opens or closes the window with a commit, before its configuration is in force. Returns the id of the commit

@@ -77,7 +77,7 @@ use self::shared_engine::SharedEngine;
 pub use access::AccessChanges;
 pub use binding::CertificateId;
 pub use box_state::ObservedBox;
-pub use confirm::ConfirmError;
+pub use confirm::{ConfirmError, UnconfirmedCommit};
 pub use credentials::CredentialSource;
 pub use datastore::{Datastore, Statuses};
 pub use drain::{DrainPlan, DrainTarget, MAX_DRAINED_HOPS};

@@ -81,6 +81,7 @@ impl CoreTask {
             reached,
             changed,
             left,
+            system_changes: _, // only the log tells of them
             retrieve,
             is_complete,
             deadline,

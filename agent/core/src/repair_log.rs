@@ -1,6 +1,6 @@
-//! Log of what the engine does by itself: failures of operations, repairs of drift, and the end of failures.
+//! Log of what the system and the engine do by themselves: objects that are lost, repairs, failures of operations, and their end.
 //!
-//! Each object has one line a minute at most, with counts ([`LogThrottle`]). What a client is told in the answer of its request is
+//! Each object has one line a minute at most for its losses, and one for its repairs and failures, with counts ([`LogThrottle`]). What a client is told in the answer of its request is
 //! logged there.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,8 @@ use std::time::Duration;
 use holdfast_base::{DueLines, LogThrottle, Merge};
 use holdfast_scheduler::{
     Action, Cause, Engine, EngineOutput, Key, KindId, Now, OperationError, OperationResult,
-    RecordedOperation, Registry, TransactionOutcome, TransactionRecord, Trigger,
+    RecordedOperation, Registry, SystemChange, TransactionOutcome, TransactionRecord, Trigger,
+    ValueState,
 };
 use holdfast_security::acctz::secrets;
 use tracing::{info, warn};
@@ -22,6 +23,7 @@ const FAILED_MOST: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct RepairLog {
     throttle: LogThrottle<Key, Line>,
+    losses: LogThrottle<Key, LossLine>,
     failed: BTreeSet<Key>,
 }
 
@@ -40,6 +42,37 @@ enum Event {
     Repaired(Action),
     /// In place after a failure.
     Recovered(Action),
+}
+
+/// One line: how often an object was lost, and what the last news of it are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LossLine {
+    object: String,
+    losses: u64,
+    last: ValueState,
+}
+
+impl Merge for LossLine {
+    fn merge(&mut self, later: Self) {
+        self.object = later.object;
+        self.losses += later.losses;
+        self.last = later.last;
+    }
+}
+
+impl LossLine {
+    fn log(&self) {
+        let Self { object, losses, last } = self;
+        match last {
+            ValueState::Drifted => {
+                warn!(%object, losses, "others have changed it in the system");
+            }
+            ValueState::Configured => {
+                info!(%object, losses, "in the system again as it was configured, without a repair");
+            }
+            _ => warn!(%object, losses, "gone from the system, without an operation of ours"),
+        }
+    }
 }
 
 impl Merge for Line {
@@ -77,6 +110,9 @@ impl Line {
 impl RepairLog {
     /// Logs what the transactions that ended in a step did, or keeps it for later.
     pub(super) fn note(&mut self, engine: &Engine, step: &EngineOutput, now: Now) {
+        let changes = step.system_changes.iter();
+        let lines = changes.filter_map(|it| self.take_loss(it, engine.registry(), now));
+        lines.for_each(|line| line.log());
         let ended = step.finished.iter().filter_map(|it| engine.history().record(it.txn()));
         for record in ended {
             self.take(record, engine.registry(), now).iter().for_each(Line::log);
@@ -101,19 +137,42 @@ impl RepairLog {
         lines
     }
 
+    /// Takes in what the system did to an object. Returns the line to be logged now. What went with another object, for which it
+    /// waits now, has no line beside that object's.
+    fn take_loss(
+        &mut self,
+        change: &SystemChange,
+        registry: &Registry,
+        now: Now,
+    ) -> Option<LossLine> {
+        let SystemChange { key, state, value, .. } = change;
+        let is_shown = registry.descriptor(key.kind()).is_none_or(|it| it.observable());
+        if !is_shown || *state == ValueState::Pending {
+            return None;
+        }
+        let line = LossLine {
+            object: registry.label(key, value.as_ref().map(|it| &**it)),
+            losses: u64::from(*state != ValueState::Configured),
+            last: *state,
+        };
+        self.losses.note(key, line, now.monotonic)
+    }
+
     /// Logs what was kept for later and is due.
     pub(super) fn log_due(&mut self, now: Now) {
+        log_losses(self.losses.due(now.monotonic));
         log_lines(self.throttle.due(now.monotonic));
     }
 
     /// Logs all that was kept for later, at the end of the process.
     pub(super) fn finish(&mut self) {
+        log_losses(self.losses.finish());
         log_lines(self.throttle.finish());
     }
 
     /// Time of the next call of [`Self::log_due`].
     pub(super) fn deadline(&self) -> Option<Duration> {
-        self.throttle.deadline()
+        self.throttle.deadline().into_iter().chain(self.losses.deadline()).min()
     }
 
     /// False for most transactions of clients, whose operations are not looked at.
@@ -158,6 +217,16 @@ impl RepairLog {
             | OperationResult::Completed
             | OperationResult::NotTried => None,
         }
+    }
+}
+
+fn log_losses(due: DueLines<Key, LossLine>) {
+    due.lines.iter().for_each(|(_, line)| line.log());
+    if due.beyond > 0 {
+        warn!(
+            events = due.beyond,
+            "more objects were lost or came back; `holdfast show pending` and `show timeline` have them"
+        );
     }
 }
 
@@ -232,6 +301,24 @@ mod tests {
         let due = log.throttle.due(Duration::from_secs(61));
         let failed = Event::Failed(Action::Update, busy());
         assert_eq!(due.lines, [(link::key("eth0"), line("link eth0", 3, 1, failed))]);
+    }
+
+    #[test]
+    fn a_loss_has_a_line_beside_that_of_its_repair() {
+        let mut log = RepairLog::default();
+        let change =
+            |state| SystemChange { key: link::key("eth0"), time_ns: 7, state, value: None };
+        let line = |losses, last| LossLine { object: "link eth0".to_owned(), losses, last };
+        let mut take = |second, state| log.take_loss(&change(state), &registry(), at(second));
+        assert_eq!(take(1, ValueState::Drifted), Some(line(1, ValueState::Drifted)));
+        assert_eq!(take(2, ValueState::Drifted), None);
+        assert_eq!(take(3, ValueState::Pending), None, "what it waits for has a line");
+        assert_eq!(take(4, ValueState::Missing), None);
+        let repaired = operation("eth0", Cause::Drift, OperationResult::Verified);
+        let repaired = record(Trigger::Convergence, vec![repaired]);
+        assert_eq!(log.take(&repaired, &registry(), at(5)).len(), 1);
+        let due = log.losses.due(Duration::from_secs(61));
+        assert_eq!(due.lines, [(link::key("eth0"), line(2, ValueState::Missing))]);
     }
 
     #[test]

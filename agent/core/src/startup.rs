@@ -205,6 +205,7 @@ impl Core {
             credential_source,
             handlers,
             window: None,
+            shown_window: None,
             undertakings,
             elections: Elections::default(),
             settling: BTreeMap::new(),

@@ -20,6 +20,7 @@ use holdfast_scheduler::{Delta, Key, Now, SharedValue, TransactionOutcome, TxnId
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::{Store, StoreError, Ticket};
 use holdfast_telemetry::BoundarySender;
+use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::error;
@@ -119,6 +120,8 @@ pub(super) struct CoreTask {
     pub(super) handlers: Option<Arc<dyn HandlerCalls>>,
     /// The commit that waits to be confirmed.
     pub(super) window: Option<Window>,
+    /// Id and time of its rollback, as the last revision shows them.
+    pub(super) shown_window: Option<(SmolStr, Duration)>,
     pub(super) undertakings: RebootInhibitors,
     pub(super) elections: Elections,
     /// Reports of commits whose values are not all in the system.
@@ -197,6 +200,7 @@ impl CoreTask {
             self.advance_commits();
             self.admit_alone();
             self.publish_state();
+            self.show_window();
             self.tell_graph_version();
             self.answer_when_shown();
             self.complete_start();

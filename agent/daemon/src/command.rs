@@ -5,7 +5,7 @@
 
 use std::{
     future::Future,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     path::Path,
     process::ExitCode,
     time::Duration,
@@ -68,6 +68,12 @@ pub enum CommandError {
     FaultWatch(#[from] WatchError),
     #[error(transparent)]
     FaultProfile(#[from] ProfileError),
+    #[error(
+        "a factory reset removes the configuration, all users and credentials: without a terminal to ask at, it needs `--yes`"
+    )]
+    Unconfirmed,
+    #[error("nothing is removed: the answer was not `yes`")]
+    Declined,
     #[error("cannot run the command")]
     Process(#[source] io::Error),
     #[error("cannot print the answer")]
@@ -144,13 +150,25 @@ pub fn switch(settings: &SwitchSettings) -> Result<(), CommandError> {
     print(if on { "on\n" } else { "off\n" })
 }
 
-/// Resets the box to its factory configuration.
+/// Resets the box to its factory configuration, and prints what that has removed. A person at a terminal is asked before.
 ///
 /// # Errors
-/// When no agent runs, or it refuses.
+/// When no agent runs, it refuses, or nobody has confirmed it.
 pub fn factory_reset(settings: &FactoryResetSettings) -> Result<(), CommandError> {
-    let client = Client::new(&settings.state.socket());
-    Ok(asynchronously(client.factory_reset(settings.retain_certificates))??)
+    let FactoryResetSettings { state, retain_certificates, yes } = settings;
+    let client = Client::new(&state.socket());
+    let reset = |dry_run| asynchronously(client.factory_reset(*retain_certificates, dry_run));
+    if !yes {
+        if !io::stdin().is_terminal() {
+            return Err(CommandError::Unconfirmed);
+        }
+        let question = format!("A factory reset removes:\n{}Type `yes` to go on: ", reset(true)??);
+        if !prompt::is_confirmed(&question)? {
+            return Err(CommandError::Declined);
+        }
+    }
+    let removed = reset(false)??;
+    print(&format!("removed:\n{removed}the agent starts anew with its factory configuration\n"))
 }
 
 /// Starts, ends or shows a bootstrap.

@@ -1,4 +1,4 @@
-//! Asks a person for a password without showing it.
+//! Asks a person: for a password, without showing it, or whether to go on.
 
 use std::{
     fs::File,
@@ -17,6 +17,8 @@ const MAX_INPUT_BYTES: u64 = 64 * 1024;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PromptError {
+    #[error("cannot ask on the terminal")]
+    Answer(#[source] io::Error),
     #[error("cannot read the password from the terminal")]
     Terminal(#[source] io::Error),
     #[error("cannot read the password from standard input")]
@@ -46,6 +48,20 @@ pub(crate) fn new_password(name: &str) -> Result<Password, PromptError> {
         return Err(PromptError::Differ);
     }
     Ok(Password::first_line(first.as_bytes())?)
+}
+
+/// Asks a question on the terminal. True for the answer `yes`.
+///
+/// # Errors
+/// When the terminal cannot be used.
+pub(crate) fn is_confirmed(question: &str) -> Result<bool, PromptError> {
+    let ask = || -> io::Result<String> {
+        let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
+        terminal.write_all(question.as_bytes())?;
+        let mut line = String::new();
+        BufReader::new(terminal.take(MAX_INPUT_BYTES)).read_line(&mut line).map(|_| line)
+    };
+    Ok(ask().map_err(PromptError::Answer)?.trim() == "yes")
 }
 
 fn read_password_line(question: &str) -> io::Result<Zeroizing<String>> {

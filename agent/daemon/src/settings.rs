@@ -351,6 +351,9 @@ pub struct FactoryResetSettings {
     /// Keep the TLS identity of the box
     #[arg(long)]
     pub retain_certificates: bool,
+    /// Do it without a question. Needed where standard input is no terminal
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// Checks a name of a link by the kernel's rule (`dev_valid_name`).

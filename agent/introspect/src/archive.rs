@@ -1,10 +1,11 @@
 //! Transactions of earlier runs, and storing those of this one.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
 use holdfast_scheduler::{TransactionRecord, TxnId};
-use holdfast_store::Journal;
+use holdfast_store::{Journal, StoreError};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -74,6 +75,32 @@ impl Introspect {
         .await
     }
 
+    /// The newest transactions of earlier runs in a window, ascending.
+    pub(super) async fn last_archived(
+        &self,
+        window: TransactionFilter,
+    ) -> Result<Vec<TransactionDocument>, HttpError> {
+        let before = self.first_in_memory().await?;
+        let fits = move |it: &TransactionDocument| {
+            it.stop_ns >= window.since && it.start_ns <= window.until
+        };
+        let Some(journal) = self.journal.clone() else { return Ok(Vec::new()) };
+        let read = move || {
+            let mut found = VecDeque::new();
+            let take = |document: &[u8]| {
+                // Unknown documents of another version are left out.
+                let read = serde_json::from_slice::<TransactionDocument>(document).ok();
+                found.extend(read.filter(&fits));
+                if found.len() > window.limit {
+                    found.pop_front();
+                }
+                true
+            };
+            journal.read((window.after, before), take).map(|()| found.into())
+        };
+        outside_of_runtime(read).await
+    }
+
     pub(super) async fn archived_transaction(
         &self,
         number: u64,
@@ -140,10 +167,16 @@ impl Introspect {
             };
             journal.read(range, take).map(|()| found)
         };
-        let found = tokio::task::spawn_blocking(read).await;
-        let found = found.map_err(|error| HttpError::internal(error.to_string()))?;
-        found.map_err(|error| HttpError::internal(ErrorChain(&error).to_string()))
+        outside_of_runtime(read).await
     }
+}
+
+async fn outside_of_runtime(
+    read: impl FnOnce() -> Result<Vec<TransactionDocument>, StoreError> + Send + 'static,
+) -> Result<Vec<TransactionDocument>, HttpError> {
+    let found = tokio::task::spawn_blocking(read).await;
+    let found = found.map_err(|error| HttpError::internal(error.to_string()))?;
+    found.map_err(|error| HttpError::internal(ErrorChain(&error).to_string()))
 }
 
 impl TransactionDocument {

@@ -81,7 +81,7 @@ impl Arguments {
         let read = |text: &str| {
             parse_time(text).ok_or_else(|| {
                 HttpError::bad_request(format!(
-                    "`{name}={text}` is no time: give nanoseconds since 1970, or 2026-01-31T12:00:00Z"
+                    "`{name}={text}` is no time: give nanoseconds since 1970, 2026-01-31T12:00:00Z, or 2026-01-31"
                 ))
             })
         };
@@ -132,20 +132,25 @@ impl Arguments {
     }
 }
 
-/// Parses nanoseconds since 1970, or RFC 3339.
+/// Parses nanoseconds since 1970, RFC 3339, or a date: its beginning in UTC.
 pub(super) fn parse_time(text: &str) -> Option<u64> {
     if let Ok(ns) = text.parse() {
         return Some(ns);
     }
-    let moment = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    let midnight = format!("{text}T00:00:00Z");
+    let read = |text: &str| OffsetDateTime::parse(text, &Rfc3339).ok();
+    let moment = read(text).or_else(|| read(&midnight))?;
     u64::try_from(moment.unix_timestamp_nanos()).ok()
 }
 
-/// Formats a time by RFC 3339, with nanoseconds.
+/// Formats a time by RFC 3339. All nine digits of the fraction are there, so times in columns stand below one another.
 pub(super) fn format_time(ns: u64) -> String {
-    let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ns));
+    const SECOND: u64 = 1_000_000_000;
+    let moment =
+        OffsetDateTime::from_unix_timestamp(i64::try_from(ns / SECOND).unwrap_or(i64::MAX));
     let text = moment.ok().and_then(|moment| moment.format(&Rfc3339).ok());
-    text.unwrap_or_else(|| ns.to_string())
+    let Some(text) = text else { return ns.to_string() };
+    format!("{}.{:09}Z", text.trim_end_matches('Z'), ns % SECOND)
 }
 
 #[cfg(test)]
@@ -163,11 +168,14 @@ mod tests {
             ("1700000000123456789", Some(1_700_000_000_123_456_789)),
             ("1970-01-01T00:00:02Z", Some(2 * second)),
             ("1970-01-01T01:00:02.5%2B01:00", Some(2 * second + second / 2)),
+            ("1970-01-02", Some(86_400 * second)),
             ("yesterday", None),
             ("-1", None),
         ] {
             assert_eq!(arguments(&format!("t={text}")).time("t").ok().flatten(), want, "{text}");
         }
+        assert_eq!(format_time(2 * second + second / 2), "1970-01-01T00:00:02.500000000Z");
+        assert_eq!(format_time(0), "1970-01-01T00:00:00.000000000Z");
         assert_eq!(
             parse_time(&format_time(1_700_000_000_123_456_789)),
             Some(1_700_000_000_123_456_789)

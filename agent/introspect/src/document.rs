@@ -394,7 +394,11 @@ impl TransactionDocument {
     fn write(&self, out: &mut String, verbose: bool) -> fmt::Result {
         let took = self.stop_ns.saturating_sub(self.start_ns) / 1000;
         let who = self.client.as_deref().unwrap_or("the agent itself");
-        write!(out, "#{}  {}  {:?}  by {who}", self.seq_num, self.start, self.txn_type)?;
+        write!(out, "#{}  {}  {:?}", self.seq_num, self.start, self.txn_type)?;
+        if !self.description.is_empty() {
+            write!(out, " ({})", self.description)?;
+        }
+        write!(out, "  by {who}")?;
         if let Some(trace) = &self.trace {
             write!(out, "  trace {trace}")?;
         }

@@ -194,17 +194,28 @@ impl Explainer<'_> {
                 let holder = holder.map(|key| self.view.engine.label(key));
                 format!("{} holds what it needs", holder.unwrap_or_default())
             }
-            ValueState::Missing => "it was applied, and is gone from the system since".to_owned(),
+            ValueState::Missing => self.with_repair(
+                status,
+                "it was applied, and is gone from the system since".to_owned(),
+            ),
             ValueState::Drifted => {
                 let known = status.detail.drift.clone();
-                known
-                    .unwrap_or_else(|| "it was applied, and the system changed it since".to_owned())
+                let known = known.unwrap_or_else(|| {
+                    "it was applied, and the system changed it since".to_owned()
+                });
+                self.with_repair(status, known)
             }
             _ => {
                 let error = status.detail.error_text(self.view.now.monotonic);
                 error.unwrap_or_else(|| details(status).join("; "))
             }
         }
+    }
+
+    /// A reason, followed by what becomes of the value.
+    fn with_repair(&self, status: &ValueStatus, reason: String) -> String {
+        let repair = status.detail.repair_text(self.view.now.monotonic);
+        std::iter::once(reason).chain(repair).collect::<Vec<_>>().join("; ")
     }
 
     /// Shortest path of dependencies from a waiting value to one without a further explanation.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use axum::extract;
 use axum::response::Response;
-use holdfast_config::services::{ActionPlan, ComponentPlan, ServicePlan, StatePlan};
+use holdfast_config::services::{
+    ActionPlan, ComponentPlan, InstanceStatus, ServicePlan, StatePlan, StateStatus,
+};
 use holdfast_config::{ClaimKey, ServiceTag};
 use holdfast_core::{CoreView, Datastore, ObservedBox};
 use holdfast_scheduler::Key;
@@ -88,9 +90,11 @@ impl Instances {
         let component = |component: &ComponentPlan| {
             let ComponentPlan { component_type, name, back_track, states, .. } = component;
             let state = |state: &StatePlan| {
-                let component = [component_type.clone(), name.clone()];
-                let claim = ClaimKey { tag: tag.clone(), component, state: state.name.clone() };
-                state_document(state, self.objects(introspect, key_states, &claim))
+                let place = [component_type.clone(), name.clone()];
+                let state_name = state.name.clone();
+                let claim = ClaimKey { tag: tag.clone(), component: place, state: state_name };
+                let objects = self.objects(introspect, key_states, &claim);
+                state_document((state, component.status_of(state)), objects)
             };
             json!({
                 "Type": component_type,
@@ -107,7 +111,8 @@ impl Instances {
             "Service": tag.to_string(),
             "Version": version,
             "Zombie": leaving.is_some(),
-            "Ready": plan.is_ready(),
+            "Ready": plan.status() == InstanceStatus::Ready,
+            "WaitsFor": plan.waits_for(),
             "Failure": failure.as_deref(),
             "Components": components.iter().map(component).collect::<Vec<_>>(),
             "Left": self.0.keys().filter(|key| key.is_left() && key.tag == *tag).map(left).collect::<Vec<_>>(),
@@ -132,11 +137,11 @@ impl Instances {
     }
 }
 
-fn state_document(state: &StatePlan, objects: Vec<Value>) -> Value {
+fn state_document((state, status): (&StatePlan, StateStatus), objects: Vec<Value>) -> Value {
     let action = state.action.as_ref();
     json!({
         "Name": state.name,
-        "Status": state.status().name(),
+        "Status": status.name(),
         "Since": format_time(state.since_ns),
         "WaitsFor": state.waits_for.as_deref(),
         "Failure": state.failure.as_deref(),

@@ -1,7 +1,8 @@
 //! The history of values: `key-timeline`, `graph-snapshot` and `flag-stats`.
 //!
-//! Revisions are computed from the transactions that affect a key. Changes of the system itself show in the last
-//! revision only, which is the present state in the engine.
+//! Revisions are computed from the transactions that affect a key, and from what the system did to it by itself, which the
+//! engine remembers with the time at which it was told. The present state in the engine that follows from neither has no
+//! time at which it began.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_core::CoreView;
 use holdfast_scheduler::{
-    Key, OperationResult, SharedValue, Target, TransactionOutcome, TransactionRecord, TxnId,
-    ValueState, ValueStatus,
+    Key, OperationResult, SharedValue, SystemChange, Target, TransactionOutcome, TransactionRecord,
+    TxnId, ValueState, ValueStatus,
 };
 use serde_json::json;
 
@@ -28,6 +29,8 @@ const MATCHES_SHOWN: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct ValueRevision {
     pub(super) since_ns: u64,
+    /// False where the state is known, and not when it began: `since_ns` is the time of the question then.
+    pub(super) is_since_known: bool,
     /// `None` for the present revision.
     pub(super) until_ns: Option<u64>,
     pub(super) txn: Option<TxnId>,
@@ -40,15 +43,24 @@ pub(super) struct ValueRevision {
 pub(super) struct KeyHistory {
     pub(super) key: Key,
     pub(super) records: Vec<Arc<TransactionRecord>>,
+    /// What the system did by itself.
+    system_changes: Vec<SystemChange>,
     pub(super) current: Option<ValueStatus>,
+    /// What becomes of the value as it is now: the repair or the next try that is waited for.
+    next: Option<String>,
     targets: Vec<(String, Target, Vec<Key>)>,
 }
 
 impl KeyHistory {
     pub(super) fn of(view: &CoreView<'_>, key: Key) -> Self {
         let records = view.engine.history().touching(&key).cloned().collect();
-        let now = view.engine.status(&key).filter(|now| now.state != ValueState::Nonexistent);
-        Self { key, records, current: now, targets: Vec::new() }
+        let system_changes = view.engine.history().system_changes(&key).cloned().collect();
+        let current = view.engine.status(&key).filter(|it| it.state != ValueState::Nonexistent);
+        let now = view.now.monotonic;
+        let text =
+            |it: &ValueStatus| it.detail.repair_text(now).or_else(|| it.detail.error_text(now));
+        let next = current.as_ref().and_then(text);
+        Self { key, records, system_changes, current, next, targets: Vec::new() }
     }
 
     fn with_targets(mut self, view: &CoreView<'_>) -> Self {
@@ -65,18 +77,26 @@ impl KeyHistory {
     /// exist.
     pub(super) fn revisions(&self, began_ns: u64, now_ns: u64) -> Vec<ValueRevision> {
         let mut revisions: Vec<ValueRevision> = Vec::new();
+        let mut system_changes = self.system_changes.iter().peekable();
         for record in &self.records {
+            while let Some(change) = system_changes.next_if(|it| it.time_ns <= record.ended_ns) {
+                push_system_change(&mut revisions, change);
+            }
             let Some((state, value)) = self.state_and_value_after(record, revisions.last()) else {
                 continue;
             };
             push_revision(&mut revisions, record.ended_ns, Some(record.txn), state, value);
         }
+        system_changes.for_each(|change| push_system_change(&mut revisions, change));
         let state = self.current.as_ref().map_or(ValueState::Nonexistent, |now| now.state);
         let last = revisions.last().filter(|last| last.until_ns.is_none());
         if last.map_or(ValueState::Nonexistent, |last| last.state) != state {
             let value = self.current.as_ref().and_then(displayed_value);
-            let since = if revisions.is_empty() { began_ns } else { now_ns };
+            let is_first = revisions.is_empty();
+            let since = if is_first { began_ns } else { now_ns };
             push_revision(&mut revisions, since, None, state, value);
+            let last = revisions.last_mut().filter(|last| last.until_ns.is_none() && !is_first);
+            last.into_iter().for_each(|last| last.is_since_known = false);
         }
         revisions
     }
@@ -123,6 +143,11 @@ impl KeyHistory {
     }
 }
 
+fn push_system_change(revisions: &mut Vec<ValueRevision>, change: &SystemChange) {
+    let SystemChange { time_ns, state, value, .. } = change;
+    push_revision(revisions, *time_ns, None, *state, value.clone());
+}
+
 /// Ends the last revision and starts another one, unless the value is gone.
 fn push_revision(
     revisions: &mut Vec<ValueRevision>,
@@ -135,7 +160,8 @@ fn push_revision(
         last.until_ns = Some(since_ns);
     }
     if state != ValueState::Nonexistent {
-        revisions.push(ValueRevision { since_ns, until_ns: None, txn, state, value });
+        let (until_ns, is_since_known) = (None, true);
+        revisions.push(ValueRevision { since_ns, is_since_known, until_ns, txn, state, value });
     }
 }
 
@@ -161,6 +187,11 @@ impl ValueRevision {
         }
         let error = now.filter(|_| self.until_ns.is_none()).and_then(|it| it.detail.error.as_ref());
         flags.extend(error.map(|error| ("error", error.to_string())));
+        let next = past.next.clone().filter(|_| self.until_ns.is_none());
+        flags.extend(next.map(|next| ("next", next)));
+        if !self.is_since_known {
+            flags.insert("since-unknown", "true".to_owned());
+        }
         if !matches!(
             self.state,
             ValueState::Configured | ValueState::Obtained | ValueState::Drifted
@@ -233,9 +264,12 @@ fn timeline_text(revisions: &[serde_json::Value]) -> String {
     let line = |it: &serde_json::Value| {
         let flags = &it["Flags"];
         let txn = flags["last-update"].as_str().unwrap_or("");
-        let (since, until) = (text(&it["Since"]), text(&it["Until"]));
+        let is_known = flags["since-unknown"].is_null();
+        let since = if is_known { text(&it["Since"]) } else { "at an unknown time".to_owned() };
+        let until = text(&it["Until"]);
         let data = it["Value"].get("Data").map(ToString::to_string).unwrap_or_default();
-        format!("{since} .. {until}  {}  {txn}\n    {data}\n", text(&flags["value-state"]))
+        let next = flags["next"].as_str().map(|it| format!("  ({it})")).unwrap_or_default();
+        format!("{since} .. {until}  {}  {txn}{next}\n    {data}\n", text(&flags["value-state"]))
     };
     revisions.iter().map(line).collect()
 }

@@ -6,21 +6,24 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use holdfast_base::now_ns;
+use holdfast_core::{Datastore as _, UnconfirmedCommit};
 use holdfast_scheduler::{TransactionRecord, TxnId};
 use serde_json::json;
 
 use super::arguments::Arguments;
 use super::document::TransactionDocument;
 use super::http_error::HttpError;
-use super::{Introspect, page};
+use super::{Introspect, MAX_PAGE, page};
 
-/// `GET txn-history`: `format`, `seq-num` or `since`, `until`, `after-seq`, `limit`, oldest first.
+/// `GET txn-history`: `format`, `seq-num` or `since`, `until`, `after-seq`, `limit`, oldest first. With `last`, the newest ones up to
+/// that number, in the same order.
 pub(super) async fn history(
     State(introspect): State<Introspect>,
     headers: HeaderMap,
     arguments: Arguments,
 ) -> Result<Response, HttpError> {
-    let names = ["format", "seq-num", "since", "until", "after-seq", "limit"];
+    let names = ["format", "seq-num", "since", "until", "after-seq", "limit", "last"];
     let arguments = arguments.allow_only(&names, &[])?;
     let text = arguments.one_of("format", &["json", "text"])? == "text";
     if let Some(number) = arguments.number("seq-num")? {
@@ -38,16 +41,33 @@ pub(super) async fn history(
         after: arguments.number("after-seq")?.unwrap_or(0),
         limit: limit + 1,
     };
+    if arguments.text("last").is_some() {
+        let window =
+            TransactionFilter { limit: arguments.count("last", limit, MAX_PAGE)?, ..window };
+        let found = introspect.last_transactions(window).await?;
+        return Ok(if text {
+            page::text(listed(&introspect, &found).await, None)
+        } else {
+            page::list(&found, None)
+        });
+    }
     let mut found = introspect.transactions(window).await?;
     let more = found.len() > limit;
     found.truncate(limit);
     let last = found.last().map_or(0, |last| last.seq_num);
     let next = more.then(|| arguments.next_page("after-seq", &last.to_string()));
     Ok(if text {
-        page::text(found.iter().map(|it| it.text(false)).collect(), next)
+        page::text(listed(&introspect, &found).await, next)
     } else {
         with_etag(&headers, last, page::list(&found, next))
     })
+}
+
+/// Text of transactions, and of a commit that waits to be confirmed.
+async fn listed(introspect: &Introspect, found: &[TransactionDocument]) -> String {
+    let revision = introspect.core.current_revision().await;
+    let waiting = UnconfirmedCommit::of(&revision).map(|it| format!("{}\n", it.text(now_ns())));
+    found.iter().map(|it| it.text(false)).chain(waiting).collect()
 }
 
 /// Adds the number of the last transaction as an entity tag; answers 304 when the client has it already.
@@ -106,6 +126,27 @@ impl Introspect {
         });
         found.extend(records.await?.iter().map(|record| self.render.transaction(record)));
         found.truncate(window.limit);
+        Ok(found)
+    }
+
+    /// The newest transactions of a window, ascending by number.
+    async fn last_transactions(
+        &self,
+        window: TransactionFilter,
+    ) -> Result<Vec<TransactionDocument>, HttpError> {
+        let records = self.core.inspect(move |view| {
+            let records = view.engine.history().records().rev();
+            let records = records.take_while(|record| record.txn.0 > window.after);
+            let matching = records.filter(|record| window.matches(record));
+            matching.take(window.limit).cloned().collect::<Vec<Arc<TransactionRecord>>>()
+        });
+        let records = records.await?;
+        let room = window.limit - records.len();
+        let mut found = match room {
+            0 => Vec::new(),
+            limit => self.last_archived(TransactionFilter { limit, ..window }).await?,
+        };
+        found.extend(records.iter().rev().map(|record| self.render.transaction(record)));
         Ok(found)
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use crate::convergence::Convergence;
 use crate::descriptor::Registry;
 use crate::graph::{Goal, Graph, Node, NodeIdx};
-use crate::history::History;
+use crate::history::{History, SystemChange};
 use crate::key::{Key, KindId, sort_keys};
 use crate::operation::{
     Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
@@ -57,6 +57,8 @@ pub struct EngineOutput {
     pub reached: Vec<WaitResult>,
     /// Objects, by their labels, that the system did not take back: they stay as it has them.
     pub left: Vec<(String, OperationError)>,
+    /// Values of ours that the system changed or took away by itself, or that are in place again without us.
+    pub system_changes: Vec<SystemChange>,
     /// True when everything is to be retrieved and given to [`Engine::resync`].
     pub retrieve: bool,
     /// True when a complete set of facts for everything is taken in.

@@ -77,6 +77,7 @@ impl Engine {
             return;
         }
         step.changed.push(node.key.clone());
+        let was_as_applied = self.is_as_applied(idx);
         self.graph.set_observed(idx, value.clone());
         let present = self.graph.node(idx).present.clone();
         self.graph.trigger_retries(idx, present.as_deref(), None);
@@ -88,6 +89,7 @@ impl Engine {
             self.mark_plans_dirty(idx, present.as_deref());
         }
         self.graph.update_unsettled(idx);
+        self.follow_loss(idx, was_as_applied, (now, urgent), step);
         self.graph.forget_if_empty(idx);
     }
 
@@ -189,6 +191,9 @@ impl Engine {
         let Some(retry) = node.retry.as_mut().filter(|it| it.due == Some(at)) else { return };
         let is_slow_retry = retry.take_due();
         let has_returned = std::mem::take(&mut retry.has_returned);
+        self.tell_loss(idx, now, step);
+        let node = self.graph.node_mut(idx);
+        let Some(retry) = node.retry.as_mut() else { return };
         if retry.error.is_some() {
             step.changed.push(node.key.clone());
             let look = retry.slow_retry(now.monotonic);

@@ -9,6 +9,7 @@ use crate::engine::TransactionOutcome;
 use crate::key::{FixedMap, Key, KindId};
 use crate::operation::{Action, OperationError, TxnId};
 use crate::plan::Cause;
+use crate::status::ValueState;
 use crate::value::SharedValue;
 
 /// Memory of all records together. A day of single changes fits many times.
@@ -19,6 +20,9 @@ pub(crate) const OPERATIONS_KEPT: usize = 4096;
 const OPERATION_OCTETS: usize = 640;
 /// Estimate for a record without operations.
 const RECORD_OCTETS: usize = 256;
+/// Changes of the system that are remembered, some 250 octets each. An object that others change every second has those of
+/// the last hours; of a link that takes all its routes with it, the last ones are known.
+const SYSTEM_CHANGES_MOST: usize = 16_384;
 
 /// Reason for a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +70,18 @@ pub struct TransactionRecord {
     /// Number of operations beyond those kept.
     pub omitted: usize,
     pub outcome: TransactionOutcome,
+}
+
+/// Change of a value of ours that the system made by itself: it is gone or changed, or in place again.
+#[derive(Clone, Debug)]
+pub struct SystemChange {
+    pub key: Key,
+    /// Time at which the system told, nanoseconds since 1970.
+    pub time_ns: u64,
+    /// State of the value since then, until the next change or transaction.
+    pub state: ValueState,
+    /// The value as the system has it; of one that is gone, as it was applied.
+    pub value: Option<SharedValue>,
 }
 
 /// One operation of a transaction.
@@ -146,6 +162,12 @@ pub struct History {
     /// Records that touch a key, ascending.
     touching: FixedMap<Key, SmallVec<[TxnId; 2]>>,
     octets: usize,
+    /// The last changes of the system, in the order in which they were found out.
+    system_changes: VecDeque<SystemChange>,
+    /// Number of changes that were forgotten: that of the first one which is remembered.
+    forgotten_changes: u64,
+    /// Numbers of the changes of a key, ascending.
+    changes_by_key: FixedMap<Key, SmallVec<[u64; 2]>>,
     operations: BTreeMap<(KindId, Action), Tally>,
     transactions: BTreeMap<&'static str, Tally>,
 }
@@ -176,6 +198,13 @@ impl History {
     pub fn touching(&self, key: &Key) -> impl Iterator<Item = &Arc<TransactionRecord>> {
         let txns = self.touching.get(key).map_or(&[][..], |txns| txns);
         txns.iter().filter_map(|&txn| self.record(txn))
+    }
+
+    /// Changes of a value that the system made by itself, in the order of their times. Costs as much as it returns.
+    pub fn system_changes(&self, key: &Key) -> impl Iterator<Item = &SystemChange> {
+        let numbers = self.changes_by_key.get(key).map_or(&[][..], |numbers| numbers);
+        let place = |number: &u64| usize::try_from(number - self.forgotten_changes).ok();
+        numbers.iter().filter_map(move |number| self.system_changes.get(place(number)?))
     }
 
     /// Keys that some record touches, in no order.
@@ -211,6 +240,22 @@ impl History {
         while self.octets > HISTORY_OCTETS {
             let Some(oldest) = self.records.pop_front() else { break };
             self.forget(&oldest);
+        }
+    }
+
+    pub(crate) fn push_system_change(&mut self, change: SystemChange) {
+        let number = self.forgotten_changes + self.system_changes.len() as u64;
+        self.changes_by_key.entry(change.key.clone()).or_default().push(number);
+        self.system_changes.push_back(change);
+        if self.system_changes.len() <= SYSTEM_CHANGES_MOST {
+            return;
+        }
+        let Some(oldest) = self.system_changes.pop_front() else { return };
+        self.forgotten_changes += 1;
+        let Some(numbers) = self.changes_by_key.get_mut(&oldest.key) else { return };
+        numbers.retain(|number| *number >= self.forgotten_changes);
+        if numbers.is_empty() {
+            self.changes_by_key.remove(&oldest.key);
         }
     }
 
@@ -323,6 +368,29 @@ mod tests {
         assert_eq!(numbers(history.touching(&key("a")).collect()), [1, 2]);
         assert_eq!(numbers(history.touching(&key("c")).collect()), [3]);
         assert_eq!(history.transactions().collect::<Vec<_>>()[0].1.most_ns, 5);
+    }
+
+    #[test]
+    fn old_changes_of_the_system_are_dropped_with_their_index() {
+        let mut history = History::default();
+        let change = |name: &str, time_ns| SystemChange {
+            key: key(name),
+            time_ns,
+            state: ValueState::Missing,
+            value: None,
+        };
+        let times = |history: &History, name| {
+            history.system_changes(&key(name)).map(|it| it.time_ns).collect::<Vec<_>>()
+        };
+        history.push_system_change(change("a", 1));
+        history.push_system_change(change("b", 2));
+        history.push_system_change(change("a", 3));
+        assert_eq!((times(&history, "a"), times(&history, "b")), (vec![1, 3], vec![2]));
+        for time in 0..SYSTEM_CHANGES_MOST as u64 - 1 {
+            history.push_system_change(change("c", 4 + time));
+        }
+        assert_eq!((times(&history, "a"), times(&history, "b")), (vec![3], vec![]));
+        assert_eq!((history.changes_by_key.len(), times(&history, "c")[0]), (2, 4));
     }
 
     #[test]

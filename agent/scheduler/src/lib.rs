@@ -35,6 +35,7 @@ mod impact;
 mod inspect;
 mod key;
 mod key_text;
+mod losses;
 mod moves;
 mod operation;
 mod overlay;
@@ -61,7 +62,8 @@ pub use descriptor::{
 pub use drift_policy::DriftPolicy;
 pub use engine::{Engine, EngineOutput, Scope, TransactionOutcome};
 pub use history::{
-    Author, History, OperationResult, RecordedOperation, Tally, TransactionRecord, Trigger,
+    Author, History, OperationResult, RecordedOperation, SystemChange, Tally, TransactionRecord,
+    Trigger,
 };
 pub use impact::{EDGES_MOST, Failure, Impact, ImpactWalk, LISTED_MOST};
 pub use inspect::DependencyStatus;
@@ -74,6 +76,6 @@ pub use plan::{
 };
 pub use planner::Planning;
 pub use reading::SortedFacts;
-pub use status::{Counters, Detail, LastOperation, ValueState, ValueStatus};
+pub use status::{Counters, Detail, LastOperation, Repair, ValueState, ValueStatus};
 pub use value::{ObjectValue, SharedValue};
 pub use waits::{Level, Wait, WaitResult};

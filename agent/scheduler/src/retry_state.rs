@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::dependency::Target;
+use crate::losses::Loss;
 use crate::operation::{ErrorClass, OperationError};
 
 /// Upper bound of the pause before the second try; doubles with each try. A busy kernel is busy for milliseconds, and
@@ -51,8 +52,10 @@ pub(crate) struct RetryState {
     /// Tries that a changed target began, since none did for a while, and the time of the last one.
     triggered: u32,
     last_triggered: Option<Duration>,
+    /// The value is not in the system as it was applied.
+    pub(crate) loss: Option<Loss>,
     /// Repairs since the value was last quiet.
-    repairs: u32,
+    pub(crate) repairs: u32,
     repaired: Option<Duration>,
     /// True when the value was seen in place again since the next look was scheduled.
     pub(crate) has_returned: bool,
@@ -117,11 +120,12 @@ impl RetryState {
         self.due.is_some() && !self.is_slow
     }
 
-    /// Clears the error. Returns it, and the time of the look that is not needed any more.
+    /// Clears the error and the loss. Returns the error, and the time of the look that is not needed any more.
     pub(crate) fn clear(&mut self) -> (Option<OperationError>, Option<Duration>) {
         self.attempts = 0;
         self.slow_retries = 0;
         self.is_slow = false;
+        self.loss = None;
         (self.error.take(), self.due.take())
     }
 

@@ -101,6 +101,18 @@ pub struct Detail {
     pub attempts: u32,
     /// Time of the next try of a value with an error, on the clock of [`Now::monotonic`](crate::Now).
     pub retry_at: Option<Duration>,
+    /// What becomes of a value that is missing or drifted.
+    pub repair: Option<Repair>,
+}
+
+/// What becomes of a value that is not in the system as it was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// It is repaired at this time, on the clock of [`Now::monotonic`](crate::Now). The more often that was necessary lately,
+    /// the later; `number` counts these repairs.
+    Due { at: Duration, number: u32 },
+    /// It is left as it is: its drift policy, or its kind, says so.
+    Left,
 }
 
 impl Detail {
@@ -111,10 +123,26 @@ impl Detail {
         let Some(at) = self.retry_at else {
             return Some(format!("{error}, {} tries", self.attempts));
         };
-        let pause = at.saturating_sub(now).as_secs_f64().ceil();
+        let pause = seconds_until(at, now);
         let next = ordinal(self.attempts.saturating_add(1));
         Some(format!("{error}, tried again in {pause} s, {next} try"))
     }
+
+    /// What becomes of a missing or drifted value, as a text: `repaired in 16 s, 11th repair in a row`.
+    pub fn repair_text(&self, now: Duration) -> Option<String> {
+        Some(match self.repair? {
+            Repair::Due { at, number } => {
+                let (pause, number) = (seconds_until(at, now), ordinal(number));
+                format!("repaired in {pause} s, {number} repair in a row")
+            }
+            Repair::Left => "left as it is, by its drift policy".to_owned(),
+        })
+    }
+}
+
+/// Seconds until a time, rounded up.
+fn seconds_until(at: Duration, now: Duration) -> f64 {
+    at.saturating_sub(now).as_secs_f64().ceil()
 }
 
 /// English ordinal number: `3rd`.
@@ -191,6 +219,16 @@ pub struct Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_repair_that_is_waited_for_is_told_with_its_number() {
+        let text =
+            |repair| Detail { repair, ..Detail::default() }.repair_text(Duration::from_secs(5));
+        let due = Repair::Due { at: Duration::from_millis(20_500), number: 11 };
+        assert_eq!(text(Some(due)).unwrap(), "repaired in 16 s, 11th repair in a row");
+        assert_eq!(text(Some(Repair::Left)).unwrap(), "left as it is, by its drift policy");
+        assert_eq!(text(None), None);
+    }
 
     #[test]
     fn the_next_try_is_told_with_its_number() {

@@ -11,7 +11,7 @@ use crate::key::{FixedMap, Key};
 use crate::operation::ErrorClass;
 use crate::plan::Owner;
 use crate::sorted_map::SortedMap;
-use crate::status::{Detail, ValueState, ValueStatus};
+use crate::status::{Detail, Repair, ValueState, ValueStatus};
 
 /// Values visited in search of a dependency cycle.
 const CYCLE_SEARCHED: usize = 10_000;
@@ -67,7 +67,7 @@ impl Engine {
         indexes.into_iter().map(|idx| self.status_of(idx, false)).collect()
     }
 
-    fn state_of(&self, idx: NodeIdx, node: &Node) -> ValueState {
+    pub(crate) fn state_of(&self, idx: NodeIdx, node: &Node) -> ValueState {
         let retry = node.retry.as_ref();
         let failed = retry.filter(|retry| retry.error.is_some());
         let failed =
@@ -122,6 +122,9 @@ impl Engine {
         if state == ValueState::Drifted {
             detail.drift = self.drift_of(node);
         }
+        if matches!(state, ValueState::Missing | ValueState::Drifted) {
+            detail.repair = self.repair_of(idx, node);
+        }
         ValueStatus {
             key: node.key.clone(),
             label: self.graph.label(&node.key),
@@ -153,7 +156,18 @@ impl Engine {
             error: retry.and_then(|retry| retry.error.clone()),
             attempts: retry.map_or(0, |retry| retry.attempts),
             retry_at: retry.filter(|retry| retry.error.is_some()).and_then(|retry| retry.due),
+            repair: None,
         }
+    }
+
+    /// What becomes of a value that is not in the system as it was applied.
+    fn repair_of(&self, idx: NodeIdx, node: &Node) -> Option<Repair> {
+        if self.graph.is_drift_tolerated(idx) {
+            return Some(Repair::Left);
+        }
+        let retry = node.retry.as_ref().filter(|it| it.error.is_none())?;
+        let number = retry.repairs.saturating_add(1);
+        Some(Repair::Due { at: retry.due?, number })
     }
 
     fn drift_of(&self, node: &Node) -> Option<String> {

@@ -160,6 +160,35 @@ impl Engine {
         WorkError { kind, file: file_of(span.name()), position, reason: reason.to_owned() }
     }
 
+    /// The templates: paths below the folder of templates, kinds and texts.
+    pub(crate) fn sources(&self) -> Vec<(String, Option<TemplateKind>, String)> {
+        let all = self.text.templates().chain(self.json.templates());
+        let source = |(path, template): (&str, minijinja::Template<'_, '_>)| {
+            (path.to_owned(), TemplateKind::of(path), template.source().to_owned())
+        };
+        all.map(source).collect()
+    }
+
+    pub(crate) fn has_filter(&self, name: &str) -> bool {
+        self.is_known(&format!("0 | {name}"), ErrorKind::UnknownFilter)
+    }
+
+    pub(crate) fn has_test(&self, name: &str) -> bool {
+        self.is_known(&format!("0 is {name}"), ErrorKind::UnknownTest)
+    }
+
+    /// True for a function that the library has by itself.
+    pub(crate) fn has_function(&self, name: &str) -> bool {
+        self.expressions.globals().any(|(global, _)| global == name)
+    }
+
+    /// True for an expression that fails in no way, or in another one: what has a meaning is known only when it is asked for.
+    fn is_known(&self, expression: &str, unknown: ErrorKind) -> bool {
+        let compiled = self.expressions.compile_expression(expression);
+        let result = compiled.and_then(|compiled| compiled.eval(()));
+        result.err().is_none_or(|error| error.kind() != unknown)
+    }
+
     /// File and place in it that the first word of a line of the text comes from.
     pub(crate) fn origin(
         &self,
@@ -278,7 +307,7 @@ fn context(names: &BTreeMap<SmolStr, Value>) -> Value {
     Value::from_pairs(names.iter().map(|(name, value)| (name.as_str(), value.clone())))
 }
 
-fn file_of(path: &str) -> SmolStr {
+pub(crate) fn file_of(path: &str) -> SmolStr {
     smol_str::format_smolstr!("{TEMPLATES}/{path}")
 }
 

@@ -68,6 +68,10 @@ struct Questions {
     matches: AtomicUsize,
 }
 
+/// Names of the functions that [`functions`] makes.
+pub(crate) const FUNCTIONS: [&str; 7] =
+    ["config", "state", "gone", "reached", "action", "ready", "service_ready"];
+
 /// The functions of one evaluation by their names.
 pub(crate) fn functions(
     facts: &Arc<dyn Facts>,
@@ -171,6 +175,20 @@ impl Questions {
     }
 }
 
+/// A path with any value of a key for each `{}`, and the number of these.
+pub(crate) fn with_any_keys(path: &str) -> Result<(String, usize), String> {
+    let parts: Vec<&str> = path.split("{}").collect();
+    let fits = parts.windows(2).all(|it| it[0].ends_with('=') && it[1].starts_with(']'));
+    match fits {
+        true => Ok((parts.join(ANY), parts.len() - 1)),
+        false => Err(no_key_place(path)),
+    }
+}
+
+fn no_key_place(path: &str) -> String {
+    format!("`{{}}` stands for a value of a key in `{path}`: [KEY={{}}]")
+}
+
 /// Puts an argument for each `{}` of a path, so that none of it is more than a value of a key.
 fn fill(path: &str, arguments: &[TemplateValue]) -> Result<String, Error> {
     let wrong = |reason: String| Error::new(ErrorKind::InvalidOperation, reason);
@@ -179,9 +197,7 @@ fn fill(path: &str, arguments: &[TemplateValue]) -> Result<String, Error> {
     let mut arguments = arguments.iter();
     for part in parts {
         if !filled.ends_with('=') || !part.starts_with(']') {
-            return Err(wrong(format!(
-                "`{{}}` stands for a value of a key in `{path}`: [KEY={{}}]"
-            )));
+            return Err(wrong(no_key_place(path)));
         }
         let argument = arguments
             .next()

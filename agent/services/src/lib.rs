@@ -19,6 +19,7 @@ pub mod expression;
 pub mod facts;
 mod grants;
 pub mod limits;
+mod lint;
 pub mod outline;
 mod output;
 pub mod package;

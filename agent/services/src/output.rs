@@ -146,8 +146,7 @@ fn command_lines(
                 tree.branch_mut(schema, &path.0, &LeafMark::Explicit).given = true;
             }
             StatementAction::No => {
-                let reason = "a service has no `no`: what is not put out again goes";
-                return Err(OutputError::failed(line, reason));
+                return Err(OutputError::failed(line, NO_NO));
             }
         }
     }
@@ -192,8 +191,15 @@ fn document(models: &Models, origin: Origin, text: &str) -> Result<Tree<LeafMark
     }
 }
 
+/// Reason to refuse `no` in the output of a template.
+pub(crate) const NO_NO: &str = "a service has no `no`: what is not put out again goes";
+
 /// Holds a path against the grants and what no package may write.
-fn admit(schema: &Schema, grants: &Grants, path: &InstancePath) -> Result<Admission, String> {
+pub(crate) fn admit(
+    schema: &Schema,
+    grants: &Grants,
+    path: &InstancePath,
+) -> Result<Admission, String> {
     let Some(last) = path.last() else { return Ok(Admission::OnTheWay) };
     let quoted = || excerpt(&path.to_path(schema));
     if is_of_services(schema, last.node) {

@@ -31,8 +31,8 @@ const MODULE_END: &str = ".yang";
 pub struct Package {
     pub outline: Outline,
     pub list: ServiceList,
-    grants: Arc<Grants>,
-    engine: Engine,
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) engine: Engine,
     keeper: SecretKeeperHandle,
 }
 

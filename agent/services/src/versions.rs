@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use holdfast_config::services::{
-    Book, CallPhase, PackageArchive, Reads, ServicePlan, Touched, WalkWork, WorkFailure,
-    WorkFailureKind,
+    Book, CallPhase, ComponentPlan, PackageArchive, Reads, ServicePlan, Touched, WalkWork,
+    WorkFailure, WorkFailureKind,
 };
 use holdfast_config::{Branch, InstancePath, Provenance, ServiceTag};
 use smol_str::{SmolStr, format_smolstr};
@@ -305,10 +305,14 @@ impl InstanceWalk<'_> {
             // Nothing of it can be evaluated: it goes when the type is switched on.
             Some(Err(_)) | None => {
                 let mut plan = ServicePlan { leaving, ..before.clone() };
-                walk::note_switch(&mut plan, false);
+                self.note_switched_off(&mut plan);
                 Ok(WalkResult { plan: Some(plan), ..WalkResult::default() })
             }
         }
+    }
+
+    fn note_switched_off(&self, plan: &mut ServicePlan) {
+        walk::note_switch(plan, false, self.change.request.surroundings.now_ns);
     }
 
     /// The service plan of an instance whose type is switched off. Its claims stay.
@@ -325,7 +329,7 @@ impl InstanceWalk<'_> {
             None => self.stored_plan(),
         };
         plan.leaving = leaving;
-        walk::note_switch(&mut plan, false);
+        self.note_switched_off(&mut plan);
         Ok(WalkResult { plan: Some(plan), ..WalkResult::default() })
     }
 
@@ -356,10 +360,13 @@ impl InstanceWalk<'_> {
 
 /// Failure of a change that makes an instance again which still backs out.
 fn in_the_way(tag: &ServiceTag, path: &InstancePath, plan: &ServicePlan) -> WorkFailure {
-    let states =
-        plan.components.iter().rev().flat_map(|component| {
-            component.states.iter().rev().map(move |state| (component, state))
-        });
+    let is_self = |component: &&ComponentPlan| component.component_type == SELF;
+    // While the type is switched off, nothing else that a state waits for is looked at.
+    let is_switched_off = walk::is_switched_off(plan);
+    let components = plan.components.iter().rev();
+    let components = components.filter(|it| !is_switched_off || is_self(it));
+    let states = components
+        .flat_map(|component| component.states.iter().rev().map(move |state| (component, state)));
     let waiting = states.filter_map(|(component, state)| {
         let waits_for = state.waits_for.as_ref()?;
         Some(format!(

@@ -17,7 +17,10 @@ import time
 
 import grpc
 
-sys.path.insert(0, os.environ.get("HOLDFAST_PROTO", "/usr/share/holdfast/proto"))
+PROTOS = os.environ.get("HOLDFAST_PROTO", "/usr/share/holdfast/proto")
+if not pathlib.Path(PROTOS, "holdfast/handler.proto").exists():
+    sys.exit(f"there is no holdfast/handler.proto in {PROTOS}: copy proto/protos of the source tree there, or set HOLDFAST_PROTO")
+sys.path.insert(0, PROTOS)
 messages, services = grpc.protos_and_services("holdfast/handler.proto")
 
 

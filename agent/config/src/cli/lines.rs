@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::parse::UNKNOWN;
 use crate::limits::{LEAF_LIST_ENTRIES, LimitExceeded};
 use crate::progress::StopReason;
 
@@ -21,23 +22,38 @@ pub(super) struct Token {
     pub(super) quoted: bool,
 }
 
+impl Token {
+    /// True for a word of which something is not known.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.text.contains(UNKNOWN)
+    }
+}
+
 /// Reason why a line cannot be read.
 #[derive(Debug)]
 pub(super) struct LineError {
     pub(super) reason: String,
+    /// A word that names a node is not known, so nothing is wrong with the line.
+    pub(super) is_unknown: bool,
     /// Set when the rest of the text is not read either.
     pub(super) stop: Option<StopReason>,
 }
 
+impl LineError {
+    pub(super) fn unknown() -> Self {
+        Self { reason: String::new(), is_unknown: true, stop: None }
+    }
+}
+
 impl From<String> for LineError {
     fn from(reason: String) -> Self {
-        Self { reason, stop: None }
+        Self { reason, is_unknown: false, stop: None }
     }
 }
 
 impl From<StopReason> for LineError {
     fn from(stop: StopReason) -> Self {
-        Self { reason: stop.to_string(), stop: Some(stop) }
+        Self { reason: stop.to_string(), is_unknown: false, stop: Some(stop) }
     }
 }
 

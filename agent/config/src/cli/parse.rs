@@ -47,6 +47,40 @@ pub fn parse_with_progress(
     if reader.errors.is_empty() { Ok(reader.statements) } else { Err(reader.errors) }
 }
 
+/// Stands in a text for what is not known of it: a word, or a part of one.
+pub const UNKNOWN: char = '\u{fffc}';
+
+/// What can be said of one line of a text in which something is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkeletonLine {
+    /// Line number, counted from 1.
+    pub line: usize,
+    /// The node that the line names, without values that are not known, and whether it is a line with `no`; `None` for one that
+    /// leads to something else.
+    pub statement: Result<Option<(InstancePath, bool)>, String>,
+}
+
+/// Reads the lines of a text in which [`UNKNOWN`] stands for what is not known. Any value fits there, and lines below an unknown
+/// word are left out.
+pub fn read_skeleton(grammar: &Grammar<'_>, text: &str) -> Vec<SkeletonLine> {
+    let mut reader = StatementReader::new(grammar);
+    let mut found = Vec::new();
+    for line in lines(text) {
+        let (statements, errors) = (reader.statements.len(), reader.errors.len());
+        reader.line(&line, &ParseProgress::default());
+        let statement = match (&reader.last, reader.errors.get(errors)) {
+            (_, Some(error)) => Err(error.reason.clone()),
+            (NestedContext::Skipped, None) => continue,
+            (_, None) => Ok(reader
+                .statements
+                .get(statements)
+                .map(|it| (it.path.clone(), it.act == StatementAction::No))),
+        };
+        found.push(SkeletonLine { line: line.number, statement });
+    }
+    found
+}
+
 struct StatementReader<'a> {
     grammar: &'a Grammar<'a>,
     statements: Vec<Statement>,
@@ -110,6 +144,8 @@ impl<'a> StatementReader<'a> {
                 self.statements.extend(parsed.map(statement));
                 self.last = below;
             }
+            // An unknown word leads to an unknown place.
+            Err(LineError { is_unknown: true, .. }) => self.last = NestedContext::Skipped,
             Err(misread) => {
                 self.fail(line, misread);
                 self.last = NestedContext::Skipped;
@@ -118,7 +154,7 @@ impl<'a> StatementReader<'a> {
     }
 
     fn fail(&mut self, line: &Line<'_>, misread: LineError) {
-        let LineError { reason, stop } = misread;
+        let LineError { reason, stop, .. } = misread;
         let reason = limits::excerpt(&reason);
         self.errors.push(CliError { line: line.number, text: line.text.to_owned(), reason, stop });
     }
@@ -162,21 +198,21 @@ impl<'a> StatementReader<'a> {
     fn read(&self, block: Block, text: &str) -> Result<ParsedLine, LineError> {
         let tokens = words(text)?;
         match tokens.split_first() {
-            Some((first, rest)) if first.text == NO && !first.quoted => {
-                Ok(self.negation(block, rest)?)
-            }
+            Some((first, rest)) if first.text == NO && !first.quoted => self.negation(block, rest),
             _ => self.statement(block, &tokens),
         }
     }
 
-    fn negation(&self, block: Block, tokens: &[Token]) -> Result<ParsedLine, String> {
+    fn negation(&self, block: Block, tokens: &[Token]) -> Result<ParsedLine, LineError> {
         if tokens.is_empty() {
-            return Err(format!("`{NO}` needs to know what: {}", self.allowed(block.at)));
+            let reason = format!("`{NO}` needs to know what: {}", self.allowed(block.at));
+            return Err(reason.into());
         }
         let (block, word, rest) = self.walk(block, tokens)?;
         if let Some(extra) = rest.first() {
             let word = word.map_or("", |word| word.text.as_str());
-            return Err(format!("`{NO} {word}` takes no value: `{}` is too much", extra.text));
+            let reason = format!("`{NO} {word}` takes no value: `{}` is too much", extra.text);
+            return Err(reason.into());
         }
         Ok((
             Some((block.path, StatementAction::No)),
@@ -210,12 +246,15 @@ impl<'a> StatementReader<'a> {
         &self,
         mut block: Block,
         mut tokens: &'t [Token],
-    ) -> Result<(Block, Option<&'a Keyword>, &'t [Token]), String> {
+    ) -> Result<(Block, Option<&'a Keyword>, &'t [Token]), LineError> {
         let mut last = None;
         while let Some((token, rest)) = tokens.split_first() {
             let kind = &self.grammar.schema().node(block.at).kind;
             if matches!(kind, NodeKind::Leaf | NodeKind::LeafList) {
                 break;
+            }
+            if token.is_unknown() {
+                return Err(LineError::unknown());
             }
             let found = self.grammar.word(block.at, &token.text);
             let word = found.ok_or_else(|| self.unknown(block.at, &token.text))?;
@@ -242,6 +281,9 @@ impl<'a> StatementReader<'a> {
         let value = |(key, token): (&NodeId, &Token)| {
             let reason =
                 |error| format!("`{}` of `{}`: {error}", schema.node(*key).name, word.text);
+            if token.is_unknown() {
+                return Ok(Value::Str(token.text.as_str().into()));
+            }
             schema.leaf(*key).ty.parse_text(&token.text).map_err(reason)
         };
         let values = keys.iter().zip(key_tokens).map(value).collect::<Result<_, _>>()?;
@@ -255,6 +297,12 @@ impl<'a> StatementReader<'a> {
         let node = self.grammar.schema().node(leaf);
         let ty = &self.grammar.schema().leaf(leaf).ty;
         let text = |error: ValueError| error.to_string();
+        let unknown = tokens.iter().find(|token| token.is_unknown());
+        if let Some(token) =
+            unknown.filter(|_| node.kind == NodeKind::LeafList || tokens.len() == 1)
+        {
+            return Ok(Value::Str(token.text.as_str().into()));
+        }
         match (&node.kind, tokens) {
             (NodeKind::LeafList, _) => {
                 let texts: Vec<&str> = tokens.iter().map(|token| token.text.as_str()).collect();

@@ -206,10 +206,15 @@ impl EditErrors {
     }
 }
 
+/// Errors that one message has. Many clients show nothing but the message; a text of another format would have thousands.
+const LISTED: usize = 16;
+
 impl fmt::Display for EditErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.first())?;
-        match self.errors.len() - 1 {
+        for (number, error) in self.errors.iter().take(LISTED).enumerate() {
+            write!(f, "{}{error}", if number == 0 { "" } else { "; " })?;
+        }
+        match self.errors.len().saturating_sub(LISTED) {
             0 => Ok(()),
             more => write!(f, " (and {more} more)"),
         }

@@ -61,6 +61,7 @@ impl Schema {
         match schema.nodes.iter().find(|node| node.is_unlinked && !self.is_appended(node)) {
             Some(node) => Err(SchemaError {
                 origin: self.origin,
+                place: None,
                 reason: format!("`{}` is missing in the models with other modules", node.name),
             }),
             None => Ok(schema),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 use yang5::context::{Context, ContextFlags};
-use yang5::schema::{SchemaInputFormat, SchemaModule, SchemaNode, SchemaNodeKind};
+use yang5::schema::{SchemaModule, SchemaNode, SchemaNodeKind};
 
 use super::append::YangModule;
-use super::libyang::{self, RawType};
+use super::libyang::{self, ModuleError, RawType};
 use super::pattern_checks::quick_check;
 use super::types::{BuiltinType, Canonical, EnumMember, Identity, Pattern, Type};
 use super::when::When;
@@ -33,16 +33,16 @@ fn load(sources: Sources) -> Result<Context, yang5::Error> {
 }
 
 /// Adds a module that is not in the binary.
-fn append(context: &Context, module: &YangModule) -> Result<(), String> {
+fn append(context: &Context, module: &YangModule) -> Result<(), ModuleError> {
+    let refused = |reason| ModuleError { reason, line: None };
     if module.text.contains('\0') {
-        return Err("a module is text without zero bytes".to_owned()); // libyang's binding would panic
+        return Err(refused("a module is text without zero bytes".to_owned())); // libyang's binding would panic
     }
-    let parsed = SchemaModule::parse_string(context, &module.text, SchemaInputFormat::YANG);
-    let parsed = parsed.map_err(|error| error.to_string())?;
+    let parsed = libyang::parse_module(context, &module.text)?;
     if parsed.name() == module.name {
         Ok(())
     } else {
-        Err(format!("the module of `{}` is called `{}`", module.name, parsed.name()))
+        Err(refused(format!("the module of `{}` is called `{}`", module.name, parsed.name())))
     }
 }
 
@@ -52,9 +52,17 @@ pub(super) fn context(
     sources: Sources,
     appended: &[YangModule],
 ) -> Result<Context, SchemaError> {
-    let error = |reason: String| SchemaError { origin, reason };
-    let context = load(sources).map_err(|e| error(e.to_string()))?;
-    appended.iter().try_for_each(|module| append(&context, module)).map_err(error)?;
+    let context = load(sources).map_err(|error| SchemaError {
+        origin,
+        reason: error.to_string(),
+        place: None,
+    })?;
+    for module in appended {
+        append(&context, module).map_err(|ModuleError { reason, line }| {
+            let place = line.map(|line| (module.name.clone(), line));
+            SchemaError { origin, reason, place }
+        })?;
+    }
     Ok(context)
 }
 
@@ -113,7 +121,8 @@ impl Compiler {
 
     fn fail(&self, node: &SchemaNode<'_>, reason: impl std::fmt::Display) -> SchemaError {
         let path = node.path(yang5::schema::SchemaPathFormat::DATA);
-        SchemaError { origin: self.schema.origin, reason: format!("{path}: {reason}") }
+        let reason = format!("{path}: {reason}");
+        SchemaError { origin: self.schema.origin, reason, place: None }
     }
 
     /// Adds `from` and its descendants. A choice and its cases become no nodes, only attributes of the nodes
@@ -192,7 +201,7 @@ impl Compiler {
             .and_then(|e| Canonical::parse(e.argument.as_deref()?));
         let base = self.base(raw).map_err(|reason| self.fail(from, reason))?;
         let mut leaf = LeafSchema {
-            ty: Arc::new(Type { base, canonical }),
+            ty: Arc::new(Type { base, canonical, name: raw.name() }),
             default: None,
             mandatory: from.is_mandatory(),
             units: from.units().map(SmolStr::new),
@@ -261,10 +270,13 @@ impl Compiler {
             ),
             RawType::Bits(names) => BuiltinType::Bits(names.iter().cloned().collect()),
             RawType::Union(members) => {
-                let member = |raw| Ok(Arc::new(Type { base: self.base(raw)?, canonical: None }));
+                let member = |raw: &RawType| {
+                    let base = self.base(raw)?;
+                    Ok(Arc::new(Type { base, canonical: None, name: raw.name() }))
+                };
                 BuiltinType::Union(members.iter().map(member).collect::<Result<_, String>>()?)
             }
-            RawType::Leafref(target) => self.base(target)?,
+            RawType::Leafref(target) | RawType::Named(_, target) => self.base(target)?,
             RawType::Instance => {
                 BuiltinType::Str { lengths: lengths_or_any(&None), patterns: Box::default() }
             }
@@ -335,6 +347,7 @@ fn identity_bases(raw: &RawType) -> Vec<SmolStr> {
     match raw {
         RawType::Identity { bases, .. } => bases.clone(),
         RawType::Union(members) => members.iter().flat_map(identity_bases).collect(),
+        RawType::Named(_, raw) => identity_bases(raw),
         _ => Vec::new(),
     }
 }

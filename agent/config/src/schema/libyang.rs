@@ -18,7 +18,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use smol_str::SmolStr;
 use yang5::context::Context;
 use yang5::ffi;
-use yang5::schema::{SchemaModule, SchemaNode, SchemaNodeKind};
+use yang5::schema::{SchemaInputFormat, SchemaModule, SchemaNode, SchemaNodeKind};
 
 use super::compile::Sources;
 
@@ -34,6 +34,53 @@ pub(super) fn load_modules(context: &mut Context, sources: Sources) -> Result<()
     let loaded = context.load_modules(&modules);
     context.unset_embedded_modules();
     loaded
+}
+
+/// Reason for which libyang refuses a module, and the line of its text where that is known.
+#[derive(Debug)]
+pub(super) struct ModuleError {
+    pub(super) reason: String,
+    pub(super) line: Option<usize>,
+}
+
+/// Parses a module that is not in the binary. libyang reports the reason first, and then that the module as a whole failed; so
+/// all of its reports are kept meanwhile.
+pub(super) fn parse_module<'c>(
+    context: &'c Context,
+    text: &str,
+) -> Result<SchemaModule<'c>, ModuleError> {
+    let known = context.modules(false).next();
+    // SAFETY: the module belongs to the context, which outlives this function.
+    let raw = known.map_or(std::ptr::null_mut(), |it| unsafe { (*it.as_raw()).ctx });
+    let mut options = ffi::LY_LOSTORE;
+    // SAFETY: the options are those of this thread alone, and live until they are restored below.
+    let before = unsafe {
+        ffi::ly_err_clean(raw, std::ptr::null_mut());
+        ffi::ly_temp_log_options(&raw mut options)
+    };
+    let parsed = SchemaModule::parse_string(context, text, SchemaInputFormat::YANG);
+    let parsed = parsed.map_err(|last| {
+        // SAFETY: the list belongs to the context and this thread; nothing is reported while it is read.
+        let first = unsafe { ffi::ly_err_first(raw).as_ref() };
+        // SAFETY: a report has a text or null.
+        let reason = first.and_then(|it| unsafe { text_of(it.msg) });
+        ModuleError {
+            reason: reason.unwrap_or_else(|| last.to_string()),
+            line: first.and_then(|it| usize::try_from(it.line).ok()).filter(|line| *line > 0),
+        }
+    });
+    // SAFETY: these are the options of before.
+    unsafe { ffi::ly_temp_log_options(before) };
+    parsed
+}
+
+/// Copies a text of libyang.
+///
+/// # Safety
+/// `text` is null or ends with a zero byte.
+unsafe fn text_of(text: *const c_char) -> Option<String> {
+    // SAFETY: as this function asks for.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
 /// Texts of modules by their names.
@@ -103,6 +150,8 @@ pub(super) enum RawType {
     Leafref(Box<RawType>),
     /// A path to an instance, kept as text.
     Instance,
+    /// A type with the name of its typedef, without a prefix. Only those of texts and unions are kept.
+    Named(SmolStr, Box<RawType>),
 }
 
 /// An extension statement: the module that defines it, its name and its argument.
@@ -111,6 +160,17 @@ pub(super) struct RawExtension {
     pub(super) module: SmolStr,
     pub(super) name: SmolStr,
     pub(super) argument: Option<SmolStr>,
+}
+
+impl RawType {
+    /// Name of the typedef that a value of the type is known by.
+    pub(super) fn name(&self) -> Option<SmolStr> {
+        match self {
+            Self::Named(name, _) => Some(name.clone()),
+            Self::Leafref(target) => target.name(),
+            _ => None,
+        }
+    }
 }
 
 /// The type of a leaf or leaf-list.
@@ -169,6 +229,19 @@ pub(super) fn leaf_list_defaults(node: &SchemaNode<'_>) -> Vec<SmolStr> {
 /// # Safety
 /// `raw` is a compiled type, see the invariants; so are those it points to.
 unsafe fn read_type(raw: *const ffi::lysc_type) -> RawType {
+    // SAFETY: as promised by the caller.
+    let (read, name) = unsafe { (read_unnamed(raw), text_of((*raw).name)) };
+    match (read, name) {
+        (read @ (RawType::Str { .. } | RawType::Union(_)), Some(name)) => {
+            RawType::Named(name.into(), Box::new(read))
+        }
+        (read, _) => read,
+    }
+}
+
+/// # Safety
+/// As [`read_type`].
+unsafe fn read_unnamed(raw: *const ffi::lysc_type) -> RawType {
     use ffi::LY_DATA_TYPE;
     // SAFETY: each cast is to the struct of the type's `basetype`.
     unsafe {

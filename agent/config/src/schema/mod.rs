@@ -168,6 +168,8 @@ pub struct Schema {
 pub struct SchemaError {
     pub origin: Origin,
     pub reason: String,
+    /// Module and line, of a module that is not in the binary, where they are known.
+    pub place: Option<(SmolStr, usize)>,
 }
 
 impl Origin {

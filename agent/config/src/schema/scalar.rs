@@ -181,6 +181,7 @@ mod tests {
         let ty = Type {
             base: BuiltinType::Decimal { scale: 2, ranges: [(i64::MIN, i64::MAX)].into() },
             canonical: None,
+            name: None,
         };
         let value = Value::Decimal { digits: 150, scale: 2 };
         for scalar in [

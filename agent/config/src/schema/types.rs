@@ -22,7 +22,31 @@ pub struct Type {
     pub base: BuiltinType,
     /// Canonical form, for types in which several texts have the same meaning.
     pub canonical: Option<Canonical>,
+    /// Typedef that the type is known by, where it is one of texts: messages say it rather than a regular expression.
+    pub name: Option<SmolStr>,
 }
+
+/// Words for the types of the models whose patterns say nothing to a reader.
+const TYPE_WORDS: [(&str, &str); 16] = [
+    ("ipv4-address", "an IPv4 address"),
+    ("ipv4-address-no-zone", "an IPv4 address"),
+    ("ipv4-address-zoned", "an IPv4 address with a zone"),
+    ("ipv6-address", "an IPv6 address"),
+    ("ipv6-address-no-zone", "an IPv6 address"),
+    ("ipv6-address-zoned", "an IPv6 address with a zone"),
+    ("ip-address", "an IP address"),
+    ("ip-address-no-zone", "an IP address"),
+    ("ip-address-zoned", "an IP address with a zone"),
+    ("ipv4-prefix", "an IPv4 prefix, such as 192.0.2.0/24"),
+    ("ipv6-prefix", "an IPv6 prefix, such as 2001:db8::/32"),
+    ("ip-prefix", "an IP prefix, such as 192.0.2.0/24"),
+    ("mac-address", "a MAC address, such as 02:00:5e:10:00:01"),
+    ("host", "an IP address or a host name"),
+    ("domain-name", "a domain name"),
+    ("date-and-time", "a time, such as 2026-01-31T12:00:00Z"),
+];
+/// Characters of a pattern that a reader still takes in at a glance. Of a longer one, the name of its type is said alone.
+const READABLE_PATTERN: usize = 40;
 
 /// A built-in type with its restrictions. Ranges and lengths are ascending, bounds included, never empty.
 #[derive(Clone, Debug)]
@@ -351,6 +375,12 @@ impl Type {
         }
     }
 
+    /// True for a text with a pattern that says little to a reader.
+    fn is_unreadable(&self) -> bool {
+        let BuiltinType::Str { patterns, .. } = &self.base else { return false };
+        patterns.iter().any(|pattern| pattern.xsd.chars().count() > READABLE_PATTERN)
+    }
+
     fn misfit(&self, text: impl fmt::Display) -> ValueError {
         ValueError(format!("`{}` is not {self}", excerpt(&text)))
     }
@@ -419,6 +449,14 @@ pub(crate) fn decimal_digits(text: &str, scale: u8) -> Option<i64> {
 /// Describes the type for messages: `a uint16 within 68..65535`.
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            if let Some((_, words)) = TYPE_WORDS.iter().find(|(known, _)| known == name) {
+                return f.write_str(words);
+            }
+            if self.is_unreadable() {
+                return write!(f, "of the form of a `{name}`");
+            }
+        }
         match &self.base {
             BuiltinType::Bool => f.write_str("true or false"),
             BuiltinType::Empty => f.write_str("empty"),

@@ -30,8 +30,8 @@ pub use self::handlers::{
 };
 pub use self::origin::{ActionCause, ChangeOrigin};
 pub use self::plan::{
-    BackTrack, Book, ComponentPlan, ModificationPlan, PlanChange, PlanTotals, READY, SELF,
-    ServicePlan, StatePlan, StateStatus,
+    BackTrack, Book, ComponentPlan, InstanceStatus, ModificationPlan, PlanChange, PlanTotals,
+    READY, SELF, ServicePlan, StatePlan, StateStatus,
 };
 pub use self::record::{ChangeAuthor, InstanceRecord, LOG_LINES, LogLine};
 pub(crate) use self::switch::path_of as switch_of;

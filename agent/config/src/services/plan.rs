@@ -113,6 +113,28 @@ impl StatePlan {
     }
 }
 
+/// Status of a whole instance, as readers see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstanceStatus {
+    /// It is deleted or un-deployed, and not undone yet.
+    Zombie,
+    Failed,
+    Ready,
+    NotReached,
+}
+
+impl InstanceStatus {
+    /// Name as shown on the box.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Zombie => "zombie",
+            Self::Failed => StateStatus::Failed.name(),
+            Self::Ready => READY,
+            Self::NotReached => StateStatus::NotReached.name(),
+        }
+    }
+}
+
 impl StateStatus {
     /// Name in the model.
     pub fn name(self) -> &'static str {
@@ -134,6 +156,17 @@ impl ComponentPlan {
         self.states.iter().find(|state| state.name == name)
     }
 
+    /// Status of one of its states, as readers see it. `self` is not ready while it waits for anything, also if all that was
+    /// asked of the instance earlier is made; a state of a component stays reached while its work cannot be done again.
+    pub fn status_of(&self, state: &StatePlan) -> StateStatus {
+        match state.status() {
+            StateStatus::Reached if self.component_type == SELF && state.waits_for.is_some() => {
+                StateStatus::NotReached
+            }
+            status => status,
+        }
+    }
+
     /// True when its last state is reached.
     pub fn is_ready(&self) -> bool {
         self.states.last().is_some_and(|state| state.status() == StateStatus::Reached)
@@ -146,10 +179,31 @@ pub const SELF: &str = "self";
 pub const READY: &str = "ready";
 
 impl ServicePlan {
-    /// True when all of the instance is done.
+    /// True when all of the instance is done that was walked. The gates of others go by it: while its type is switched off,
+    /// what it made stays, and so does what others made because of it.
     pub fn is_ready(&self) -> bool {
         let is_there = self.leaving.is_none() && self.failure.is_none();
         is_there && self.component(SELF, SELF).is_some_and(ComponentPlan::is_ready)
+    }
+
+    /// Status of the instance, as readers see it.
+    pub fn status(&self) -> InstanceStatus {
+        let Some(itself) = self.component(SELF, SELF) else { return InstanceStatus::NotReached };
+        let is_failed = self.failure.is_some()
+            || self.components.iter().any(|it| it.states.iter().any(|it| it.failure.is_some()));
+        let whole = itself.states.last().map(|ready| itself.status_of(ready));
+        match whole {
+            _ if self.leaving.is_some() => InstanceStatus::Zombie,
+            _ if is_failed => InstanceStatus::Failed,
+            Some(StateStatus::Reached) => InstanceStatus::Ready,
+            _ => InstanceStatus::NotReached,
+        }
+    }
+
+    /// Text for what the instance as a whole waits for.
+    pub fn waits_for(&self) -> Option<&str> {
+        let ready = self.component(SELF, SELF)?.states.last()?;
+        ready.waits_for.as_deref()
     }
 
     /// True when some state is reached, or has asked for an action.

@@ -116,7 +116,10 @@ impl CoreTask {
                 let (ticket, confirmed) = (commit.ticket, self.store.confirm());
                 self.jobs.push(async move { finished(ticket, confirmed.await) });
             }
-            Effect::CloseWindow => self.window = None,
+            Effect::CloseWindow => {
+                self.window = None;
+                self.show_window(); // before the answer
+            }
             Effect::Release => self.publisher.release(commit.ticket),
             Effect::Answer(result) => {
                 if let Err(error) = &result {
@@ -203,6 +206,7 @@ impl CoreTask {
         commit.rounds.end(Ok(()));
         let PlannedChange { configuration, changes, .. } = change;
         let confirm_id = self.open_or_close_window(commit);
+        self.show_window();
         let configuration = match &commit.base {
             Some(base) => configuration.rebased(&base.configuration, &self.configuration),
             None => configuration,

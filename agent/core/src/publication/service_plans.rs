@@ -76,17 +76,19 @@ fn items(
     if let Some(failure) = &plan.failure {
         put(&mut add, &own, "failure", text(failure));
     }
-    for component in &plan.components {
+    for (place, component) in (1..).zip(&plan.components) {
         let ComponentPlan { component_type, name, back_track, states, .. } = component;
         let elem = Elem::new("component").key("type", &**component_type).key("name", &**name);
         let above: Vec<Elem> = own.iter().cloned().chain([elem]).collect();
         add(above.clone(), None);
+        put(&mut add, &above, "position", Value::Uint(place));
         put(&mut add, &above, "back-tracking", Value::Bool(back_track.is_some()));
-        for state in states {
+        for (place, state) in (1..).zip(states) {
             let elem = Elem::new("state").key("name", &*state.name);
             let above: Vec<Elem> = above.iter().cloned().chain([elem]).collect();
             add(above.clone(), None);
-            put(&mut add, &above, STATUS, status(state.status()));
+            put(&mut add, &above, "position", Value::Uint(place));
+            put(&mut add, &above, STATUS, status(component.status_of(state)));
             put(&mut add, &above, "since", Value::Uint(state.since_ns));
             if let Some(waits_for) = &state.waits_for {
                 put(&mut add, &above, "waits-for", text(waits_for));
@@ -102,7 +104,7 @@ fn items(
             }
             if plan.leaving.is_none() && WHOLE == [&**component_type, &**name, &*state.name] {
                 let above = instance_state(tag);
-                put(&mut add, &above, "status", status(state.status()));
+                put(&mut add, &above, "status", status(component.status_of(state)));
                 let InstanceRecord { created_ns, last_run_ns, last_user, trace, .. } = &plan.record;
                 for (leaf, time) in [("created", *created_ns), ("last-run", *last_run_ns)] {
                     if time > 0 {

@@ -259,12 +259,19 @@ impl Client {
         self.text(packages::PACKAGES).await
     }
 
-    /// Resets the box to factory state.
+    /// Resets the box to factory state, but for a dry run. The answer has a line for each thing that goes.
     ///
     /// # Errors
     /// When no agent runs, or the reset fails.
-    pub async fn factory_reset(&self, retain_certificates: bool) -> Result<(), ClientError> {
-        self.post("/factory-reset", &FactoryResetRequest { retain_certificates }).await
+    pub async fn factory_reset(
+        &self,
+        retain_certificates: bool,
+        dry_run: bool,
+    ) -> Result<String, ClientError> {
+        let request = FactoryResetRequest { retain_certificates, dry_run };
+        let body = serde_json::to_vec(&request)?.into();
+        let text = self.send_request(Method::POST, "/factory-reset", body).await?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Starts a bootstrap.

@@ -9,7 +9,7 @@ use holdfast_config::{
     schema::{Node, Origin},
     tree::NodeRef,
 };
-use holdfast_core::{Datastore, IncompleteEntry, Remark, Statuses};
+use holdfast_core::{Datastore, IncompleteEntry, Remark, Statuses, UnconfirmedCommit};
 use holdfast_platform::descriptors::registry;
 use holdfast_scheduler::{Registry, ValueState, ValueStatus};
 use holdfast_telemetry::polled::with_polled_leaves;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::table::aligned;
 use super::{service_waits, services};
-use crate::services::action_wait;
+use crate::services::{action_wait, is_undeployed};
 use crate::{northbound::boot_document, settings::ShowContent};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -43,7 +43,12 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
             ShowContent::Services => {
                 let revision = self.0.current_revision().await;
                 let wait = |state: &ClaimKey| action_wait(&revision, state);
-                Ok(services::table(&self.0.configuration().layers().book, wait))
+                let configuration = self.0.configuration();
+                let tags = configuration.instances().into_iter();
+                let undeployed = tags.filter(|tag| is_undeployed(&configuration, tag));
+                let undeployed: String =
+                    undeployed.map(|it| services::undeployed_line(&it)).collect();
+                Ok(services::table(&configuration.layers().book, wait) + &undeployed)
             }
             ShowContent::ServiceWaits => {
                 let revision = self.0.current_revision().await;
@@ -58,7 +63,11 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
                 let entries = self.0.incomplete_entries().await?;
                 let remarks = self.0.remarks().await?;
                 let now = self.0.monotonic_now().await?;
-                Ok(table(&pending, &entries, &remarks, &registry(), now))
+                let revision = self.0.current_revision().await;
+                let waiting = UnconfirmedCommit::of(&revision);
+                let waiting = waiting.map(|it| format!("{}\n", it.text(now_ns())));
+                let waiting = waiting.unwrap_or_default();
+                Ok(waiting + &table(&pending, &entries, &remarks, &registry(), now))
             }
         }
     }
@@ -132,6 +141,7 @@ fn reason(status: &ValueStatus, all: &[ValueStatus], registry: &Registry, now: D
         reasons.push(format!("{verb} {}", detail.unmet.join(", ")));
     }
     reasons.extend(detail.invalid.iter().chain(&detail.drift).map(ToString::to_string));
+    reasons.extend(detail.repair_text(now));
     reasons.extend(detail.error_text(now));
     if let Some(holder) = &detail.conflict {
         let label = all.iter().find(|other| other.key == *holder).map(|other| other.label.clone());

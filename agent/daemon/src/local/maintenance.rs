@@ -8,7 +8,7 @@ use axum::{
     routing::{get, post},
 };
 use holdfast_base::{Caller, ErrorChain};
-use holdfast_config::layer::Namespace;
+use holdfast_config::{Configuration, layer::Namespace};
 use holdfast_core::{CommitError, Datastore, Intent};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,8 @@ pub struct SwitchEntry {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct FactoryResetRequest {
     pub(super) retain_certificates: bool,
+    /// Nothing is removed; the answer is what would be.
+    pub(super) dry_run: bool,
 }
 
 #[derive(Clone)]
@@ -66,12 +68,34 @@ async fn switch<C: Datastore>(
 async fn factory_reset<C: Datastore>(
     State(it): State<MaintenanceState<C>>,
     Extension(caller): Extension<Caller>,
-    Json(FactoryResetRequest { retain_certificates }): Json<FactoryResetRequest>,
+    Json(FactoryResetRequest { retain_certificates, dry_run }): Json<FactoryResetRequest>,
 ) -> Response {
+    let removed = removed_by_reset(&it.core.configuration(), retain_certificates);
+    if dry_run {
+        return removed.into_response();
+    }
     match reset_to_factory(&it.core, &it.reboots, &caller, retain_certificates).await {
-        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Ok(()) => removed.into_response(),
         Err(why) => failure(StatusCode::CONFLICT, why),
     }
+}
+
+/// A line for each thing that a factory reset removes.
+fn removed_by_reset(configuration: &Configuration, retain_certificates: bool) -> String {
+    let instances = configuration.layers().book.iter().count();
+    let services = format!("installed packages of services, and {instances} instances with them");
+    let identity = "the TLS identity of the box, and its other certificates";
+    [
+        "the configuration of clients, and the boot configuration",
+        "all users and their passwords",
+        "the credentials and policies of gNSI",
+        &services,
+        "histories, alarms and accounting records",
+    ]
+    .into_iter()
+    .chain((!retain_certificates).then_some(identity))
+    .map(|thing| format!("  {thing}\n"))
+    .collect()
 }
 
 fn ok_or_refusal(result: Result<(), CommitError>) -> Response {

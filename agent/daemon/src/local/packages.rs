@@ -58,6 +58,7 @@ async fn list(State(installer): State<PackageInstaller>) -> String {
             instances,
             digest,
             is_installed,
+            is_switched_on,
             signer,
             refusal,
             others,
@@ -65,6 +66,9 @@ async fn list(State(installer): State<PackageInstaller>) -> String {
         let source = if is_installed { "installed" } else { "from --services" };
         let _infallible =
             write!(text, "{name}  {version}  {instances} instances  {source}, {digest}");
+        if !is_switched_on {
+            text.push_str("  switched off: its instances wait");
+        }
         if let Some(signer) = signer {
             let _infallible = write!(text, "  signed by {signer}");
         }

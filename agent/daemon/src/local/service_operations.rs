@@ -18,7 +18,7 @@ use holdfast_core::{Datastore, MAX_LISTED};
 use super::{failure, packages, services};
 use crate::services::{
     CallEntry, Modification, OperationError, Operations, PackageInstaller, Place, Progress,
-    Requester, SyncCheck, action_wait,
+    Requester, SyncCheck, action_wait, is_undeployed,
 };
 use crate::settings::{ActionResult, InstanceAction};
 
@@ -127,16 +127,21 @@ fn progress(core: &impl Datastore, Progress { tag, plan }: &Progress) -> String 
             let revision = core.revision();
             services::plan_table(tag, plan, |state| action_wait(&revision, state))
         }
+        None if is_undeployed(&core.configuration(), tag) => services::undeployed_line(tag),
         None => format!("{tag}  nothing is left of it\n"),
     }
 }
 
 fn sync_check(check: &SyncCheck) -> String {
-    if check.is_in_sync() {
-        return "in sync\n".to_owned();
+    let mut text = String::new();
+    for tag in &check.left_out {
+        let _infallible = writeln!(text, "{tag}  is left out: its type is switched off");
+    }
+    if check.is_checked_in_sync() {
+        let what = if check.left_out.is_empty() { "in sync" } else { "all else is in sync" };
+        return text + what + "\n";
     }
     let operations = &check.preview.operations;
-    let mut text = String::new();
     for (key, applied) in &check.unapplied {
         if let Applied::Pending(reason) | Applied::Failed(reason) = applied {
             let _infallible = writeln!(text, "{key}  {reason}");

@@ -13,10 +13,11 @@ use serde_json::Value;
 /// Node of the waits in the native model.
 const WAITS: &str = "/service-state";
 
-/// What each instance waits for, ascending by instance.
+/// What each instance waits for, ascending by instance; nothing where no type of services is loaded.
 pub(super) fn text(revision: &Revision) -> Result<String, Box<dyn Error + Send + Sync>> {
     let schema = revision.schema(Origin::Native);
-    let path = schema.resolve_write(&WAITS.parse::<Path>()?)?;
+    // The models have it with the first package.
+    let Ok(path) = schema.resolve_write(&WAITS.parse::<Path>()?) else { return Ok(String::new()) };
     let Some(branch) = revision.native.find_branch(&path.0) else { return Ok(String::new()) };
     let at = path.last().map_or(schema.root(), |step| step.node);
     let document = print(schema, at, NodeRef::Branch(&branch), Flavour::Ietf, &|_| true);

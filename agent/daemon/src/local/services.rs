@@ -3,12 +3,17 @@
 use std::fmt::Write as _;
 
 use holdfast_config::services::{
-    ActionPlan, ActionProgress, Book, CallRef, SELF, ServicePlan, StatePlan, StateStatus,
+    ActionPlan, ActionProgress, Book, CallRef, SELF, ServicePlan, StatePlan,
 };
 use holdfast_config::{ClaimKey, ServiceTag};
 
 /// A line of the table: component, state, status, and what it waits for or failed with.
 type Line = [String; 4];
+
+/// Line of an instance of which nothing is made, and nothing is left.
+pub(super) fn undeployed_line(tag: &ServiceTag) -> String {
+    format!("{tag}  not deployed: `holdfast service resurrect` deploys it again\n")
+}
 
 /// The service plan of each instance, ascending by name, and the queue of their actions. `action_wait` is text for what
 /// the action of a state waits for.
@@ -41,16 +46,11 @@ pub(super) fn plan_table(
     action_wait: impl Fn(&ClaimKey) -> Option<String>,
 ) -> String {
     let mut text = String::new();
-    let is_failed = |it: &StatePlan| it.status() == StateStatus::Failed;
-    let mut states = plan.components.iter().flat_map(|it| &it.states);
-    let status = match plan {
-        ServicePlan { leaving: Some(_), .. } => "zombie",
-        ServicePlan { failure: Some(_), .. } => StateStatus::Failed.name(),
-        _ if states.any(is_failed) => StateStatus::Failed.name(),
-        plan if plan.is_ready() => "ready",
-        _ => StateStatus::NotReached.name(),
-    };
-    let reason = plan.failure.as_ref().map(|it| format!("  ({it})")).unwrap_or_default();
+    let status = plan.status().name();
+    // What other components wait for is in their lines; of `self` they have none.
+    let waits = || plan.waits_for().map(|it| format!("waits for {it}"));
+    let reason = plan.failure.as_ref().map(ToString::to_string).or_else(waits);
+    let reason = reason.map(|it| format!("  ({it})")).unwrap_or_default();
     let _never_fails = writeln!(text, "{tag}  {}  {status}{reason}", plan.version);
     let lines = lines((tag, plan), action_wait);
     let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
@@ -97,7 +97,7 @@ fn lines(
             let how = if component.back_track.is_some() && state.is_reached {
                 "backs out"
             } else {
-                state.status().name()
+                component.status_of(state).name()
             };
             lines.push([of.clone(), state.name.to_string(), how.to_owned(), why]);
         }
@@ -151,6 +151,23 @@ access[name='bolt']  1.0.0  zombie
 ";
         assert_eq!(table(&book, |_| None), want);
         assert_eq!(table(&Book::default(), |_| None), "");
+    }
+
+    #[test]
+    fn an_instance_whose_type_is_switched_off_is_not_ready() {
+        let mut ready = component(SELF, SELF, &[("init", true, None), ("ready", true, None)]);
+        let port = component("port", "eth1", &[("init", true, None), ("ready", true, None)]);
+        let plan = |own: &ComponentPlan| {
+            let components = vec![own.clone(), port.clone()];
+            ServicePlan { version: "1.0.0".into(), components, ..ServicePlan::default() }
+        };
+        let tag = "access[name='acme']".parse().unwrap();
+        let table = |own: &ComponentPlan| plan_table(&tag, &plan(own), |_| None);
+        assert!(table(&ready).starts_with("access[name='acme']  1.0.0  ready\n"));
+        ready.states[1].waits_for = Some("its type to be switched on".into());
+        let want =
+            "access[name='acme']  1.0.0  not-reached  (waits for its type to be switched on)\n";
+        assert!(table(&ready).starts_with(want), "{}", table(&ready));
     }
 
     #[test]

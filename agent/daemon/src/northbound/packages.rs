@@ -86,8 +86,17 @@ fn terms(request: &wire::InstallRequest) -> Result<InstallTerms, Refusal> {
 }
 
 fn package(package: LoadedPackage) -> wire::Package {
-    let LoadedPackage { name, version, instances, digest, is_installed, signer, refusal, others } =
-        package;
+    let LoadedPackage {
+        name,
+        version,
+        instances,
+        digest,
+        is_installed,
+        is_switched_on,
+        signer,
+        refusal,
+        others,
+    } = package;
     wire::Package {
         name: name.into(),
         version: version.to_string(),
@@ -97,6 +106,7 @@ fn package(package: LoadedPackage) -> wire::Package {
         signer: signer.unwrap_or_default(),
         signer_refused: refusal.unwrap_or_default(),
         other_versions: others.iter().map(ToString::to_string).collect(),
+        switched_off: !is_switched_on,
     }
 }
 

@@ -56,11 +56,11 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         let wire::CheckSyncRequest { services, deep } = request.into_inner();
         let check = self.0.check_sync(&by, &services, deep).await.map_err(Refusal::from)?;
         let in_sync = check.is_in_sync();
-        let SyncCheck { preview, unapplied } = check;
-        let (preview, unapplied) =
-            (Some(preview_message(preview)), unapplied.into_iter().filter_map(unapplied_state));
-        let unapplied = unapplied.collect();
-        Ok(Response::new(wire::CheckSyncResponse { in_sync, preview, unapplied }))
+        let SyncCheck { preview, unapplied, left_out } = check;
+        let preview = Some(preview_message(preview));
+        let unapplied = unapplied.into_iter().filter_map(unapplied_state).collect();
+        let switched_off = left_out.iter().map(ToString::to_string).collect();
+        Ok(Response::new(wire::CheckSyncResponse { in_sync, preview, unapplied, switched_off }))
     }
 
     async fn reactive_redeploy(
@@ -270,12 +270,12 @@ fn component(component: &ComponentPlan) -> wire::Component {
         r#type: component_type.to_string(),
         name: name.to_string(),
         back_tracking: back_track.is_some(),
-        states: states.iter().map(state).collect(),
+        states: states.iter().map(|it| state(it, component.status_of(it))).collect(),
     }
 }
 
-fn state(state: &StatePlan) -> wire::State {
-    let status = match state.status() {
+fn state(state: &StatePlan, status: StateStatus) -> wire::State {
+    let status = match status {
         StateStatus::NotReached => wire::Status::NotReached,
         StateStatus::Reached => wire::Status::Reached,
         StateStatus::Failed => wire::Status::Failed,

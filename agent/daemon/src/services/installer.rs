@@ -123,6 +123,8 @@ pub struct LoadedPackage {
     /// SHA-256 of the archive.
     pub digest: String,
     pub is_installed: bool,
+    /// False while the type is switched off: its instances wait.
+    pub is_switched_on: bool,
     /// Signer of a package that came over the network.
     pub signer: Option<String>,
     /// Reason for which that is refused now.
@@ -356,6 +358,7 @@ impl PackageInstaller {
                 instances: self.instances(&name).len(),
                 digest: source.map(|it| digest_text(&it.archive.octets)).unwrap_or_default(),
                 is_installed: source.is_some_and(|it| it.is_installed),
+                is_switched_on: self.0.core.configuration().is_switched_on(&name),
                 signer: source.and_then(stored::signer).map(ToOwned::to_owned),
                 refusal: source.and_then(|it| it.refusal.as_ref()).map(ToString::to_string),
                 others: others.remove(&name).unwrap_or_default(),

@@ -36,7 +36,9 @@ pub use actions::ActionResources;
 pub use handlers::Handlers;
 pub use installer::{InstallError, InstallTerms, Installation, LoadedPackage, PackageInstaller};
 pub use offered::{OfferedPackages, RefusedPackage};
-pub use operations::{Modification, OperationError, Operations, Place, Progress, SyncCheck};
+pub use operations::{
+    Modification, OperationError, Operations, Place, Progress, SyncCheck, is_undeployed,
+};
 pub use queue_operations::CallEntry;
 pub use requester::Requester;
 pub use shown::action_wait;
@@ -118,10 +120,20 @@ fn check(packages: &[PathBuf]) -> Result<String, ServiceError> {
     let mut summary = String::new();
     for path in packages {
         let (package, warnings) = read(&models, path)?;
+        check_parts(&package, path)?;
         summary += &rendering::summary(&package, &warnings);
         models = package.list.models;
     }
     Ok(summary)
+}
+
+/// Refuses a package with a part that can never work. An agent loads it nevertheless: other parts may.
+fn check_parts(package: &Package, path: &Path) -> Result<(), ServiceError> {
+    let errors = package.lint();
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ServiceError::Package { path: path.to_path_buf(), errors: PackageErrors(errors) })
 }
 
 /// Reads a package from its folder, or from its archive.
@@ -152,8 +164,14 @@ fn pack(path: &Path, output: &Path) -> Result<String, ServiceError> {
     let refused = |errors| ServiceError::Package { path: path.to_path_buf(), errors };
     let files = folder::read(path)?;
     let (package, _) = Package::read(&Models::load()?, &files).map_err(refused)?;
+    check_parts(&package, path)?;
     let archive = files.write().map_err(refused)?;
     let target = output.join(package.archive_name());
+    fs::create_dir_all(output).map_err(|source| ServiceError::File {
+        action: "make the folder",
+        path: output.to_path_buf(),
+        source,
+    })?;
     fs::write(&target, &archive).map_err(|source| ServiceError::File {
         action: "write",
         path: target.clone(),

@@ -69,10 +69,17 @@ pub struct SyncCheck {
     pub preview: Preview,
     /// States of which some object is not in the kernel, each with the first of these.
     pub unapplied: Vec<(ClaimKey, Applied)>,
+    /// Instances that are left out, because their types are switched off.
+    pub left_out: Vec<ServiceTag>,
 }
 
 impl SyncCheck {
     pub fn is_in_sync(&self) -> bool {
+        self.is_checked_in_sync() && self.left_out.is_empty()
+    }
+
+    /// True when all that was checked is as a redeployment would make it.
+    pub fn is_checked_in_sync(&self) -> bool {
         self.preview.operations.total == 0 && self.unapplied.is_empty()
     }
 }
@@ -90,7 +97,8 @@ pub struct Place {
 pub struct Operations<C>(pub C);
 
 impl<C: Datastore> Operations<C> {
-    /// Walks instances again in one transaction. `services` are tags and names of types; none selects all instances.
+    /// Walks instances again in one transaction. `services` are tags and names of types; none selects all instances. Of those,
+    /// the ones whose types are switched off are not walked, and the answer has them as they are.
     ///
     /// # Errors
     /// When something that is named is not there, or work fails.
@@ -104,7 +112,9 @@ impl<C: Datastore> Operations<C> {
             by.change(&self.0, redeployment(due.clone())).await?;
         }
         let configuration = self.0.configuration();
-        Ok(due.into_iter().map(|tag| progress(&configuration, tag)).collect())
+        let left_out = left_out(&configuration, services);
+        let tags: BTreeSet<_> = due.into_iter().chain(left_out).collect();
+        Ok(tags.into_iter().map(|tag| progress(&configuration, tag)).collect())
     }
 
     /// Begins to walk instances again, each in a transaction of its own and on behalf of the caller who changed it last. All
@@ -140,13 +150,15 @@ impl<C: Datastore> Operations<C> {
         services: &[String],
         is_deep: bool,
     ) -> Result<SyncCheck, OperationError> {
-        let due = selected(&self.0.configuration(), services)?;
+        let configuration = self.0.configuration();
+        let due = selected(&configuration, services)?;
+        let left_out = left_out(&configuration, services);
         let unapplied = match is_deep {
             true => self.0.unapplied(due.clone()).await?,
             false => Vec::new(),
         };
         let preview = self.0.preview(&by.caller, redeployment(due), by.options()).await?;
-        Ok(SyncCheck { preview, unapplied })
+        Ok(SyncCheck { preview, unapplied, left_out })
     }
 
     /// The leaves that an instance asks for, in the order of its claims.
@@ -184,20 +196,22 @@ impl<C: Datastore> Operations<C> {
         if !configuration.ground().effective().contains(&path) {
             return Err(missing(&tag));
         }
-        let mut path = tag.path();
-        path.elems.push(Elem::new(DEPLOY));
-        let update = (native(path), Payload::Scalar(Scalar::Bool(false)));
-        let edit = Edit { updates: vec![update], ..Edit::default() };
-        by.change(&self.0, Intent::edit(edit)).await?;
+        by.change(&self.0, Intent::edit(deployment(&tag, false))).await?;
         Ok(progress(&self.0.configuration(), tag))
     }
 
-    /// Brings a zombie back, with the parameters that it had: they are written into the layer of clients.
+    /// Brings a zombie back, with the parameters that it had: they are written into the layer of clients. Of an un-deployed
+    /// instance that has backed out, `deploy` becomes true.
     ///
     /// # Errors
     /// When the instance does not back out, or its work fails.
     pub async fn resurrect(&self, by: &Requester, tag: &str) -> Result<Progress, OperationError> {
         let (configuration, tag) = (self.0.configuration(), read_tag(tag)?);
+        if is_undeployed(&configuration, &tag) {
+            walkable(&configuration, &tag)?;
+            by.change(&self.0, Intent::edit(deployment(&tag, true))).await?;
+            return Ok(progress(&self.0.configuration(), tag));
+        }
         let plan = plan_of(&configuration, &tag)?;
         walkable(&configuration, &tag)?;
         let Some(document) = plan.leaving.as_ref() else {
@@ -289,6 +303,21 @@ fn native(path: Path) -> EditTarget {
     EditTarget { origin: Origin::Native, path }
 }
 
+/// The change of a client that has something made of an instance, or nothing.
+fn deployment(tag: &ServiceTag, is_deployed: bool) -> Edit {
+    let mut path = tag.path();
+    path.elems.push(Elem::new(DEPLOY));
+    let update = (native(path), Payload::Scalar(Scalar::Bool(is_deployed)));
+    Edit { updates: vec![update], ..Edit::default() }
+}
+
+/// True for an instance of the configuration of which nothing is made, and nothing is left.
+pub fn is_undeployed(configuration: &Configuration, tag: &ServiceTag) -> bool {
+    let is_configured = instance_path(configuration, tag)
+        .is_ok_and(|path| configuration.ground().effective().contains(&path));
+    is_configured && configuration.layers().book.get(tag).is_none()
+}
+
 fn read_tag(text: &str) -> Result<ServiceTag, OperationError> {
     text.parse().map_err(|form| OperationError::Argument(format!("`{text}`: {form}")))
 }
@@ -301,7 +330,14 @@ fn plan_of(
     configuration: &Configuration,
     tag: &ServiceTag,
 ) -> Result<Arc<ServicePlan>, OperationError> {
-    configuration.layers().book.get(tag).cloned().ok_or_else(|| missing(tag))
+    configuration.layers().book.get(tag).cloned().ok_or_else(|| {
+        match is_undeployed(configuration, tag) {
+            true => OperationError::Precondition(format!(
+                "`{tag}` is not deployed; `holdfast service resurrect` deploys it again"
+            )),
+            false => missing(tag),
+        }
+    })
 }
 
 fn progress(configuration: &Configuration, tag: ServiceTag) -> Progress {
@@ -356,6 +392,13 @@ fn selected(
     }
     found.iter().try_for_each(|tag| walkable(configuration, tag))?;
     Ok(found)
+}
+
+/// The instances that an empty list does not select, because their types are switched off.
+fn left_out(configuration: &Configuration, services: &[String]) -> Vec<ServiceTag> {
+    let all = configuration.layers().book.iter().map(|(tag, _)| tag);
+    let all = all.filter(|_| services.is_empty());
+    all.filter(|tag| !configuration.is_switched_on(&tag.service)).cloned().collect()
 }
 
 /// Checks that an instance has a component and a state.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_config::services::{CallPhase, CallPlace};
+use holdfast_config::services::{ActionTarget, CallPhase, CallPlace};
 use holdfast_config::{ClaimKey, Elem, Models, Name, Path, ServiceTag, Value};
 use holdfast_core::{CoreHandle, Datastore};
 use holdfast_services::outline::Version;
@@ -11,7 +11,7 @@ use smol_str::SmolStr;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::handlers::Handlers;
+use super::handlers::{ActionName, Handlers};
 use super::shown::{Leaves, difference};
 use super::{digest_text, rendering, stored};
 
@@ -135,6 +135,12 @@ impl ShownType<'_> {
             self.put(&call, "phase", Value::Enum(Name::of(phase)));
             if let Some(holder) = holder {
                 self.put(&call, "handler", text(&holder));
+            }
+        }
+        for action in version.package.outline.actions() {
+            if let ActionTarget::Handler(action) = &action.target {
+                let name = ActionName { service: self.name.into(), action: action.clone() };
+                is_served &= handlers.carries_out(&name);
             }
         }
         self.put(&[], "served", Value::Bool(is_served));

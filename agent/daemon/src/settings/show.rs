@@ -78,7 +78,7 @@ pub struct TransactionsArgs {
     /// The transaction with this number, as a JSON document for replaying it
     #[arg(long, value_name = "SEQ", conflicts_with_all = ["number", "since", "until", "after", "limit"])]
     pub record: Option<u64>,
-    /// Transactions that ended at or after this time: RFC 3339, or nanoseconds since 1970
+    /// Transactions that ended at or after this time: RFC 3339, a date (its beginning in UTC), or nanoseconds since 1970
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
     /// Transactions that began at or before this time
@@ -87,7 +87,7 @@ pub struct TransactionsArgs {
     /// Transactions after this number
     #[arg(long, value_name = "SEQ")]
     pub after: Option<u64>,
-    /// Largest number of transactions
+    /// The last of the transactions, up to this number; with --after, the first ones after that
     #[arg(long)]
     pub limit: Option<u64>,
     #[arg(long)]
@@ -168,7 +168,7 @@ impl TransactionsArgs {
             ("since", self.since.clone()),
             ("until", self.until.clone()),
             ("after-seq", number(self.after)),
-            ("limit", number(self.limit)),
+            (if self.after.is_some() { "limit" } else { "last" }, number(self.limit)),
             format(self.json),
         ];
         scheduler_query("txn-history", &arguments)

@@ -28,6 +28,9 @@ pub const ARCHIVE_EXTENSION: &str = "hfs";
 pub const INIT: &str = "init";
 /// Builtin action: the probe of gNOI Ping.
 const PING: &str = "ping";
+/// Parameters of that action, the one that it needs first.
+pub const PING_PARAMETERS: [&str; 6] =
+    ["destination", "source", "count", "interval", "wait", "size"];
 
 /// All that an outline says.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,6 +8,7 @@ mod handlers;
 mod hostile;
 mod incremental;
 mod limits;
+mod lint;
 mod modification;
 mod outputs;
 mod packages;

@@ -1,6 +1,6 @@
 //! The switch of a type: what an instance comes to while it is off, and when it is on again.
 
-use holdfast_config::services::{ActionEvent, ActionUpdate, Surroundings};
+use holdfast_config::services::{ActionEvent, ActionUpdate, InstanceStatus, Surroundings};
 use holdfast_config::{ClaimKey, Configuration};
 
 use super::plans::{
@@ -24,6 +24,12 @@ fn edits_are_stored_while_the_type_is_off_and_done_when_it_is_on() {
     let off = set(&see(&ready, UP), OFF);
     assert_eq!(made(&off), SIZED, "what was made stays");
     has(&off, &[&format!("ready reached ({WAITS})")]);
+    let status = |configuration: &Configuration| {
+        let plan = configuration.layers().book.get(&acme()).cloned().unwrap();
+        (plan.status(), plan.is_ready())
+    };
+    assert_eq!(status(&ready), (InstanceStatus::Ready, true));
+    assert_eq!(status(&off), (InstanceStatus::NotReached, true), "gates of others go on");
 
     let edited = set(&see(&off, UP), r#"update acme {"port":"eth2"}"#);
     assert_eq!(made(&edited), SIZED);

@@ -166,8 +166,27 @@ impl<'a> Walk<'a> {
         if surroundings.is_lenient || defers {
             return Ok(None);
         }
-        let text = "no handler is attached that does its work";
-        Err(call_error(&call.place, (WorkErrorKind::Unavailable, text)))
+        let text = self.missing_handler(call);
+        Err(call_error(&call.place, (WorkErrorKind::Unavailable, &text)))
+    }
+
+    /// Reason for which nobody is asked: a handler may serve the state, and take other calls of it alone.
+    fn missing_handler(&self, call: &HandlerCall) -> String {
+        let answers = &self.request.surroundings.answers;
+        let phase = call.place.phase;
+        let is_other_served = |other: CallPhase| {
+            let place = CallPlace { phase: other, ..call.place.clone() };
+            other != phase && answers.is_served(&HandlerCall { place, ..call.clone() })
+        };
+        let other =
+            [CallPhase::Create, CallPhase::Delete].into_iter().find(|it| is_other_served(*it));
+        let name = phase.name();
+        match other {
+            Some(other) => {
+                format!("no handler takes its {name} call; one takes its {} call", other.name())
+            }
+            None => format!("no handler is attached that takes its {name} call"),
+        }
     }
 
     /// The work that a reached state has from an answer, while what that depended on is the same.

@@ -222,15 +222,24 @@ pub(crate) fn rest(
     Ok(walk.own.plan().clone())
 }
 
-/// Notes that a plan waits for its type to be switched on, or does not any more.
-pub(crate) fn note_switch(plan: &mut ServicePlan, is_on: bool) {
+/// Notes that a plan waits for its type to be switched on, or does not any more. What is reached stays so for the gates of
+/// others, since what was made stays; to readers, an instance that waits is not ready.
+pub(crate) fn note_switch(plan: &mut ServicePlan, is_on: bool, now_ns: u64) {
+    if is_switched_off(plan) != is_on {
+        return;
+    }
     let itself = plan.components.iter_mut().find(|it| it.is(SELF, SELF));
     let Some(last) = itself.and_then(|it| it.states.last_mut()) else { return };
-    if !is_on {
-        last.waits_for = Some(SWITCHED_OFF.into());
-    } else if last.waits_for.as_deref() == Some(SWITCHED_OFF) {
-        last.waits_for = None;
+    last.waits_for = (!is_on).then(|| SWITCHED_OFF.into());
+    if last.is_reached {
+        last.since_ns = now_ns;
     }
+}
+
+/// True for a plan that waits for its type to be switched on.
+pub(crate) fn is_switched_off(plan: &ServicePlan) -> bool {
+    let itself = plan.component(SELF, SELF).and_then(|it| it.states.last());
+    itself.is_some_and(|last| last.waits_for.as_deref() == Some(SWITCHED_OFF))
 }
 
 /// The component types of a package by name. Of `self`, packages with components say nothing.
@@ -278,7 +287,7 @@ impl<'a> Walk<'a> {
             plan.version = self.instance.package.version().to_string().into();
             plan.leaving.clone_from(&self.instance.leaving);
             plan.failure = plan.failure.take().filter(|_| self.instance.is_left_behind);
-            note_switch(&mut plan, true);
+            note_switch(&mut plan, true, self.request.surroundings.now_ns);
         }
         if self.instance.leaving.is_some() {
             self.leave();

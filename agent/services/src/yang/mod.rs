@@ -9,12 +9,12 @@ mod xpath;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_config::schema::{NodeKind, Origin, Validator, YangModule};
+use holdfast_config::schema::{NodeKind, Origin, SchemaError, Validator, YangModule};
 use holdfast_config::{Models, ModelsError, NodeId, Schema};
 use smol_str::SmolStr;
 
 use self::statement::Statement;
-use crate::error::PackageError;
+use crate::error::{PackageError, Position};
 use crate::limits::MODULE_SIZE;
 
 /// Module of ours that packages augment.
@@ -92,7 +92,7 @@ impl ServiceModule<'_> {
         }
         let models = models.with_modules(Origin::Native, &modules);
         let models = models.map_err(|error| match error {
-            ModelsError::Schema(error) => vec![self.located(error.reason)],
+            ModelsError::Schema(error) => vec![self.located(error)],
             error => fail(error.to_string()),
         })?;
         let schema = &models.native;
@@ -119,19 +119,28 @@ impl ServiceModule<'_> {
         format!("/{SERVICES_MODULE}:services/{0}:{0}", self.name)
     }
 
-    /// An error of libyang, which has no place, at the statement whose argument it quotes.
-    fn located(&self, reason: String) -> PackageError {
+    /// An error of libyang: at the statement that it quotes, in its line where that is known.
+    fn located(&self, SchemaError { reason, place, .. }: SchemaError) -> PackageError {
+        let line = place.filter(|(module, _)| *module == self.name).map(|(_, line)| line);
         let quoted: Vec<&str> = reason.split('"').skip(1).step_by(2).collect();
         let mut found = None;
         if let Ok(module) = statement::read(self.text) {
             module.walk(&mut |it| {
-                if found.is_none() && quoted.contains(&it.argument.as_str()) {
-                    found = Some(it.octet);
+                let is_quoted = quoted.contains(&it.argument.as_str())
+                    || line.is_some() && quoted.contains(&it.keyword.as_str());
+                let at = Position::of(self.text, it.octet);
+                if found.is_none() && is_quoted && line.is_none_or(|line| line == at.line) {
+                    found = Some(at);
                 }
             });
         }
-        match found {
-            Some(octet) => PackageError::at(self.file, self.text, &(octet..octet), reason),
+        let start_of = |line: usize| {
+            let text = self.text.lines().nth(line - 1).unwrap_or_default();
+            let column = text.chars().take_while(|c| c.is_whitespace()).count() + 1;
+            Position { line, column }
+        };
+        match found.or_else(|| line.map(start_of)) {
+            Some(position) => PackageError::in_line(self.file, position, reason),
             None => PackageError::of_file(self.file, reason),
         }
     }

@@ -261,6 +261,14 @@ fn refusals_of_libyang_are_quoted() {
         &with(&list("leaf name { type string { length \"a\"; } }")),
         &["s@2026-11-23.yang: Invalid length"],
     );
+    // What the text as a whole has is known by its line.
+    let lines = |leaf: &str| with(&list(&format!("{LEAVES}\n  {leaf}\n")));
+    refused(&lines("laef vni { type string; }"), &["s@2026-11-23.yang:5:3: "]);
+    refused(&lines("leaf vni { type string; mandatory maybe; }"), &["s@2026-11-23.yang:5:27: "]);
+    for wrong in ["laef vni { type string; }", "leaf vni { type string; mandatory maybe; }"] {
+        let errors = errors_of(FILE, &lines(wrong));
+        assert!(errors[0].contains("laef") || errors[0].contains("maybe"), "{errors:?}");
+    }
     let named = |name: &str| {
         let file = format!("{name}@2026-11-23.yang");
         let text = with(&list(LEAVES)).replace("module s ", &format!("module {name} "));

@@ -196,3 +196,36 @@ fn indentation_must_fit() {
         &["line 2: `system hostname box`: its indentation is that of no block above"],
     );
 }
+
+/// A reader is told what is meant, and not by which expression it is checked.
+#[test]
+fn addresses_and_names_are_refused_in_words() {
+    for (text, reason) in [
+        ("interface eth0 ipv4 address 10.0.0.300", "`10.0.0.300` is not an IPv4 address"),
+        ("interface eth0 ipv6 address 10.0.0.1", "`10.0.0.1` is not an IPv6 address"),
+        ("interface eth0 mac-address here", "`here` is not a MAC address"),
+        (
+            "network-instance DEFAULT static a route 10.0.0.0",
+            "`10.0.0.0` is not an IP prefix, such as 192.0.2.0/24",
+        ),
+    ] {
+        let errors = parse(native(), text).expect_err(text);
+        assert!(errors[0].reason.contains(reason), "{text}: {}", errors[0].reason);
+    }
+}
+
+/// Many clients show nothing but the message of a refusal.
+#[test]
+fn a_refusal_has_all_lines_that_cannot_be_read() {
+    let error = |number: usize| crate::EditError {
+        operation: crate::EditOperation::Update(0),
+        path: format!("line {number}"),
+        cause: crate::EditCause::BadValue("no".to_owned()),
+    };
+    let text =
+        |count| crate::EditErrors::from((1..=count).map(error).collect::<Vec<_>>()).to_string();
+    let one = |number: usize| format!("cannot update `line {number}`: no");
+    assert_eq!(text(1), one(1));
+    assert_eq!(text(3), [1, 2, 3].map(one).join("; "));
+    assert!(text(40).ends_with("`line 16`: no (and 24 more)"), "{}", text(40));
+}

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use holdfast_config::ServiceTag;
-use holdfast_config::services::{ComponentPlan, READY, SELF, ServicePlan, StatePlan, StateStatus};
+use holdfast_config::services::{ComponentPlan, InstanceStatus, ServicePlan, StatePlan};
 use holdfast_core::{Datastore, FollowUp};
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{Extension, RegisteredExtension};
@@ -94,14 +94,12 @@ async fn all_final(core: &impl Datastore, tags: &[ServiceTag]) {
 }
 
 fn status(plan: Option<&ServicePlan>) -> ServiceStatus {
-    let Some(plan) = plan else { return ServiceStatus::Gone };
-    let whole = plan.component(SELF, SELF).and_then(|itself| itself.state(READY));
-    match whole.map(StatePlan::status) {
-        _ if plan.leaving.is_some() => ServiceStatus::Zombie,
-        _ if plan.failure.is_some() => ServiceStatus::Failed,
-        Some(StateStatus::Failed) => ServiceStatus::Failed,
-        Some(StateStatus::Reached) => ServiceStatus::Ready,
-        Some(StateStatus::NotReached) | None => ServiceStatus::NotReady,
+    match plan.map(ServicePlan::status) {
+        None => ServiceStatus::Gone,
+        Some(InstanceStatus::Zombie) => ServiceStatus::Zombie,
+        Some(InstanceStatus::Failed) => ServiceStatus::Failed,
+        Some(InstanceStatus::Ready) => ServiceStatus::Ready,
+        Some(InstanceStatus::NotReached) => ServiceStatus::NotReady,
     }
 }
 
@@ -119,7 +117,7 @@ fn instance(tag: &ServiceTag, plan: Option<&ServicePlan>) -> holdfast::ServiceIn
 fn component(component: &ComponentPlan) -> holdfast::ServiceComponent {
     let state = |state: &StatePlan| holdfast::ComponentState {
         name: state.name.to_string(),
-        status: state.status().name().to_owned(),
+        status: component.status_of(state).name().to_owned(),
         waits_for: text(state.waits_for.as_deref()),
         failure: text(state.failure.as_deref()),
     };

@@ -112,6 +112,17 @@ mod tests {
     }
 
     #[test]
+    fn packages_are_checked_for_the_parameters_that_are_read() {
+        for name in holdfast_services::outline::PING_PARAMETERS {
+            let refused = settings(&format!(r#"{{"{name}": "x"}}"#)).unwrap_err();
+            assert!(!refused.contains("unknown field"), "{refused}");
+        }
+        let all = settings(r#"{"x": 1}"#).unwrap_err();
+        let named = all.matches('`').count() / 2 - 2;
+        assert_eq!(named, holdfast_services::outline::PING_PARAMETERS.len(), "{all}");
+    }
+
+    #[test]
     fn round_trip_times_are_there_when_there_were_replies() {
         assert_eq!(result(&PingStatistics::default()), r#"{"received":0,"sent":0}"#);
         let mean = Duration::from_micros(1500);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_config::services::{
-    Answers, CallPlace, Ground, HandlerAnswer, HandlerCall, HandlerWork, LeafRead, ServedCall,
-    WorkFailureKind,
+    Answers, CallPhase, CallPlace, Ground, HandlerAnswer, HandlerCall, HandlerWork, LeafRead,
+    ServedCall, WorkFailureKind,
 };
 use holdfast_config::{GrowingClaim, Limit, ServiceTag, Value};
 use holdfast_core::{HandlerQuestion, ObservedBox};
@@ -321,7 +321,13 @@ impl Registry {
     fn taker(&self, call: &HandlerCall, author: &str) -> Result<SessionId, HandlerAnswer> {
         let takes = |it: &Session| it.served.iter().any(|served| served.includes(&call.place));
         let Some((id, session)) = self.sessions.iter().find(|(_, it)| takes(it)) else {
-            let text = "no handler is attached that does its work";
+            let phase = call.place.phase.name();
+            let text = match self.taker_of_other_calls(call) {
+                Some((name, other)) => {
+                    format!("no handler takes its {phase} call; `{name}` takes its {other} call")
+                }
+                None => format!("no handler is attached that takes its {phase} call"),
+            };
             return Err(failed(WorkFailureKind::Unavailable, text));
         };
         if session.caller == author && self.open_calls(Some(*id)) > 0 {
@@ -330,6 +336,15 @@ impl Registry {
             return Err(failed(WorkFailureKind::Precondition, text));
         }
         Ok(*id)
+    }
+
+    /// The handler that takes another call of the state of a call, and the name of that phase.
+    fn taker_of_other_calls(&self, call: &HandlerCall) -> Option<(SmolStr, &'static str)> {
+        let others = [CallPhase::Create, CallPhase::Delete].into_iter();
+        others.filter(|phase| *phase != call.place.phase).find_map(|phase| {
+            let place = CallPlace { phase, ..call.place.clone() };
+            Some((self.holder(&place)?, phase.name()))
+        })
     }
 
     /// Number of calls without an answer, of one handler or of all.
