@@ -327,17 +327,17 @@ impl<'a> StatementReader<'a> {
                 format!("`{word}` is state, which cannot be written")
             };
         }
-        let near = match self.nearest(at, word) {
-            Some(near) => format!("; is `{near}` meant?"),
-            None => String::new(),
-        };
+        // The list of words may be cut off.
+        if let Some(near) = self.nearest(at, word) {
+            return format!("unknown word `{word}`, is `{near}` meant? {}", self.allowed(at));
+        }
         let inside = match self.statements.last() {
-            Some(above) if near.is_empty() && self.is_below(above, word) => {
+            Some(above) if self.is_below(above, word) => {
                 "; to belong to the line above, it must be indented deeper"
             }
             _ => "",
         };
-        format!("unknown word `{word}`: {}{near}{inside}", self.allowed(at))
+        format!("unknown word `{word}`: {}{inside}", self.allowed(at))
     }
 
     fn is_below(&self, above: &Statement, word: &str) -> bool {
