@@ -34,6 +34,7 @@ use super::first_showing::FirstShowing;
 use super::follow_up::FollowUp;
 use super::handler_calls::HandlerCalls;
 use super::impact::GraphVersion;
+use super::maintenance::MaintainedLinks;
 use super::outbox::Outbox;
 use super::planning::CommitPlan;
 use super::publication::Publisher;
@@ -119,6 +120,8 @@ pub(super) struct CoreTask {
     pub(super) handlers: Option<Arc<dyn HandlerCalls>>,
     /// The commit that waits to be confirmed.
     pub(super) window: Option<Window>,
+    /// Links that maintenance sessions have.
+    pub(super) maintained: Arc<MaintainedLinks>,
     pub(super) undertakings: RebootInhibitors,
     pub(super) elections: Elections,
     /// Reports of commits whose values are not all in the system.
