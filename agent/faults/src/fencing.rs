@@ -124,7 +124,7 @@ impl Faults {
     pub(crate) fn refence(&mut self, condition: &Condition, now: Now) {
         let Resource::Interface(interface) = &condition.resource else { return };
         let alarm = self.alarm(condition);
-        let is_root = alarm.is_some_and(|it| it.cause.is_none() && it.shelf.is_none());
+        let is_root = alarm.is_some_and(|it| it.cause.is_none() && !it.is_aside());
         let policy = self.settings.policy(condition).filter(|it| it.action == Action::Shut);
         let policy = policy.filter(|_| is_root).map(|policy| Wanted {
             owner: FenceOwner::Policy(policy.name.clone()),

@@ -11,6 +11,7 @@ use crate::glob::Glob;
 use crate::monitor::Monitor;
 use crate::probe::Probe;
 use crate::rule::AlarmRule;
+use crate::session::MaintenanceSettings;
 use crate::types::{Effect, Severity};
 
 /// Which alarms are meant.
@@ -58,6 +59,7 @@ pub struct Settings {
     monitors: Vec<Monitor>,
     pub(crate) probes: Vec<Probe>,
     pub(crate) alarm_rules: Vec<Arc<AlarmRule>>,
+    pub maintenance: MaintenanceSettings,
     /// An alarm is shown with its impact, not before it.
     pub is_conservative: bool,
 }

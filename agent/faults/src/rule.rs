@@ -275,9 +275,9 @@ impl Faults {
     }
 }
 
-/// True for alarms that rules fit: what another alarm causes, or a shelf puts aside, fires nothing.
+/// True for alarms that rules fit: what another alarm causes, or what is put aside, fires nothing.
 fn is_judged(alarm: &Alarm) -> bool {
-    alarm.cause.is_none() && alarm.shelf.is_none() && alarm.condition.kind.name != RULE_MATCHED
+    alarm.cause.is_none() && !alarm.is_aside() && alarm.condition.kind.name != RULE_MATCHED
 }
 
 #[cfg(test)]

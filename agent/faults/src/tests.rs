@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use crate::*;
 
 mod consequences;
+mod sessions;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

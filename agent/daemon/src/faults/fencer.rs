@@ -7,7 +7,7 @@ use std::time::Duration;
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::{Fence, FenceItem, FenceOwner, Lift};
 use holdfast_core::{CommitError, CoreHandle, FenceRequest, LastWay};
-use holdfast_faults::{Condition, Input, Report, Resource, Source};
+use holdfast_faults::{Condition, Input, Report, Resource, SessionInput, Source};
 use smol_str::{SmolStr, format_smolstr};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
@@ -15,8 +15,14 @@ use tokio::time::timeout;
 /// Pause before a fence that was refused is tried again: the other way that was missing may be there.
 const RETRY_PAUSE: Duration = Duration::from_secs(30);
 
-/// Interfaces that one owner wants shut, and whether also where that isolates something.
-pub(super) type Wishes = BTreeMap<SmolStr, bool>;
+/// What one owner wants fenced.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wishes {
+    /// Interfaces that it wants shut, and whether also where that isolates something.
+    pub(super) shut: BTreeMap<SmolStr, bool>,
+    /// The session that waits for the answer, and the number of its wish. It decides itself what comes of a refusal.
+    pub(super) session: Option<(SmolStr, u32)>,
+}
 
 /// Reason for which an interface is not shut.
 #[derive(Debug, thiserror::Error)]
@@ -75,8 +81,17 @@ impl Fencer {
             due.extend(changed);
             let mut failed = Vec::new();
             for (owner, wishes) in due {
-                let errors = fence_each(&core, &owner, &wishes).await;
-                if !errors.is_empty() {
+                let errors = fence_each(&core, &owner, &wishes.shut).await;
+                if let Some((session, number)) = wishes.session {
+                    let error = errors.into_iter().next();
+                    let result = error.map_or(Ok(()), |(_, error)| {
+                        Err(format_smolstr!("{}", ErrorChain(&error)))
+                    });
+                    let fenced = SessionInput::Fenced { number, result };
+                    if inputs.send(Input::Session(session, fenced)).await.is_err() {
+                        return;
+                    }
+                } else if !errors.is_empty() {
                     failed.extend(errors.into_iter().map(|error| report(&owner, error)));
                     refused.insert(owner, wishes);
                 }
@@ -101,7 +116,7 @@ impl Fencer {
 async fn fence_each(
     core: &CoreHandle,
     owner: &FenceOwner,
-    wishes: &Wishes,
+    wishes: &BTreeMap<SmolStr, bool>,
 ) -> Vec<(SmolStr, FenceError)> {
     let mut errors = Vec::new();
     let mut granted = Vec::new();

@@ -7,13 +7,15 @@ use holdfast_config::FenceOwner;
 use holdfast_core::CoreHandle;
 use holdfast_faults::{
     Alarm, Condition, LatchError, LatchRequest, MonitorError, OperatorError, OperatorState,
-    OutsideReport, Resource, Transition,
+    OutsideReport, Resource, Session, SessionPlan, SessionRequest, Transition,
 };
 use smol_str::SmolStr;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::fencer::{self, FenceError};
+use super::objects::BoxObjects;
+use super::sessions::{self, FollowedSessions, SessionAnswer, SessionFollower, SessionRefusal};
 
 /// Requests that wait for the task of faults, which answers each within microseconds.
 const REQUESTS: usize = 64;
@@ -23,6 +25,7 @@ const REQUESTS: usize = 64;
 pub struct FaultService {
     requests: mpsc::Sender<Request>,
     core: CoreHandle,
+    objects: Arc<BoxObjects>,
 }
 
 /// The task of faults has ended, with the agent or by a bug.
@@ -55,6 +58,11 @@ pub(super) enum Request {
         request: LatchRequest,
         answer: oneshot::Sender<Result<bool, LatchRefusal>>,
     },
+    Session {
+        request: SessionRequest,
+        answer: oneshot::Sender<Result<SessionAnswer, SessionRefusal>>,
+    },
+    FollowSessions(oneshot::Sender<FollowedSessions>),
 }
 
 /// Who reports, under the name of which `monitor` entry.
@@ -219,9 +227,12 @@ pub(super) struct Listening {
 }
 
 impl FaultService {
-    pub(super) fn new(core: CoreHandle) -> (Self, mpsc::Receiver<Request>) {
+    pub(super) fn new(
+        core: CoreHandle,
+        objects: Arc<BoxObjects>,
+    ) -> (Self, mpsc::Receiver<Request>) {
         let (requests, request_rx) = mpsc::channel(REQUESTS);
-        (Self { requests, core }, request_rx)
+        (Self { requests, core, objects }, request_rx)
     }
 
     /// Open alarms, shelved ones among them.
@@ -306,6 +317,52 @@ impl FaultService {
         let owner = FenceOwner::Latch(request.by.clone());
         let fenced = fencer::fence_one(&self.core, owner, interface, allows_isolation).await;
         fenced.map_err(LatchRefusal::Fence)
+    }
+
+    /// Makes a maintenance session. What stands on its resources is found first.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more; inside, when the session is refused.
+    pub async fn create_session(
+        &self,
+        plan: SessionPlan,
+    ) -> Result<Result<SessionAnswer, SessionRefusal>, FaultsStopped> {
+        let contents = sessions::contents(&self.core, &self.objects, &plan.resources).await;
+        match contents.map_err(SessionRefusal::Contents) {
+            Ok(contents) => self.request_session(SessionRequest::Create { plan, contents }).await,
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    /// Changes a maintenance session.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more; inside, when the request is refused.
+    pub async fn request_session(
+        &self,
+        request: SessionRequest,
+    ) -> Result<Result<SessionAnswer, SessionRefusal>, FaultsStopped> {
+        self.ask(|answer| Request::Session { request, answer }).await
+    }
+
+    /// All maintenance sessions that are kept.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more.
+    pub async fn sessions(&self) -> Result<Vec<Session>, FaultsStopped> {
+        self.ask_to_follow_sessions().await.map(|(all, _)| all)
+    }
+
+    /// Follows all maintenance sessions.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more.
+    pub async fn follow_sessions(&self) -> Result<SessionFollower, FaultsStopped> {
+        Ok(SessionFollower::new(self.clone(), self.ask_to_follow_sessions().await?))
+    }
+
+    pub(super) async fn ask_to_follow_sessions(&self) -> Result<FollowedSessions, FaultsStopped> {
+        self.ask(Request::FollowSessions).await
     }
 
     async fn ask_to_listen(&self, after: Option<u64>) -> Result<Listening, FaultsStopped> {

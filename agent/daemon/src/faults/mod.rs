@@ -30,19 +30,22 @@ mod reporters;
 mod rows;
 mod rules;
 mod server;
+mod sessions;
 mod settings;
 mod shown;
+mod shown_sessions;
 mod task;
 #[cfg(test)]
 mod tests;
 mod values;
 
 pub use check::FaultSettingsCheck;
-pub use documents::{alarm_document, transition_document};
+pub use documents::{alarm_document, session_document, step_document, transition_document};
 pub use fencer::FenceError;
 pub use filter::AlarmFilter;
 pub use handle::{
     FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord, ReportError, Reporter,
     WordError, check_text,
 };
+pub use sessions::{SessionAnswer, SessionFollower, SessionNews, SessionRefusal};
 pub use task::{FaultParts, start};

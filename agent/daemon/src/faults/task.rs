@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::tree::{Branch, Tree};
-use holdfast_config::{
-    EffectiveStatus, FenceOwner, InstancePath, MissingNode, Provenance, schema::Schema,
-};
+use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath, MissingNode, Provenance};
 use holdfast_core::{CoreHandle, Datastore, ServiceState};
 use holdfast_faults::{
-    Alarm, Condition, Effects, Faults, ImpactState, Input, Latch, LatchKind, LatchRequest,
-    OperatorError, OutsideReport, Report, Resource, Resume, Settings, Silence, Source, Transition,
+    Alarm, Condition, Effects, Faults, Health, ImpactState, Input, Latch, LatchKind, LatchRequest,
+    OperatorError, OutsideReport, Report, Resource, Resume, Session, SessionEvent, SessionInput,
+    SessionRequest, Settings, Silence, Source, Transition, Wants,
 };
 use holdfast_platform::probe::Probes;
 use holdfast_scheduler::Now;
@@ -37,18 +36,25 @@ use super::objects::BoxObjects;
 use super::reporters::{OVERFLOW_TIME, Reporters};
 use super::rows::RowWriter;
 use super::rules::RuleConditions;
+use super::sessions::{
+    CHECK_INTERVAL, ContentWalks, FollowedSessions, SessionAnswer, SessionRefusal,
+};
 use super::settings::SettingNodes;
 use super::shown::AlarmLeaves;
-use super::{disk, probes, server, values};
+use super::shown_sessions::SessionLeaves;
+use super::{disk, probes, server, sessions, values};
 use crate::deadline::wait_until;
 use crate::gnsi::TlsProfiles;
 use crate::listeners::Listeners;
+use crate::reboot::boot_id;
 use crate::software::Software;
 
 /// Reports that wait for the loop; their sources wait for a place.
 const INPUTS: usize = 64;
 /// Transitions that a listener may fall behind before it is told that it missed some.
 const TRANSITIONS: usize = 1024;
+/// Steps of sessions that somebody who follows them may fall behind before all sessions are told again.
+const SESSION_STEPS: usize = 1024;
 /// Least time between two revisions with alarms, since each one wakes every subscriber.
 const SHOW_INTERVAL: Duration = Duration::from_millis(1);
 /// Pause before faults are looked for again after a bug. Each pause is twice the one before, so that a bug that comes again
@@ -101,8 +107,10 @@ pub fn start(
     rows: &BTreeMap<String, Artefact>,
 ) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
-    let (service, requests) = FaultService::new(parts.core.clone());
+    let objects = Arc::new(BoxObjects::new(parts.core.clone(), &parts.core.models().native)?);
+    let (service, requests) = FaultService::new(parts.core.clone(), Arc::clone(&objects));
     let keeper = Keeper {
+        objects,
         parts,
         rows: Arc::new(RowWriter::new(stored.collect())),
         requests: Arc::new(Mutex::new(requests)),
@@ -115,6 +123,7 @@ pub fn start(
 /// Everything that looking for faults needs. It begins anew when it has ended by a bug.
 struct Keeper {
     parts: FaultParts,
+    objects: Arc<BoxObjects>,
     rows: Arc<RowWriter>,
     /// Requests of clients, which the running task holds.
     requests: Arc<Mutex<mpsc::Receiver<Request>>>,
@@ -157,9 +166,8 @@ impl Keeper {
             software,
             probes,
         } = &self.parts;
-        let models = core.models();
         let log = read_log(journal);
-        let objects = Arc::new(BoxObjects::new(core.clone(), &models.native)?);
+        let objects = Arc::clone(&self.objects);
         let now = Now { monotonic: Duration::ZERO, unix_ns: now_ns() };
         let (faults, unreadable) =
             Faults::restored(self.rows.current(), log, Box::new(Arc::clone(&objects)), now);
@@ -180,8 +188,7 @@ impl Keeper {
             fencer: Arc::default(),
         };
         let fencing = Arc::clone(&outlets.fencer).run(core.clone(), input_tx.clone());
-        let walks = ImpactWalks::new(core.clone(), objects);
-        let mut task = FaultTask::new(core.clone(), &models.native, (faults, walks), outlets)?;
+        let mut task = FaultTask::new(core.clone(), objects, faults, outlets)?;
         if attempt > 0 {
             task.begins_again(attempt);
         }
@@ -221,6 +228,7 @@ struct Unshown {
     latches: BTreeSet<Condition>,
     monitors: BTreeSet<SmolStr>,
     rules: BTreeSet<Condition>,
+    sessions: BTreeSet<SmolStr>,
     /// Since when something waits.
     since: Option<Instant>,
 }
@@ -232,6 +240,7 @@ impl Unshown {
             && self.latches.is_empty()
             && self.monitors.is_empty()
             && self.rules.is_empty()
+            && self.sessions.is_empty()
     }
 }
 
@@ -265,16 +274,25 @@ pub(super) struct FaultTask {
     links: Links,
     instances: Instances,
     setting_nodes: SettingNodes,
-    /// The part of the configuration that had the settings last; `None` before the first look.
-    settings: Option<Option<Arc<Branch<Provenance>>>>,
+    /// The parts of the configuration that had the settings last, of faults and of maintenance; `None` before the first look.
+    settings: Option<[Option<Arc<Branch<Provenance>>>; 2]>,
     leaves: AlarmLeaves,
+    session_leaves: SessionLeaves,
     walks: ImpactWalks,
+    content_walks: ContentWalks,
+    objects: Arc<BoxObjects>,
+    /// The core does not know yet which links are maintained.
+    is_maintenance_changed: bool,
+    /// When sessions that are restoring looked last whether their resources work.
+    checked_at: Option<Instant>,
     reporters: Reporters,
     outlets: Outlets,
     transitions: broadcast::Sender<Arc<Transition>>,
+    session_steps: broadcast::Sender<Arc<SessionEvent>>,
     /// What is to be shown, and transitions to be told then.
     unshown: Unshown,
     untold: Vec<Arc<Transition>>,
+    untold_steps: Vec<Arc<SessionEvent>>,
     shown_at: Option<Instant>,
     began: Instant,
 }
@@ -282,12 +300,22 @@ pub(super) struct FaultTask {
 impl FaultTask {
     fn new(
         core: CoreHandle,
-        native: &Schema,
-        (faults, walks): (Faults, ImpactWalks),
+        objects: Arc<BoxObjects>,
+        faults: Faults,
         outlets: Outlets,
     ) -> Result<Self, MissingNode> {
+        let models = core.models();
+        let native = &models.native;
         Ok(Self {
             revisions: core.watch(),
+            walks: ImpactWalks::new(core.clone(), Arc::clone(&objects)),
+            content_walks: ContentWalks::new(core.clone(), Arc::clone(&objects)),
+            objects,
+            is_maintenance_changed: true,
+            checked_at: None,
+            session_leaves: SessionLeaves::find(native)?,
+            session_steps: broadcast::channel(SESSION_STEPS).0,
+            untold_steps: Vec::new(),
             core,
             faults,
             links: Links::new(native)?,
@@ -295,7 +323,6 @@ impl FaultTask {
             setting_nodes: SettingNodes::find(native)?,
             settings: None,
             leaves: AlarmLeaves::find(native)?,
-            walks,
             reporters: Reporters::default(),
             outlets,
             transitions: broadcast::channel(TRANSITIONS).0,
@@ -312,6 +339,8 @@ impl FaultTask {
         mut inputs: mpsc::Receiver<Input>,
         requests: &mut mpsc::Receiver<Request>,
     ) {
+        self.maintain().await;
+        self.take(Input::Booted(boot_id().unwrap_or_default().into()));
         self.look_at_all();
         self.unshown.latches.extend(self.faults.latches().map(Latch::condition));
         self.force_down().await;
@@ -325,6 +354,11 @@ impl FaultTask {
             let due = self.faults.due().map(|due| self.began + due);
             let show = self.show_due();
             let walk = self.walks.due();
+            let content_walk = self.content_walks.due();
+            let check = self.check_due();
+            if self.is_maintenance_changed {
+                self.maintain().await;
+            }
             tokio::select! {
                 biased;
                 () = wait_until(show) => self.show(),
@@ -336,6 +370,13 @@ impl FaultTask {
                 (condition, impact) = self.walks.found() => {
                     self.take(Input::Impact(condition, impact));
                 }
+                () = wait_until(content_walk) => self.content_walks.begin(),
+                (id, contents) = self.content_walks.found() => {
+                    if let Some(contents) = contents {
+                        self.take(Input::Session(id, SessionInput::Contents(contents)));
+                    }
+                }
+                () = wait_until(check) => self.check_sessions(),
                 input = inputs.recv() => match input {
                     Some(input) => self.take(input),
                     None => return,
@@ -344,7 +385,10 @@ impl FaultTask {
                     Some(request) => self.answer(request).await,
                     None => return,
                 },
-                _ = graph.changed() => self.walks.outdate(&self.faults),
+                _ = graph.changed() => {
+                    self.walks.outdate(&self.faults);
+                    self.content_walks.want(self.faults.sessions_to_look_at());
+                }
             }
         }
     }
@@ -389,15 +433,19 @@ impl FaultTask {
     }
 
     fn take_settings(&mut self, configuration: &Tree<Provenance>) {
-        let part = self.setting_nodes.part(configuration);
-        let is_same = match (&self.settings, &part) {
-            (Some(Some(before)), Some(now)) => Arc::ptr_eq(before, now),
-            (Some(None), None) => true,
+        let nodes = &self.setting_nodes;
+        let parts = [nodes.part(configuration), nodes.maintenance_part(configuration)];
+        let is_same = |(before, now): (&Option<Arc<_>>, &Option<Arc<_>>)| match (before, now) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (None, None) => true,
             _ => false,
         };
-        if !is_same {
-            let settings = Arc::new(self.setting_nodes.read(part.as_deref()));
-            self.settings = Some(part);
+        if !self.settings.as_ref().is_some_and(|it| it.iter().zip(&parts).all(is_same)) {
+            let [faults, maintenance] = &parts;
+            let models = self.core.models();
+            let settings = nodes.read(faults.as_deref(), maintenance.as_deref(), &models.native);
+            let settings = Arc::new(settings);
+            self.settings = Some(parts);
             let monitors = settings.monitors().iter().map(|monitor| monitor.name.clone());
             self.unshown.monitors.extend(self.reporters.set(monitors.collect()));
             self.take(Input::Settings(Arc::clone(&settings)));
@@ -422,8 +470,20 @@ impl FaultTask {
             shown_rules,
             are_latches_changed: _,
             changed_fences,
+            shown_sessions,
+            session_events,
+            is_maintenance_changed,
             wanted_levels,
         } = effects;
+        self.is_maintenance_changed |= is_maintenance_changed;
+        if is_maintenance_changed {
+            self.content_walks.want(self.faults.sessions_to_look_at());
+        }
+        self.unshown.sessions.extend(shown_sessions);
+        for event in &session_events {
+            log_step(event);
+        }
+        self.untold_steps.extend(session_events.into_iter().map(Arc::new));
         self.unshown.alarms.extend(shown);
         self.unshown.marks.extend(marks);
         self.unshown.rules.extend(shown_rules);
@@ -460,7 +520,7 @@ impl FaultTask {
 
     /// When the next revision with alarms may come, if there is something to be shown.
     fn show_due(&self) -> Option<Instant> {
-        if self.unshown.is_empty() && self.untold.is_empty() {
+        if self.unshown.is_empty() && self.untold.is_empty() && self.untold_steps.is_empty() {
             return None;
         }
         let earliest = self.shown_at.map_or(self.began, |at| at + SHOW_INTERVAL);
@@ -477,7 +537,7 @@ impl FaultTask {
 
     /// Shows marks and then alarms, and tells listeners. What an alarm says to be complete is shown before it says so.
     fn show(&mut self) {
-        let Unshown { alarms, marks, latches, monitors, rules, since: _ } =
+        let Unshown { alarms, marks, latches, monitors, rules, sessions, since: _ } =
             std::mem::take(&mut self.unshown);
         let mut marks: VecDeque<_> = marks.into_iter().collect();
         while marks.len() > MARKS_AT_ONCE {
@@ -495,11 +555,17 @@ impl FaultTask {
         for rule in &rules {
             leaves.extend(self.leaves.show_rule(rule, self.faults.rule_state(rule)));
         }
+        for id in &sessions {
+            leaves.extend(self.session_leaves.show(id, self.faults.session(id)));
+        }
         self.count_unmarked(self.core.mark(leaves, marks.into()));
         self.shown_at = Some(Instant::now());
         for transition in self.untold.drain(..) {
             // There may be no listener.
             let _ = self.transitions.send(transition);
+        }
+        for step in self.untold_steps.drain(..) {
+            let _ = self.session_steps.send(step);
         }
     }
 
@@ -509,15 +575,35 @@ impl FaultTask {
         }
     }
 
-    /// Interfaces that an owner wants shut.
+    /// What an owner wants fenced.
     fn wishes(&self, owner: &FenceOwner) -> Wishes {
+        if let FenceOwner::Session(id) = owner {
+            return self.session_wishes(id);
+        }
         let wishes = self.faults.fences().get(owner).into_iter().flatten();
-        wishes.map(|(interface, wish)| (interface.clone(), wish.allows_isolation)).collect()
+        let shut =
+            wishes.map(|(interface, wish)| (interface.clone(), wish.allows_isolation)).collect();
+        Wishes { shut, session: None }
+    }
+
+    /// What a session wants fenced; nothing, once it is forgotten.
+    fn session_wishes(&self, id: &SmolStr) -> Wishes {
+        let Some(session) = self.faults.session(id) else { return Wishes::default() };
+        let (number, wants) = self.faults.session_wants(id);
+        let interfaces = session.resources.iter().filter_map(|it| match it {
+            Resource::Interface(name) => Some((name.clone(), session.allows_isolation)),
+            _ => None,
+        });
+        let shut = interfaces.filter(|_| wants.shut).collect();
+        Wishes { shut, session: Some((id.clone(), number)) }
     }
 
     /// Has everything fenced that is to be, and nothing else, after a start.
     fn refence(&self) {
-        let owners: BTreeSet<FenceOwner> = self.faults.fences().keys().cloned().collect();
+        let mut owners: BTreeSet<FenceOwner> = self.faults.fences().keys().cloned().collect();
+        let sessions = self.faults.sessions();
+        let fencing = sessions.filter(|it| it.state.is_open() || it.wants() != Wants::default());
+        owners.extend(fencing.map(|it| FenceOwner::Session(it.id.clone())));
         for owner in &owners {
             self.outlets.fencer.want(owner.clone(), self.wishes(owner));
         }
@@ -534,6 +620,69 @@ impl FaultTask {
         if let Err(error) = self.core.force_down(links.collect()).await {
             warn!(error = %ErrorChain(&error), "the core does not take what is forced down");
         }
+    }
+
+    /// Tells the core which links are maintained.
+    async fn maintain(&mut self) {
+        self.is_maintenance_changed = false;
+        let links = sessions::maintained(&self.faults, &self.core, &self.objects);
+        if let Err(error) = self.core.maintain(links).await {
+            warn!(error = %ErrorChain(&error), "the core does not take what is maintained");
+        }
+    }
+
+    /// When sessions that are restoring look again whether their resources work.
+    fn check_due(&self) -> Option<Instant> {
+        let is_checking = self.faults.sessions().any(Session::is_checking);
+        is_checking.then(|| self.checked_at.map_or_else(Instant::now, |at| at + CHECK_INTERVAL))
+    }
+
+    fn check_sessions(&mut self) {
+        self.checked_at = Some(Instant::now());
+        let checking = self.faults.sessions().filter(|it| it.is_checking());
+        let health =
+            |it: &Session| (it.id.clone(), sessions::health(it, &self.faults, &self.links));
+        let checked: Vec<(SmolStr, Health)> = checking.map(health).collect();
+        for (id, health) in checked {
+            self.take(Input::Session(id, SessionInput::Health(health)));
+        }
+    }
+
+    /// Carries out a request about a session. The answer comes when that is on disk, or when the disk has refused it.
+    async fn request_session(
+        &mut self,
+        request: SessionRequest,
+        answer: oneshot::Sender<Result<SessionAnswer, SessionRefusal>>,
+    ) {
+        if let SessionRequest::Create { plan, .. } = &request
+            && let Some(unknown) = plan.resources.iter().find(|it| !self.knows(it))
+        {
+            drop(answer.send(Err(SessionRefusal::NoSuchResource(unknown.clone()))));
+            return;
+        }
+        let deleted = match &request {
+            SessionRequest::Delete { session, .. } => self.faults.session(session).cloned(),
+            _ => None,
+        };
+        let now = self.now();
+        let (id, effects) = match self.faults.request_session(request, now) {
+            Ok(done) => done,
+            Err(error) => return drop(answer.send(Err(error.into()))),
+        };
+        let written = self.carry_out_noticed(effects);
+        // Nothing is placed any more when the answer comes.
+        self.maintain().await;
+        self.show();
+        let Some(session) = self.faults.session(&id).cloned().or(deleted) else { return };
+        tokio::spawn(async move {
+            let is_durable = written.await.unwrap_or(false);
+            drop(answer.send(Ok(SessionAnswer { session, is_durable })));
+        });
+    }
+
+    fn follow_sessions(&mut self) -> FollowedSessions {
+        self.show(); // what is not told yet is in the answer, and must not be told again
+        (self.faults.sessions().cloned().collect(), self.session_steps.subscribe())
     }
 
     /// Says for a while that faults were not looked for.
@@ -557,6 +706,8 @@ impl FaultTask {
                 let log = log.filter(|transition| transition.id > after).cloned();
                 drop(answer.send(log.collect()));
             }
+            Request::Session { request, answer } => self.request_session(request, answer).await,
+            Request::FollowSessions(answer) => drop(answer.send(self.follow_sessions())),
             Request::Operate { word, answer } => self.operate(&word, answer),
             Request::Report { reporter, report, answer } => {
                 drop(answer.send(self.report(&reporter, report)));
@@ -681,6 +832,15 @@ impl FaultTask {
 
     fn now(&self) -> Now {
         Now { monotonic: self.began.elapsed(), unix_ns: now_ns() }
+    }
+}
+
+/// One line for each step that administrators are told of.
+fn log_step(event: &SessionEvent) {
+    if event.consumer.is_none() {
+        let Session { id, reason, .. } = &*event.session;
+        let (change, state) = (event.change.name(), event.state);
+        info!(session = %id, %state, %reason, "maintenance: {change}");
     }
 }
 

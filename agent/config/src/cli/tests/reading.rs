@@ -139,7 +139,7 @@ fn every_type_and_shape_has_a_text() {
 
 #[test]
 fn every_bad_line_is_named_with_what_is_right_there() {
-    let root = "valid here: `system`, `reconciliation`, `fault-management`, `interface NAME`, `network-instance NAME`";
+    let root = "valid here: `system`, `reconciliation`, `fault-management`, `maintenance`, `interface NAME`, `network-instance NAME`";
     refused(
         native(),
         "system hostname a b\ninterfce eth0\n  mtu 1\n  nonsense\ninterface eth0\n  mtu 67\n  ipv4 address\n  \
