@@ -29,7 +29,7 @@ pub(crate) fn route(prefix: &str) -> String {
     format!("{ROUTES}[prefix={prefix}]")
 }
 
-fn link(name: &str) -> String {
+pub(crate) fn link(name: &str) -> String {
     format!("holdfast_native:/interfaces/interface[name={name}]")
 }
 
