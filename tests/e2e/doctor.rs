@@ -64,7 +64,7 @@ async fn told_until(stream: &mut Streaming<wire::WatchResponse>, last: &str) -> 
     all
 }
 
-// proves sv.C67, sv.C68, sv.C69, sv.C70, sv.C71, sv.C73, sv.C74, sv.C75, sv.C78, sv.C79
+// proves sv.C67, sv.C68, sv.C69, sv.C70, sv.C71, sv.C73, sv.C74, sv.C75, sv.C78
 #[tokio::test]
 async fn the_thirteen_steps() {
     let net = ports(&["eth0", "eth1"]);

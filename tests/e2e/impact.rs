@@ -73,7 +73,7 @@ pub(crate) async fn add_route(
 }
 
 /// An agent with two ports that have addresses.
-async fn agent_with_ports(net: &Netns) -> (AgentProcess, GnmiClient) {
+pub(crate) async fn agent_with_ports(net: &Netns) -> (AgentProcess, GnmiClient) {
     let agent = AgentProcess::start(net).await;
     let client = agent.gnmi().await;
     let ports = [port("eth0", &["10.0.0.1/24"]), port("eth1", &["10.0.1.1/24"])];

@@ -377,6 +377,68 @@ async fn a_session_outlives_the_agent() {
     eventually("eth0 is up", || net.link("eth0").up).await;
 }
 
+/// The link that the kernel sends packets to this address by.
+fn way(net: &Netns, address: &str) -> String {
+    let route = net.ip(&format!("route get {address}"));
+    let mut words = route.split_whitespace().skip_while(|word| *word != "dev");
+    words.nth(1).unwrap_or_default().to_owned()
+}
+
+// proves sv.C70, sv.C73
+#[tokio::test]
+async fn traffic_moves_before_a_link_is_shut_and_comes_back_after() {
+    let net = ports(&["eth0", "eth1"]);
+    let (agent, client) = agent_with_consumer(&net).await;
+    let settings = json!({"drain-timeout": 6, "quiet-pps": 1000, "default-action": "move"});
+    client.update("holdfast_native:/maintenance/settings", settings).await.unwrap();
+    add_route(&client, "203.0.113.0/24", &[("10.0.0.2", None), ("10.0.1.2", None)]).await;
+    add_route(&client, "203.0.114.0/24", &[("10.0.0.2", None), ("10.0.1.2", Some(500))]).await;
+    assert_eq!(way(&net, "203.0.114.9"), "eth0");
+    let mut admin = maintenance(&agent, agent.credentials()).await;
+    let mut consumer = maintenance(&agent, ann()).await;
+    let session = create(&mut admin, "interface:eth0", wire::Kind::Full, 9).await;
+    consumer.reply(ack(&session, wire::Action::Stop)).await.unwrap();
+    wait_for_state(&mut admin, &session, wire::State::Ready).await;
+    for address in ["203.0.113.9", "203.0.114.9"] {
+        assert_eq!(way(&net, address), "eth1", "it has moved before the link is shut");
+    }
+    assert!(net.link("eth0").up);
+    let fence = "holdfast_native:/fault-state/fence[resource=interface:eth0][action=drain]/state";
+    let owner = json!([format!("session {}", session.id)]);
+    assert_eq!(client.read(&format!("{fence}/owner")).await.unwrap(), owner);
+    wait_for_state(&mut admin, &session, wire::State::InMaintenance).await;
+    eventually("eth0 is shut", || !net.link("eth0").up).await;
+    admin.work_done(of(&session)).await.unwrap();
+    wait_for_state(&mut admin, &session, wire::State::Over).await;
+    assert!(net.link("eth0").up);
+    eventually("traffic is back", || way(&net, "203.0.114.9") == "eth0").await;
+    eventually_async("nothing is fenced", async || {
+        client.read(&format!("{fence}/owner")).await.is_err_and(|it| it.code() == Code::NotFound)
+    })
+    .await;
+}
+
+// proves sv.C76
+#[tokio::test]
+async fn what_cannot_move_fails_a_session_and_nothing_stays_fenced() {
+    let net = ports(&["eth0", "eth1"]);
+    let (agent, client) = agent_with_consumer(&net).await;
+    let settings = json!({"drain-timeout": 4, "quiet-pps": 1000});
+    client.update("holdfast_native:/maintenance/settings", settings).await.unwrap();
+    add_route(&client, "203.0.114.0/24", &[("10.0.0.2", None), ("10.0.1.2", Some(500))]).await;
+    let mut admin = maintenance(&agent, agent.credentials()).await;
+    let mut consumer = maintenance(&agent, ann()).await;
+    let session = create(&mut admin, "interface:eth0", wire::Kind::Full, 7).await;
+    consumer.reply(ack(&session, wire::Action::Move)).await.unwrap();
+    wait_for_state(&mut admin, &session, wire::State::Failed).await;
+    let read = admin.get(of(&session)).await.unwrap().into_inner().session.unwrap();
+    assert!(read.reason.contains(ROUTE) && read.reason.contains("has not moved"), "{read:?}");
+    wait_until_open(&client, &format!("session-failed.{}@agent", session.id)).await;
+    assert_eq!(way(&net, "203.0.114.9"), "eth0", "the drain is taken back");
+    assert!(net.link("eth0").up);
+    add_route(&client, "203.0.115.0/24", &[("10.0.0.2", None)]).await;
+}
+
 /// The text that `holdfast maintenance ...` prints.
 fn command(agent: &AgentProcess, arguments: &[&str]) -> String {
     let output = agent.command("maintenance").args(arguments).output().unwrap();

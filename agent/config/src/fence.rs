@@ -22,7 +22,7 @@ use crate::models::Models;
 use crate::path::{Elem, Path};
 use crate::progress::CancelToken;
 use crate::route_metric::{IPV4_METRIC, IPV6_METRIC};
-use crate::schema::{NodeId, Schema};
+use crate::schema::{NodeId, Origin, Schema};
 use crate::tree::{Child, Leaf, Tree};
 use crate::value::Value;
 
@@ -151,12 +151,17 @@ impl FenceNodes {
     }
 }
 
-/// True when a metric of the fence layer is in force over the one below, which is that of a route to `prefix`.
-pub(crate) fn is_raised(below: Option<&Value>, prefix: Option<&Value>, fence: &Value) -> bool {
-    let unset = match prefix.map(ToString::to_string) {
+/// The metric of a route to `prefix` without a configured one.
+fn family_metric(prefix: Option<&Value>) -> u32 {
+    match prefix.map(ToString::to_string) {
         Some(prefix) if prefix.contains(':') => IPV6_METRIC,
         _ => IPV4_METRIC,
-    };
+    }
+}
+
+/// True when a metric of the fence layer is in force over the one below, which is that of a route to `prefix`.
+pub(crate) fn is_raised(below: Option<&Value>, prefix: Option<&Value>, fence: &Value) -> bool {
+    let unset = family_metric(prefix);
     let number = |value: &Value| match value {
         Value::Uint(number) => Some(*number),
         _ => None,
@@ -250,7 +255,7 @@ impl Fences {
     }
 
     /// True when both are known to be equal, by their memory.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         self.0.ptr_eq(&other.0)
     }
 
@@ -421,6 +426,60 @@ impl Configuration {
             })
         };
         self.layers().fences().0.iter().filter_map(fence).collect()
+    }
+
+    /// The metric that a next hop of a static route, by its entry, would have without fences: that of its family where none is
+    /// configured. `None` where a layer that is stronger than fences holds it.
+    pub fn metric_below_fences(&self, next_hop: &InstancePath) -> Option<u32> {
+        let leaf = next_hop.join(Step::node(self.models().fence.leaf(FenceRule::Raise)?));
+        let found = self.effective().find_leaf(&leaf);
+        let mut owners = found.iter().flat_map(|it| it.meta.owners.iter());
+        let off = self.layers().off;
+        let is_stronger = |layer: LayerKey| {
+            matches!(layer.owner, Owner::Gnsi | Owner::Boot) && !off.contains(layer)
+        };
+        if owners.any(is_stronger) {
+            return None;
+        }
+        let is_fenced = found.as_ref().is_some_and(|it| it.meta.owners.contains(LayerKey::FENCE));
+        let value = match is_fenced {
+            true => self.value_below_fences(&leaf),
+            false => found.map(|found| found.value),
+        };
+        let prefix = next_hop.0.iter().rev().nth(1).and_then(|route| route.keys.as_ref()?.first());
+        match value {
+            Some(Value::Uint(metric)) => Some(u32::try_from(metric).unwrap_or(u32::MAX)),
+            _ => Some(family_metric(prefix)),
+        }
+    }
+
+    /// The value that the strongest layer below the fences has for a leaf. Defaults of OpenConfig are no matter of metrics.
+    fn value_below_fences(&self, leaf: &InstancePath) -> Option<Value> {
+        let layers = self.layers();
+        let below = LayerKey::ALL.into_iter().filter(|layer| *layer != LayerKey::FENCE);
+        let below = below.filter(|layer| *layer != LayerKey::LEASE);
+        let mut below: Vec<LayerKey> = below.collect();
+        below.sort_by_key(|layer| layers.off.contains(*layer));
+        below.push(LayerKey::LEASE);
+        below.into_iter().find_map(|layer| self.value_in(layer, leaf))
+    }
+
+    /// The value that a layer has for a leaf of the native model.
+    fn value_in(&self, layer: LayerKey, leaf: &InstancePath) -> Option<Value> {
+        let tree = self.layers().tree(layer);
+        if tree.is_empty() {
+            return None;
+        }
+        if layer.origin == Origin::Native {
+            let found = tree.find_leaf(leaf).filter(|it| it.meta != LeafMark::Absent);
+            return found.map(|found| found.value);
+        }
+        let map = &self.models().map;
+        let found = |path: &InstancePath| {
+            let value = tree.find_leaf(path)?.value;
+            map.down(path, &value).ok().flatten().map(|(_, value)| value)
+        };
+        map.up_path(leaf).iter().find_map(found)
     }
 
     /// Names of the owners of the fence at a leaf, or in an entry, of the native model.

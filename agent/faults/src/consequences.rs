@@ -81,7 +81,7 @@ impl Faults {
         let rule = self.settings.rule(condition);
         let Some(tracked) = self.conditions.get(condition) else { return };
         let own_status = tracked.own_status(rule);
-        let own = self.objects.of(&condition.resource);
+        let own = self.objects_of(&condition.resource);
         let difference = self.impacts.open(condition, own, own_status);
         if rule.effect == Effect::Warn {
             let none = self.impacts.set(condition, rule.effect, &Impact::default());
@@ -104,6 +104,10 @@ impl Faults {
         };
         let after = ImpactCount { state, down, degraded };
         self.take_difference(difference, now);
+        if let Some(tracked) = self.conditions.get_mut(condition) {
+            tracked.is_impact_known = true;
+        }
+        self.refence(condition, now);
         if before == after {
             return;
         }
@@ -125,6 +129,7 @@ impl Faults {
     /// Takes in which objects have another status, and judges the causes of alarms that this may bear on.
     pub(crate) fn take_difference(&mut self, difference: Difference, now: Now) {
         self.effects.marks.extend(difference.marks);
+        difference.watched.iter().for_each(|object| self.groups.outdate(object));
         for condition in difference.alarms {
             let Some(alarm) = self.alarm(&condition).cloned() else { continue };
             let cause = self.cause(&alarm);
@@ -136,11 +141,16 @@ impl Faults {
     }
 
     /// The alarm that an alarm is caused by: of several, the one that began first. It is also the root of two that have each
-    /// other's objects.
+    /// other's objects. An uplink group is caused by what its members have, and never the other way round.
     pub(crate) fn cause(&self, alarm: &Alarm) -> Option<Condition> {
+        let resource = &alarm.condition.resource;
+        if let Resource::Group(name) = resource {
+            return self.cause_of_group(name);
+        }
         let order = |alarm: &Alarm| (alarm.created_ns, alarm.condition.clone());
         let causes = self.impacts.causes(&alarm.condition).into_iter();
         let causes = causes.filter_map(|condition| self.alarm(condition));
+        let causes = causes.filter(|it| !self.is_member_of(resource, &it.condition.resource));
         let causes = causes.filter(|cause| {
             order(cause) < order(alarm)
                 || !self.impacts.causes(&cause.condition).contains(&&alarm.condition)

@@ -23,6 +23,7 @@ use crate::alarm::{Alarm, Change, Expiry, OperatorState, Transition};
 use crate::condition::Condition;
 use crate::fencing::Fencing;
 use crate::flapping::{Begins, FLAPPING_LOSSES, FLAPPING_WINDOW};
+use crate::group::Groups;
 use crate::impact::{ImpactCount, Impacts, Objects};
 use crate::latch::Latch;
 use crate::log::Log;
@@ -54,6 +55,8 @@ pub enum Input {
     /// All conditions that hold by a source: others have ended. After a start, and when a source has missed something.
     Level(Source, Vec<Report>),
     Settings(Arc<Settings>),
+    /// Members of uplink groups that are neither configured nor on the box.
+    Missing(BTreeSet<SmolStr>),
     /// The objects that do not work because of an open alarm, as they were found last.
     Impact(Condition, Impact),
     /// News for a maintenance session, by its id.
@@ -79,9 +82,11 @@ pub struct Effects {
     pub wanted_impacts: BTreeSet<Condition>,
     /// Rules, by the conditions of their alarms, whose state is to be shown; without one, its entry is to go.
     pub shown_rules: BTreeSet<Condition>,
+    /// Uplink groups whose state is to be shown; without one, its entry is to go.
+    pub shown_groups: BTreeSet<SmolStr>,
     /// Other resources are forced down than before.
     pub are_latches_changed: bool,
-    /// Owners that want other interfaces shut than before.
+    /// Owners that want other resources shut or drained than before.
     pub changed_fences: BTreeSet<FenceOwner>,
     /// Sessions that are to be shown as [`Faults::session`] now has them; without one, its entry is to go.
     pub shown_sessions: BTreeSet<SmolStr>,
@@ -122,6 +127,7 @@ pub struct Faults {
     /// Conditions of which reporters have not repeated what they said, by reporter.
     pub(crate) silent: BTreeMap<SmolStr, BTreeSet<Condition>>,
     pub(crate) fencing: Fencing,
+    pub(crate) groups: Groups,
     pub(crate) rules: Rules,
     pub(crate) sessions: Sessions,
     pub(crate) effects: Effects,
@@ -143,6 +149,8 @@ pub(crate) struct Tracked {
     shown_at: Duration,
     pub(crate) has_unshown: bool,
     timer: Option<Duration>,
+    /// Who suffers from the alarm was found once, in this run or the one before.
+    pub(crate) is_impact_known: bool,
 }
 
 /// What puts the alarm of a condition aside.
@@ -255,6 +263,7 @@ impl Faults {
             latches: BTreeMap::new(),
             silent: BTreeMap::new(),
             fencing: Fencing::default(),
+            groups: Groups::default(),
             rules: Rules::default(),
             sessions: Sessions::default(),
             effects: Effects::default(),
@@ -301,7 +310,7 @@ impl Faults {
         faults.take_level(Source::Latches, latches, now);
         let latched: Vec<Condition> = faults.latches.keys().cloned().collect();
         latched.iter().for_each(|condition| faults.refence(condition, now));
-        faults.begin_sessions(now);
+        faults.begin_sessions();
         faults.log = Log::restored(log, faults.reserved_id);
         (faults, unreadable)
     }
@@ -338,7 +347,13 @@ impl Faults {
         self.count(&alarm, true);
         self.effects.shown.insert(condition.clone());
         let since = Now { monotonic: Duration::ZERO, unix_ns: alarm.created_ns };
-        let tracked = Tracked { holders, since, alarm: Some(alarm), ..Tracked::default() };
+        let tracked = Tracked {
+            holders,
+            since,
+            alarm: Some(alarm),
+            is_impact_known: true,
+            ..Tracked::default()
+        };
         self.conditions.insert(condition.clone(), tracked);
         self.open_impact(&condition, now);
         self.refence(&condition, now);
@@ -358,12 +373,14 @@ impl Faults {
             }
             Input::Level(source, reports) => self.take_level(source, reports, now),
             Input::Settings(settings) => {
-                self.settings = settings;
+                let before = std::mem::replace(&mut self.settings, settings);
+                self.take_groups(before.groups(), now);
                 self.forget_reporters(now);
                 self.forget_probes(now);
                 self.judge_all(now);
                 self.take_rules(now);
             }
+            Input::Missing(missing) => self.take_missing(missing),
             Input::Impact(condition, impact) => self.take_impact(&condition, &impact, now),
             Input::Session(id, input) => self.take_session_input(&id, input, now),
             Input::Booted(boot) => self.take_boot(boot, now),
@@ -654,6 +671,7 @@ impl Faults {
             tracked.alarm = None;
             tracked.falling_since = None;
             tracked.has_unshown = false;
+            tracked.is_impact_known = false;
         }
         let difference = self.impacts.close(&transition.alarm.condition);
         self.take_difference(difference, now);
@@ -756,8 +774,10 @@ impl Faults {
         self.report(Source::Diagnosis, Report::ended(overflow, now.unix_ns), now);
     }
 
-    /// All that has come of an input, after rules were judged by it.
+    /// All that has come of an input, after uplink groups and rules were judged by it.
     pub(crate) fn take_effects(&mut self, now: Now) -> Effects {
+        self.note_maintained();
+        self.judge_groups(now);
         self.judge_rules(now);
         self.effects.changed_fences.extend(self.fencing.take_changed(now.monotonic));
         self.mark_maintained();

@@ -1,45 +1,59 @@
-//! Which interfaces are to be shut because of alarms and latches, and until when.
+//! What is to be shut or drained because of alarms and latches, and until when.
 //!
 //! This is a level: whoever carries it out compares it with what is fenced. A fence goes some time after the last alarm that
 //! wanted it has ended; an alarm that comes again in between keeps it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use holdfast_config::FenceOwner;
 use holdfast_scheduler::Now;
 use smol_str::SmolStr;
 
+use crate::alarm::Alarm;
 use crate::condition::Condition;
 use crate::faults::Faults;
 use crate::resource::Resource;
 
-/// Work of a policy when an alarm that fits it is open and has no cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Work of a policy while an alarm that fits it is open and has no cause, and of an uplink group while too few of its members
+/// are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
-    #[default]
-    None,
     /// The interface is shut.
     Shut,
+    /// Static routes that have another way leave the interface or next hop.
+    Drain,
 }
 
-/// An interface that is to be shut.
+/// A resource that is to be fenced, and how.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FenceTarget {
+    pub resource: Resource,
+    pub action: Action,
+}
+
+/// The wish that a resource is fenced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// It is shut even if that takes the last way of something.
+    /// It is done even if that takes the last way of something.
     pub allows_isolation: bool,
-    /// How long it stays shut after the last alarm that wants it has ended.
+    /// How long it stays after the last alarm that wants it has ended.
     delay: Duration,
     by: BTreeSet<Condition>,
     /// When it goes; `None` while an alarm wants it.
     release_at: Option<Duration>,
 }
 
-/// All interfaces that are to be shut, by owner.
+/// Wishes by what they are for.
+type Wishes = BTreeMap<FenceTarget, Wish>;
+
+/// All that is to be fenced, by owner.
 #[derive(Debug, Default)]
 pub(crate) struct Fencing {
-    wishes: BTreeMap<FenceOwner, BTreeMap<SmolStr, Wish>>,
-    owners: BTreeMap<Condition, BTreeSet<FenceOwner>>,
+    wishes: BTreeMap<FenceOwner, Wishes>,
+    /// What each alarm wants.
+    by_alarm: BTreeMap<Condition, BTreeSet<(FenceOwner, FenceTarget)>>,
     /// Owners that want something else than before.
     changed: BTreeSet<FenceOwner>,
 }
@@ -48,23 +62,45 @@ pub(crate) struct Fencing {
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) owner: FenceOwner,
-    pub(crate) interface: SmolStr,
+    pub(crate) target: FenceTarget,
     pub(crate) delay: Duration,
     pub(crate) allows_isolation: bool,
+}
+
+impl Action {
+    pub const ALL: [Self; 2] = [Self::Shut, Self::Drain];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shut => "shut",
+            Self::Drain => "drain",
+        }
+    }
+
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.name() == name)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 impl Fencing {
     /// Takes in all that an alarm wants now; nothing, once it has ended.
     pub(crate) fn set(&mut self, condition: &Condition, wanted: Vec<Wanted>, now: Duration) {
-        let before = self.owners.remove(condition).unwrap_or_default();
-        let after: BTreeSet<FenceOwner> = wanted.iter().map(|it| it.owner.clone()).collect();
-        for owner in before.difference(&after) {
-            self.release(owner, condition, now);
+        let before = self.by_alarm.remove(condition).unwrap_or_default();
+        let after: BTreeSet<(FenceOwner, FenceTarget)> =
+            wanted.iter().map(|it| (it.owner.clone(), it.target.clone())).collect();
+        for (owner, target) in before.difference(&after) {
+            self.release(owner, target, condition, now);
         }
-        for Wanted { owner, interface, delay, allows_isolation } in wanted {
+        for Wanted { owner, target, delay, allows_isolation } in wanted {
             let wishes = self.wishes.entry(owner.clone()).or_default();
-            let is_new = !wishes.contains_key(&interface);
-            let wish = wishes.entry(interface).or_insert_with(|| Wish {
+            let is_new = !wishes.contains_key(&target);
+            let wish = wishes.entry(target).or_insert_with(|| Wish {
                 allows_isolation,
                 delay,
                 by: BTreeSet::new(),
@@ -79,15 +115,23 @@ impl Fencing {
             }
         }
         if !after.is_empty() {
-            self.owners.insert(condition.clone(), after);
+            self.by_alarm.insert(condition.clone(), after);
         }
     }
 
-    fn release(&mut self, owner: &FenceOwner, condition: &Condition, now: Duration) {
-        for wish in self.wishes.get_mut(owner).into_iter().flat_map(BTreeMap::values_mut) {
-            if wish.by.remove(condition) && wish.by.is_empty() {
-                wish.release_at = Some(now + wish.delay);
-            }
+    fn release(
+        &mut self,
+        owner: &FenceOwner,
+        target: &FenceTarget,
+        condition: &Condition,
+        now: Duration,
+    ) {
+        let wish = self.wishes.get_mut(owner).and_then(|wishes| wishes.get_mut(target));
+        if let Some(wish) = wish
+            && wish.by.remove(condition)
+            && wish.by.is_empty()
+        {
+            wish.release_at = Some(now + wish.delay);
         }
     }
 
@@ -109,37 +153,65 @@ impl Fencing {
         std::mem::take(&mut self.changed)
     }
 
-    pub(crate) fn wishes(&self) -> &BTreeMap<FenceOwner, BTreeMap<SmolStr, Wish>> {
+    pub(crate) fn wishes(&self) -> &BTreeMap<FenceOwner, Wishes> {
         &self.wishes
     }
 }
 
 impl Faults {
-    /// Interfaces that are to be shut, by owner.
-    pub fn fences(&self) -> &BTreeMap<FenceOwner, BTreeMap<SmolStr, Wish>> {
+    /// All that is to be fenced, by owner.
+    pub fn fences(&self) -> &BTreeMap<FenceOwner, Wishes> {
         self.fencing.wishes()
     }
 
     /// Takes in what an alarm wants now.
     pub(crate) fn refence(&mut self, condition: &Condition, now: Now) {
-        let Resource::Interface(interface) = &condition.resource else { return };
-        let alarm = self.alarm(condition);
-        let is_root = alarm.is_some_and(|it| it.cause.is_none() && !it.is_aside());
-        let policy = self.settings.policy(condition).filter(|it| it.action == Action::Shut);
-        let policy = policy.filter(|_| is_root).map(|policy| Wanted {
-            owner: FenceOwner::Policy(policy.name.clone()),
-            interface: interface.clone(),
-            delay: policy.recovery_delay,
-            allows_isolation: policy.allows_isolation,
-        });
+        let tracked = self.conditions.get(condition);
+        let is_known = tracked.is_some_and(|it| it.is_impact_known);
+        let alarm = tracked.and_then(|it| it.alarm.as_ref()).filter(|it| !it.is_aside());
+        // What does not work because of the alarm loses nothing by the fence, so that has to be known first.
+        let alarm = alarm.filter(|it| is_known || it.impact.is_none());
+        let by_policy = alarm.and_then(|alarm| self.wanted_by_policy(alarm));
+        let by_group = alarm.map(|_| self.wanted_by_group(condition)).unwrap_or_default();
         let latch = self.latches.get(condition).filter(|latch| latch.is_fenced);
         let latch = latch.map(|latch| Wanted {
             owner: FenceOwner::Latch(latch.by.clone()),
-            interface: interface.clone(),
+            target: FenceTarget { resource: condition.resource.clone(), action: Action::Shut },
             delay: Duration::ZERO,
             allows_isolation: true, // it was asked for when the latch was set
         });
-        let wanted: Vec<Wanted> = policy.into_iter().chain(latch).collect();
+        let wanted = by_policy.into_iter().chain(by_group).chain(latch).collect();
         self.fencing.set(condition, wanted, now.monotonic);
+    }
+
+    fn wanted_by_policy(&self, alarm: &Alarm) -> Option<Wanted> {
+        let condition = &alarm.condition;
+        let policy = self.settings.policy(condition)?;
+        // An alarm that a fence failed is no reason for another one.
+        if alarm.cause.is_some() || condition.kind.name == "fence-failed" {
+            return None;
+        }
+        Some(Wanted {
+            owner: FenceOwner::Policy(policy.name.clone()),
+            target: FenceTarget { resource: condition.resource.clone(), action: policy.action? },
+            delay: policy.recovery_delay,
+            allows_isolation: policy.allows_isolation,
+        })
+    }
+
+    /// What an uplink group wants while its alarm is open, with or without a cause.
+    fn wanted_by_group(&self, condition: &Condition) -> Vec<Wanted> {
+        let Resource::Group(name) = &condition.resource else { return Vec::new() };
+        let group = self.settings.group(name).filter(|it| it.condition() == *condition);
+        let Some((group, action)) = group.and_then(|it| Some((it, it.action?))) else {
+            return Vec::new();
+        };
+        let wanted = |dependent: &SmolStr| Wanted {
+            owner: FenceOwner::Group(name.clone()),
+            target: FenceTarget { resource: Resource::Interface(dependent.clone()), action },
+            delay: group.recovery_delay,
+            allows_isolation: group.allows_isolation,
+        };
+        group.dependents.iter().map(wanted).collect()
     }
 }

@@ -74,6 +74,8 @@ pub(crate) struct Impacts {
     resources: BTreeMap<Object, BTreeSet<Condition>>,
     conditions: BTreeMap<u32, Condition>,
     last_number: u32,
+    /// Objects of which somebody wants to know when another alarm affects them.
+    watched: BTreeSet<InstancePath>,
 }
 
 /// The objects that an alarm affects.
@@ -102,6 +104,8 @@ pub(crate) struct Difference {
     pub(crate) marks: BTreeMap<InstancePath, Option<EffectiveStatus>>,
     /// Alarms of which the causes may differ.
     pub(crate) alarms: BTreeSet<Condition>,
+    /// Objects that are watched, and that an alarm affects in another way than before.
+    pub(crate) watched: BTreeSet<InstancePath>,
 }
 
 impl Impacts {
@@ -202,6 +206,9 @@ impl Impacts {
         for (key, status) in gone.into_iter().chain(come) {
             let shown_before = self.status(&key);
             self.put(&key, number, status);
+            if self.watched.contains(&*key) {
+                difference.watched.insert(InstancePath::clone(&key));
+            }
             let shown = self.status(&key);
             difference.alarms.extend(self.resources.get(&key).into_iter().flatten().cloned());
             if shown != shown_before {
@@ -218,6 +225,23 @@ impl Impacts {
         if alarms.is_empty() {
             self.objects.remove(key);
         }
+    }
+
+    /// Has it told when these objects are affected in another way, and no others.
+    pub(crate) fn watch(&mut self, objects: BTreeSet<InstancePath>) {
+        self.watched = objects;
+    }
+
+    /// The status that an object has by each alarm that affects it.
+    pub(crate) fn statuses_by_alarm(
+        &self,
+        key: &InstancePath,
+    ) -> Vec<(&Condition, EffectiveStatus)> {
+        let alarms = self.objects.get(key).into_iter().flatten();
+        let known = |(number, status): &(u32, EffectiveStatus)| {
+            Some((self.conditions.get(number)?, *status))
+        };
+        alarms.filter_map(known).collect()
     }
 
     /// The status to show for an object; `None` while no alarm affects it.
@@ -239,14 +263,18 @@ impl Impacts {
         (down, affected.others.len() - down)
     }
 
-    /// Other alarms whose impact has all the objects that the resource of this one is.
+    /// Other alarms whose impact has all the objects that the resource of this one is. The dependents of an uplink group
+    /// belong to its impact.
     pub(crate) fn causes(&self, condition: &Condition) -> Vec<&Condition> {
         let Some(affected) = self.alarms.get(condition) else { return Vec::new() };
         let mut own = affected.own.iter();
         let Some(first) = own.next() else { return Vec::new() };
         let has = |number: u32, key: &Object| {
             let other = self.conditions.get(&number).and_then(|it| self.alarms.get(it));
-            other.is_some_and(|other| other.others.contains_key(key))
+            let is_group = self.conditions.get(&number).is_some_and(|it| it.resource.is_group());
+            other.is_some_and(|other| {
+                other.others.contains_key(key) || is_group && other.own.contains(key)
+            })
         };
         let candidates = self.objects.get(first).into_iter().flatten();
         let candidates = candidates.map(|(number, _)| *number);

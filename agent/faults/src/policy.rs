@@ -8,6 +8,7 @@ use smol_str::SmolStr;
 use crate::condition::Condition;
 use crate::fencing::Action;
 use crate::glob::Glob;
+use crate::group::UplinkGroup;
 use crate::monitor::Monitor;
 use crate::probe::Probe;
 use crate::rule::AlarmRule;
@@ -37,7 +38,7 @@ pub struct Policy {
     pub count: u32,
     pub window: Duration,
     /// Work when an alarm that fits is open and has no cause.
-    pub action: Action,
+    pub action: Option<Action>,
     /// How long that stays after the alarm has ended.
     pub recovery_delay: Duration,
     /// It is done even if that takes the last way of something.
@@ -60,6 +61,7 @@ pub struct Settings {
     pub(crate) probes: Vec<Probe>,
     pub(crate) alarm_rules: Vec<Arc<AlarmRule>>,
     pub maintenance: MaintenanceSettings,
+    groups: Vec<Arc<UplinkGroup>>,
     /// An alarm is shown with its impact, not before it.
     pub is_conservative: bool,
 }
@@ -102,6 +104,21 @@ impl Settings {
 
     pub fn monitor(&self, name: &str) -> Option<&Monitor> {
         self.monitors.iter().find(|monitor| monitor.name == name)
+    }
+
+    pub fn with_groups(mut self, groups: Vec<UplinkGroup>) -> Self {
+        self.groups = groups.into_iter().map(Arc::new).collect();
+        self.groups.sort_by(|one, other| one.name.cmp(&other.name));
+        self
+    }
+
+    /// Uplink groups, by name.
+    pub fn groups(&self) -> &[Arc<UplinkGroup>] {
+        &self.groups
+    }
+
+    pub fn group(&self, name: &str) -> Option<&UplinkGroup> {
+        self.groups.iter().find(|group| group.name == name).map(|group| &**group)
     }
 
     /// The first policy that fits a condition.

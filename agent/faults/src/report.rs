@@ -27,10 +27,16 @@ pub enum Source {
     Rules,
     /// Conclusions from other conditions.
     Diagnosis,
-    /// Changes of fences that were refused.
+    /// Interfaces that are to be shut, and are not.
     Fences,
+    /// Drains that were refused.
+    Drains,
+    /// Members of uplink groups.
+    Groups,
     /// Latches that reporters and operators have set.
     Latches,
+    /// Maintenance sessions.
+    Sessions,
     /// A program, by the name of its `monitor` entry.
     Reporter(SmolStr),
 }
@@ -52,7 +58,10 @@ impl Source {
             Self::Rules => "rules".into(),
             Self::Diagnosis => "diagnosis".into(),
             Self::Fences => "fences".into(),
+            Self::Drains => "drains".into(),
+            Self::Groups => "groups".into(),
             Self::Latches => "latches".into(),
+            Self::Sessions => "sessions".into(),
             Self::Reporter(name) => name.clone(),
         }
     }

@@ -40,6 +40,10 @@ pub struct ResourceError(SmolStr);
 const MAX_RESOURCE: usize = 1024;
 
 impl Resource {
+    pub(crate) fn is_group(&self) -> bool {
+        matches!(self, Self::Group(_))
+    }
+
     /// The thing without its kind.
     pub fn item(&self) -> Cow<'_, str> {
         match self {

@@ -113,8 +113,7 @@ impl Faults {
                 id
             }
             SessionRequest::Reply { session, consumer, reply } => {
-                let can_move = self.settings.maintenance.can_move;
-                self.sessions.find(&session)?.reply(&consumer, reply, can_move)?;
+                self.sessions.find(&session)?.reply(&consumer, reply)?;
                 session
             }
             SessionRequest::WorkDone { session } => {
@@ -162,16 +161,16 @@ impl Faults {
     }
 
     /// Has sessions of an earlier run shown. They go on when the boot is known.
-    pub(crate) fn begin_sessions(&mut self, now: Now) {
+    pub(crate) fn begin_sessions(&mut self) {
         let ids = self.sessions.ids(|_| true);
         for id in &ids {
-            self.report_trouble(id, now);
             let wanted = self.sessions.all.get(id).map(Session::wanted);
             self.sessions.wanted.extend(wanted.map(|wanted| (id.clone(), wanted)));
         }
         self.effects.is_maintenance_changed |= !ids.is_empty();
         self.effects.shown_sessions.extend(ids);
-        self.suppress(now);
+        // The rows of alarms have what is suppressed.
+        self.sessions.suppressing = self.sessions.ids(Session::suppresses).into_iter().collect();
     }
 
     /// Lets sessions go as far as they can, and takes in what comes of that.
@@ -230,7 +229,7 @@ impl Faults {
             }
             None => return,
         };
-        self.report(Source::Diagnosis, report, now);
+        self.report(Source::Sessions, report, now);
     }
 
     /// Judges all conditions again where other sessions suppress alarms than before.
@@ -267,8 +266,8 @@ impl Faults {
         !parts.is_empty() && parts.iter().all(is_part)
     }
 
-    /// Marks what is in maintenance, above all that alarms say of it.
-    pub(crate) fn mark_maintained(&mut self) {
+    /// Takes in what is in maintenance now. Members of uplink groups count as lost then.
+    pub(crate) fn note_maintained(&mut self) {
         let mut marked = BTreeSet::new();
         for session in self.sessions.all.values() {
             if session.state == SessionState::InMaintenance {
@@ -282,10 +281,25 @@ impl Faults {
         for path in before.difference(&self.sessions.marked) {
             let status = self.impacts.status(path);
             self.effects.marks.insert(path.clone(), status);
+            self.groups.outdate(path);
         }
         for path in self.sessions.marked.difference(&before) {
             self.effects.marks.insert(path.clone(), Some(EffectiveStatus::Maintenance));
+            self.groups.outdate(path);
         }
+    }
+
+    /// True for an interface that is in maintenance.
+    pub(crate) fn is_maintained(&self, interface: &SmolStr) -> bool {
+        let resource = Resource::Interface(interface.clone());
+        let sessions = self.sessions.all.values();
+        sessions.filter(|it| it.state == SessionState::InMaintenance).any(|session| {
+            session.resources.contains(&resource) || session.resources.contains(&Resource::Box)
+        })
+    }
+
+    /// Shows what is in maintenance as such, whatever alarms say of it.
+    pub(crate) fn mark_maintained(&mut self) {
         for (path, status) in &mut self.effects.marks {
             if self.sessions.marked.contains(path) {
                 *status = Some(EffectiveStatus::Maintenance);

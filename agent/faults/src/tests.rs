@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use crate::*;
 
 mod consequences;
+mod groups;
 mod sessions;
 
 const MS: Duration = Duration::from_millis(1);
@@ -107,7 +108,7 @@ fn policy(name: &str, kind: &str) -> Policy {
         clear_after: Duration::ZERO,
         count: 1,
         window: 60 * SECOND,
-        action: Action::None,
+        action: None,
         recovery_delay: Duration::ZERO,
         allows_isolation: false,
     }

@@ -161,7 +161,7 @@ pub static TYPES: &[AlarmType] = &[
     simple(
         "fence-failed",
         Severity::Major,
-        "An interface is to be shut because of an alarm, and that is refused, for instance because something would lose its last way.",
+        "Something is to be shut or drained because of an alarm, and that is refused, for instance because something would lose its last way.",
     ),
     outage(
         "forced-down",
@@ -238,6 +238,11 @@ pub static TYPES: &[AlarmType] = &[
         "store-failed",
         Severity::Critical,
         "The disk refuses the database: changes are refused until it takes them again.",
+    ),
+    outage(
+        "uplinks-down",
+        Severity::Major,
+        "Fewer members of an uplink group are left than it needs, so its dependents do not work.",
     ),
     AlarmType {
         raise_after: RETRY_TIME,

@@ -41,6 +41,17 @@ pub struct Failure {
     pub below: Vec<Key>,
 }
 
+impl Failure {
+    /// Both failures at once.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.targets.extend(other.targets);
+        self.keys.extend(other.keys);
+        self.below.extend(other.below);
+        self
+    }
+}
+
 /// Values that do not work because of a failure, the values that it names among them. Parts and properties are told as the
 /// values that they belong to. Each list ascends, and no key is in both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -18,6 +18,8 @@ pub struct LinkStatusSettings {
     pub hold_down: Option<Duration>,
     /// What losses of the carrier cost.
     pub penalty: PenaltySettings,
+    /// Traffic is to leave the link where it has another way: its `forwarding-viable` is false.
+    pub is_drained: bool,
 }
 
 /// Cost of the losses of a link, as it is configured.
@@ -90,6 +92,7 @@ impl Registry {
                 reuse: number(nodes.penalty_reuse),
                 max_suppress: milliseconds(penalty.as_ref(), nodes.penalty_max_suppress),
             },
+            is_drained: entry.bool(nodes.forwarding_viable) == Some(false),
         }
     }
 
@@ -117,6 +120,7 @@ impl LinkStatusSettings {
         let milliseconds = |time: Option<Duration>| {
             time.map(|time| Value::Uint(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
         };
+        leaves.put(nodes.state_forwarding_viable, Value::Bool(!self.is_drained));
         let number = |number: Option<u32>| number.map(|number| Value::Uint(number.into()));
         let penalty = &self.penalty;
         for (container, leaf, value) in [

@@ -42,7 +42,7 @@ pub use link_status::{DownBy, LinkStatus, LinkStatusSettings, PenaltySettings};
 pub use nodes::ModelError;
 pub use pairs::VethPairs;
 pub use reconciliation::{DriftAction, Setting};
-pub use route::DEFAULT_INSTANCE;
+pub use route::{DEFAULT_INSTANCE, RouteHop};
 #[cfg(test)]
 pub(crate) use system::System;
 

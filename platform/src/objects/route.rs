@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_config::tree::ListEntry as _;
-use holdfast_config::{Keys, LeafMeta, Provenance, Step, Tree, Value};
-use holdfast_scheduler::{Owner, SharedValue};
+use holdfast_config::{Branch, InstancePath, Keys, LeafMeta, Provenance, Step, Tree, Value};
+use holdfast_scheduler::{Key, Owner, SharedValue};
 use ipnet::IpNet;
 use smol_str::{SmolStr, ToSmolStr as _, format_smolstr};
 
@@ -22,6 +22,17 @@ const MAX_NEXT_HOPS: usize = 256;
 /// Words of the native model for next hops without an address.
 pub(super) const DROP: &str = "drop";
 pub(super) const LOCAL_LINK: &str = "local-link";
+
+/// A next hop of a static route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteHop {
+    /// Its entry in the native model.
+    pub entry: InstancePath,
+    /// The kernel route that has it.
+    pub route: Key,
+    /// The next hop as it is configured, a fence laid over it.
+    pub hop: NextHop,
+}
 
 /// Owner of the routes of a STATIC protocol.
 pub(super) fn owner((instance, protocol): (&SmolStr, &SmolStr)) -> Owner {
@@ -64,6 +75,27 @@ impl Registry {
         };
         let routes = KernelRoute::of_entry(instance, protocol, prefix, &hops);
         Ok(routes.into_iter().map(route).collect())
+    }
+
+    /// True for the entry of a static route.
+    pub fn is_static_route(&self, entry: &InstancePath) -> bool {
+        entry.last().is_some_and(|step| step.node == self.nodes.route.route)
+    }
+
+    /// Next hops of a static route; none where the entry is no route that the agent carries out.
+    pub fn route_hops(&self, path: &InstancePath, entry: &Branch<Provenance>) -> Vec<RouteHop> {
+        let values = self.values(path, entry).unwrap_or_default();
+        let mut found = Vec::new();
+        for (key, value) in values.iter() {
+            let route = value.as_any().downcast_ref::<KernelRoute>();
+            let source = route.and_then(|route| route.source.as_ref());
+            for hop in source.into_iter().flat_map(|source| &source.next_hops) {
+                let keys = Keys::single(Value::Str(hop.index.clone()));
+                let entry = path.join(Step::entry(self.nodes.route.hop, keys));
+                found.push(RouteHop { entry, route: key.clone(), hop: hop.clone() });
+            }
+        }
+        found
     }
 
     /// Kernel routes that the static routes of a native tree to one prefix ask for, of all protocols.

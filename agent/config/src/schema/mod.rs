@@ -40,6 +40,7 @@ const OPENCONFIG_MODULES: compile::Sources = &[
     ("openconfig-interfaces", include_str!("../../yang/openconfig-interfaces.yang")),
     ("openconfig-if-ethernet", include_str!("../../yang/openconfig-if-ethernet.yang")),
     ("openconfig-if-ip", include_str!("../../yang/openconfig-if-ip.yang")),
+    ("openconfig-if-sdn-ext", include_str!("../../yang/openconfig-if-sdn-ext.yang")),
     ("openconfig-aaa-types", include_str!("../../yang/openconfig-aaa-types.yang")),
     ("openconfig-alarm-types", include_str!("../../yang/openconfig-alarm-types.yang")),
     ("openconfig-system", include_str!("../../yang/openconfig-system.yang")),

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_config::schema::Schema;
-use holdfast_config::{Configuration, InstancePath, Keys, MissingNode, NodeId, Step};
+use holdfast_config::{Configuration, InstancePath, Keys, MissingNode, NodeId, Step, Value};
 use holdfast_core::SettingsCheck;
-use holdfast_faults::{AlarmRule, DEFAULT_CONSUMER, Glob, MAX_PROBES, MAX_RULES, Probe};
+use holdfast_faults::{
+    AlarmRule, DEFAULT_CONSUMER, Glob, MAX_GROUP_LINKS, MAX_GROUPS, MAX_PROBES, MAX_RULES, Probe,
+    UplinkGroup, circle,
+};
 use holdfast_services::expression::Conditions;
 
 use super::probes::MAX_PACKETS;
@@ -16,7 +19,8 @@ use super::settings::{ConfigBranch, SettingNodes, entries, entry_path};
 /// Targets of one probe: more than are needed to tell a dead target from a dead way.
 const MAX_TARGETS: usize = 16;
 
-/// Refuses probes that would send too much, rules that cannot be evaluated, and consumers of nothing.
+/// Refuses probes that would send too much, rules that cannot be evaluated, uplink groups that stand in a circle, and consumers
+/// of nothing.
 #[derive(Debug)]
 pub struct FaultSettingsCheck {
     nodes: SettingNodes,
@@ -101,6 +105,28 @@ impl FaultSettingsCheck {
         Ok(())
     }
 
+    fn groups(&self, part: &ConfigBranch) -> Result<(), Refusal> {
+        let list = self.nodes.group.list;
+        let mut groups = Vec::new();
+        for (number, (keys, entry)) in entries(part, list).enumerate() {
+            let group = self.nodes.group.read(entry);
+            let refused = |reason: String| Refusal { list, keys: keys.clone(), reason };
+            if number >= MAX_GROUPS {
+                return Err(refused(format!("more than {MAX_GROUPS} groups are not looked at")));
+            }
+            for (links, name) in [(&group.members, "members"), (&group.dependents, "dependents")] {
+                if links.len() > MAX_GROUP_LINKS {
+                    return Err(refused(format!("a group has at most {MAX_GROUP_LINKS} {name}")));
+                }
+            }
+            groups.push(group);
+        }
+        let Some(circle) = circle(&groups) else { return Ok(()) };
+        let Some(first) = circle.first() else { return Ok(()) };
+        let keys = Keys::single(Value::Str(first.name.clone()));
+        Err(Refusal { list, keys, reason: circle_text(&circle) })
+    }
+
     fn expression(&self, rule: &AlarmRule) -> Result<(), String> {
         rule.expression.as_ref().map_or(Ok(()), |expression| self.conditions.check(expression))
     }
@@ -121,6 +147,18 @@ struct Refusal {
     reason: String,
 }
 
+/// The way round a circle, by the interfaces that close it.
+fn circle_text(circle: &[&UplinkGroup]) -> String {
+    let following = circle.iter().skip(1).chain(circle.first());
+    let steps = circle.iter().zip(following).map(|(group, next)| {
+        let shared = group.dependents.intersection(&next.members).next();
+        let (link, next) = (shared.map_or("", |it| it.as_str()), &next.name);
+        format!("{link} is a dependent of `{}` and a member of `{next}`", group.name)
+    });
+    let steps: Vec<String> = steps.collect();
+    format!("a group may not depend on itself: {}", steps.join(", "))
+}
+
 /// Packets of a probe in a thousand seconds.
 fn packets_of(probe: &Probe) -> u128 {
     let targets = u128::try_from(probe.targets.len()).unwrap_or(u128::MAX);
@@ -136,6 +174,7 @@ impl SettingsCheck for FaultSettingsCheck {
         let faults = changed(|it| self.nodes.part(it.effective()), old, new);
         let refused = faults.and_then(|part| {
             let checked = self.probes(&part).and_then(|()| self.rules(&part));
+            let checked = checked.and_then(|()| self.groups(&part));
             refuse(self.nodes.management, checked)
         });
         refused.or_else(|| {

@@ -5,34 +5,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast_base::{ErrorChain, now_ns};
-use holdfast_config::{Fence, FenceItem, FenceOwner, Lift};
-use holdfast_core::{CommitError, CoreHandle, FenceRequest, LastWay};
-use holdfast_faults::{Condition, Input, Report, Resource, SessionInput, Source};
+use holdfast_config::{FenceItem, FenceOwner, Lift};
+use holdfast_core::{CoreHandle, FenceRequest};
+use holdfast_faults::{Condition, Input, Report, Resource, Source};
 use smol_str::{SmolStr, format_smolstr};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
+use super::guard::{FenceError, Guard};
+
 /// Pause before a fence that was refused is tried again: the other way that was missing may be there.
-const RETRY_PAUSE: Duration = Duration::from_secs(30);
+pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(30);
 
-/// What one owner wants fenced.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Wishes {
-    /// Interfaces that it wants shut, and whether also where that isolates something.
-    pub(super) shut: BTreeMap<SmolStr, bool>,
-    /// The session that waits for the answer, and the number of its wish. It decides itself what comes of a refusal.
-    pub(super) session: Option<(SmolStr, u32)>,
-}
-
-/// Reason for which an interface is not shut.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FenceError {
-    #[error("{interface} is not shut: {last_way}")]
-    LastWay { interface: SmolStr, last_way: LastWay },
-    #[error(transparent)]
-    Refused(#[from] CommitError),
-}
+/// Resources that one owner wants shut, and whether also where that isolates something.
+pub(super) type Wishes = BTreeMap<Resource, bool>;
 
 /// Wishes on their way to the core.
 #[derive(Debug, Default)]
@@ -63,7 +49,12 @@ impl Fencer {
     }
 
     /// Carries wishes out until nobody takes the reports.
-    pub(super) async fn run(self: Arc<Self>, core: CoreHandle, inputs: mpsc::Sender<Input>) {
+    pub(super) async fn run(
+        self: Arc<Self>,
+        core: CoreHandle,
+        guard: Arc<Guard>,
+        inputs: mpsc::Sender<Input>,
+    ) {
         let mut refused: BTreeMap<FenceOwner, Wishes> = BTreeMap::new();
         let mut has_told = false;
         loop {
@@ -81,18 +72,12 @@ impl Fencer {
             due.extend(changed);
             let mut failed = Vec::new();
             for (owner, wishes) in due {
-                let errors = fence_each(&core, &owner, &wishes.shut).await;
-                if let Some((session, number)) = wishes.session {
-                    let error = errors.into_iter().next();
-                    let result = error.map_or(Ok(()), |(_, error)| {
-                        Err(format_smolstr!("{}", ErrorChain(&error)))
+                let errors = fence_each(&core, &guard, &owner, &wishes).await;
+                if !errors.is_empty() {
+                    let reports = errors.into_iter().map(|(resource, error)| {
+                        failure(&owner, resource, &format!("shut: {}", ErrorChain(&error)))
                     });
-                    let fenced = SessionInput::Fenced { number, result };
-                    if inputs.send(Input::Session(session, fenced)).await.is_err() {
-                        return;
-                    }
-                } else if !errors.is_empty() {
-                    failed.extend(errors.into_iter().map(|error| report(&owner, error)));
+                    failed.extend(reports);
                     refused.insert(owner, wishes);
                 }
             }
@@ -113,25 +98,55 @@ impl Fencer {
 
 /// Shuts what an owner wants shut, and gives back what it does not want any more. One that is refused keeps no other from being
 /// shut.
-async fn fence_each(
+pub(super) async fn fence_each(
     core: &CoreHandle,
+    guard: &Guard,
     owner: &FenceOwner,
-    wishes: &BTreeMap<SmolStr, bool>,
-) -> Vec<(SmolStr, FenceError)> {
+    wishes: &Wishes,
+) -> Vec<(Resource, FenceError)> {
     let mut errors = Vec::new();
     let mut granted = Vec::new();
-    for (interface, allows_isolation) in wishes {
-        match check(core, owner, interface, *allows_isolation).await {
+    for (resource, allows_isolation) in wishes {
+        let Resource::Interface(interface) = resource else {
+            errors.push((resource.clone(), FenceError::NoInterface(resource.clone())));
+            continue;
+        };
+        let checked = match allows_isolation {
+            true => Ok(()),
+            false => guard.check(owner, interface).await,
+        };
+        match checked {
             Ok(()) => granted.push(interface.clone()),
-            Err(error) => errors.push((interface.clone(), error)),
+            Err(error) => errors.push((resource.clone(), error)),
         }
     }
     // The core takes all or nothing: the first one is named.
     let first = granted.first().cloned().unwrap_or_default();
-    if let Err(error) = shut(core, owner.clone(), Lift::Everything, granted).await {
-        errors.push((first, error));
+    if let Err(error) = exchange(core, owner, granted).await {
+        errors.push((Resource::Interface(first), error));
     }
     errors
+}
+
+/// Shuts these interfaces for an owner, and gives back the others that it had shut.
+async fn exchange(
+    core: &CoreHandle,
+    owner: &FenceOwner,
+    interfaces: Vec<SmolStr>,
+) -> Result<(), FenceError> {
+    let fences = core.fences().into_iter().filter(|fence| fence.owners.contains(owner));
+    let mut shut: BTreeSet<SmolStr> = fences.filter_map(|fence| shut_by(fence.item)).collect();
+    let set: Vec<FenceItem> = interfaces
+        .into_iter()
+        .filter(|interface| !shut.remove(interface))
+        .map(|interface| FenceItem::Shut { interface })
+        .collect();
+    let lifted: Vec<FenceItem> =
+        shut.into_iter().map(|interface| FenceItem::Shut { interface }).collect();
+    if set.is_empty() && lifted.is_empty() {
+        return Ok(());
+    }
+    change(core, owner.clone(), Lift::Items(lifted), set).await
 }
 
 /// Shuts one more interface for an owner.
@@ -140,18 +155,22 @@ async fn fence_each(
 /// When it is the last way of something that is not to be isolated, or the core refuses.
 pub(super) async fn fence_one(
     core: &CoreHandle,
+    guard: &Guard,
     owner: FenceOwner,
     interface: &SmolStr,
     allows_isolation: bool,
 ) -> Result<(), FenceError> {
-    check(core, &owner, interface, allows_isolation).await?;
-    shut(core, owner, Lift::Nothing, vec![interface.clone()]).await
+    if !allows_isolation {
+        guard.check(&owner, interface).await?;
+    }
+    let set = vec![FenceItem::Shut { interface: interface.clone() }];
+    change(core, owner, Lift::Nothing, set).await
 }
 
-fn report(owner: &FenceOwner, (interface, error): (SmolStr, FenceError)) -> Report {
-    let condition = Condition::new("fence-failed", Resource::Interface(interface));
-    let text = format_smolstr!("{owner} wants it shut: {}", ErrorChain(&error));
-    Report::holding(condition.qualified(&hyphenated(owner)), text, now_ns())
+/// The alarm that something is not fenced. `what` says what is wanted, and why not.
+pub(super) fn failure(owner: &FenceOwner, resource: Resource, what: &str) -> Report {
+    let condition = Condition::new("fence-failed", resource).qualified(&hyphenated(owner));
+    Report::holding(condition, format_smolstr!("{owner} wants it {what}"), now_ns())
 }
 
 /// The name of an owner without spaces.
@@ -159,35 +178,24 @@ fn hyphenated(owner: &FenceOwner) -> String {
     owner.to_string().replace(' ', "-")
 }
 
-/// Refuses to shut an interface that is the last way of something. One that the owner has shut already takes no way.
-async fn check(
-    core: &CoreHandle,
-    owner: &FenceOwner,
-    interface: &SmolStr,
-    allows_isolation: bool,
-) -> Result<(), FenceError> {
-    if allows_isolation {
-        return Ok(());
-    }
-    let item = FenceItem::Shut { interface: interface.clone() };
-    let is_shut = |fence: &Fence| fence.item == item && fence.owners.contains(owner);
-    if core.fences().iter().any(is_shut) {
-        return Ok(());
-    }
-    match core.last_way(interface, &BTreeSet::new()).await? {
-        Some(last_way) => Err(FenceError::LastWay { interface: interface.clone(), last_way }),
-        None => Ok(()),
+/// The interface that an item shuts.
+pub(super) fn shut_by(item: FenceItem) -> Option<SmolStr> {
+    match item {
+        FenceItem::Shut { interface } => Some(interface),
+        FenceItem::Detach { .. } | FenceItem::Raise { .. } => None,
     }
 }
 
 /// Changes the fences of an owner.
-async fn shut(
+///
+/// # Errors
+/// When the core refuses.
+pub(super) async fn change(
     core: &CoreHandle,
     owner: FenceOwner,
     lift: Lift,
-    interfaces: Vec<SmolStr>,
+    set: Vec<FenceItem>,
 ) -> Result<(), FenceError> {
-    let set = interfaces.into_iter().map(|interface| FenceItem::Shut { interface }).collect();
     let trace = format_smolstr!("fault/{}", hyphenated(&owner));
     core.fence(FenceRequest { owner, lift, set, trace }).await?;
     Ok(())

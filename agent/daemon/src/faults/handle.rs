@@ -1,6 +1,6 @@
 //! Questions to the faults of the box, and listeners.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdfast_config::FenceOwner;
@@ -13,7 +13,9 @@ use smol_str::SmolStr;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-use super::fencer::{self, FenceError};
+use super::drains::{Drain, DrainError, Drains};
+use super::fencer;
+use super::guard::{FenceError, Guard};
 use super::objects::BoxObjects;
 use super::sessions::{self, FollowedSessions, SessionAnswer, SessionFollower, SessionRefusal};
 
@@ -26,6 +28,8 @@ pub struct FaultService {
     requests: mpsc::Sender<Request>,
     core: CoreHandle,
     objects: Arc<BoxObjects>,
+    guard: Arc<Guard>,
+    drains: Arc<Drains>,
 }
 
 /// The task of faults has ended, with the agent or by a bug.
@@ -93,8 +97,6 @@ pub enum ReportError {
 pub enum LatchRefusal {
     #[error(transparent)]
     Latch(#[from] LatchError),
-    #[error("{0} cannot be shut: only interfaces can")]
-    NotFenced(Resource),
     #[error(transparent)]
     Fence(FenceError),
     #[error("there is no {0}, neither in the configuration nor on the box")]
@@ -230,9 +232,37 @@ impl FaultService {
     pub(super) fn new(
         core: CoreHandle,
         objects: Arc<BoxObjects>,
+        guard: Arc<Guard>,
+        drains: Arc<Drains>,
     ) -> (Self, mpsc::Receiver<Request>) {
         let (requests, request_rx) = mpsc::channel(REQUESTS);
-        (Self { requests, core, objects }, request_rx)
+        (Self { requests, core, objects, guard, drains }, request_rx)
+    }
+
+    /// Begins to drain a resource for an owner, or goes on with it: static routes that have another way leave it. The drain goes
+    /// on until it is ended, also when the answer is dropped; after a restart of the agent it has to be asked for again.
+    ///
+    /// # Errors
+    /// For a resource that is neither an interface nor a next hop.
+    pub fn drain(&self, owner: FenceOwner, resource: Resource) -> Result<Drain, DrainError> {
+        self.drains.begin(owner, resource)
+    }
+
+    /// Ends a drain, and returns when its metrics are off in the kernel. One that is not there has ended.
+    ///
+    /// # Errors
+    /// When the core has refused that. It is tried again.
+    pub async fn end_drain(
+        &self,
+        owner: &FenceOwner,
+        resource: &Resource,
+    ) -> Result<(), DrainError> {
+        self.drains.end(owner, resource).await
+    }
+
+    /// Ends the drains of all sessions of maintenance but these. At a start, drains of sessions stay until somebody has said so.
+    pub fn retain_sessions(&self, living: &BTreeSet<SmolStr>) {
+        self.drains.retain_sessions(living);
     }
 
     /// Open alarms, shelved ones among them.
@@ -312,10 +342,11 @@ impl FaultService {
         allows_isolation: bool,
     ) -> Result<(), LatchRefusal> {
         let Resource::Interface(interface) = &request.resource else {
-            return Err(LatchRefusal::NotFenced(request.resource.clone()));
+            return Err(LatchRefusal::Fence(FenceError::NoInterface(request.resource.clone())));
         };
         let owner = FenceOwner::Latch(request.by.clone());
-        let fenced = fencer::fence_one(&self.core, owner, interface, allows_isolation).await;
+        let Self { core, guard, .. } = self;
+        let fenced = fencer::fence_one(core, guard, owner, interface, allows_isolation).await;
         fenced.map_err(LatchRefusal::Fence)
     }
 

@@ -16,9 +16,9 @@ use tracing::error;
 use super::objects::BoxObjects;
 
 /// Least time between two walks for impacts that are known, since a revision follows each one that finds a difference.
-const REPEAT_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const REPEAT_INTERVAL: Duration = Duration::from_millis(50);
 /// Walks for impacts that are known take one part in this many of a processor's time.
-const REPEAT_SHARE: u32 = 10;
+pub(super) const REPEAT_SHARE: u32 = 10;
 
 /// Looks for impacts, one at a time.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl ImpactWalks {
         self.unknown.remove(&condition);
         self.outdated.remove(&condition);
         let core = self.core.clone();
-        let failure = self.failure(&condition.resource);
+        let failure = self.failure(&condition.resource, faults);
         let find = async move {
             let found = core.impact(failure?).await;
             found.inspect_err(|error| error!(%error, "the impact of an alarm is not known")).ok()
@@ -106,13 +106,18 @@ impl ImpactWalks {
         self.outdated.extend(faults.with_impact());
     }
 
-    fn failure(&self, resource: &Resource) -> Option<Failure> {
+    fn failure(&self, resource: &Resource, faults: &Faults) -> Option<Failure> {
         match resource {
             Resource::Interface(name) => Some(failure::of_interface(name)),
             Resource::NextHop(address) => {
                 let configuration = self.core.configuration();
                 let links = self.objects.links(configuration.effective());
                 Some(failure::of_next_hop(*address, links))
+            }
+            Resource::Group(name) => {
+                let dependents = &faults.settings().group(name)?.dependents;
+                let failures = dependents.iter().map(|it| failure::of_interface(it));
+                Some(failures.fold(Failure::default(), Failure::and))
             }
             _ => None,
         }

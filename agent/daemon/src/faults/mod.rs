@@ -18,8 +18,11 @@
 mod check;
 mod disk;
 mod documents;
+mod drain_settings;
+mod drains;
 mod fencer;
 mod filter;
+mod guard;
 mod handle;
 mod impacts;
 mod instances;
@@ -30,6 +33,7 @@ mod reporters;
 mod rows;
 mod rules;
 mod server;
+mod session_fences;
 mod sessions;
 mod settings;
 mod shown;
@@ -41,8 +45,9 @@ mod values;
 
 pub use check::FaultSettingsCheck;
 pub use documents::{alarm_document, session_document, step_document, transition_document};
-pub use fencer::FenceError;
+pub use drains::{Drain, DrainEnd, DrainError};
 pub use filter::AlarmFilter;
+pub use guard::FenceError;
 pub use handle::{
     FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord, ReportError, Reporter,
     WordError, check_text,

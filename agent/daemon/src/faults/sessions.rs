@@ -116,7 +116,9 @@ pub(super) async fn contents(
     let native = models.schema(Origin::Native);
     let claims = configuration.layers().claims();
     let mut found = Contents::default();
-    for path in impact.down.iter().chain(&impact.degraded) {
+    let down = impact.down.iter().map(|path| (path, false));
+    let degraded = impact.degraded.iter().map(|path| (path, true));
+    for (path, has_other_way) in down.chain(degraded) {
         let name = SmolStr::from(path.to_path(native).to_string());
         found.names.insert(name.clone());
         if links.iter().any(|link| path.starts_with(link)) {
@@ -125,7 +127,7 @@ pub(super) async fn contents(
         let owners = claims.owners(&models, path);
         let services = owners.iter().filter_map(|owner| owner.split('[').next());
         let services = services.map(SmolStr::from).collect();
-        found.objects.push(SessionObject { path: path.clone(), name, services });
+        found.objects.push(SessionObject { path: path.clone(), name, services, has_other_way });
     }
     found.names.extend(links.iter().map(|link| link.to_path(native).to_string().into()));
     found.without = impact.down.into_iter().collect();

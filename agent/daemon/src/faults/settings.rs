@@ -1,5 +1,6 @@
 //! The configuration of faults.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use holdfast_config::{
 };
 use holdfast_faults::{
     Action, AlarmRule, Consumer, Effect, Filter, Glob, MaintenanceSettings, Monitor, ObjectAction,
-    Policy, Probe, ProbeMode, Require, Settings, Severity, Shelf,
+    Policy, Probe, ProbeMode, Require, Settings, Severity, Shelf, UplinkGroup,
 };
 use smol_str::SmolStr;
 
@@ -25,6 +26,7 @@ pub(super) struct SettingNodes {
     monitor: MonitorNodes,
     pub(super) probe: ProbeNodes,
     pub(super) rule: RuleNodes,
+    pub(super) group: GroupNodes,
     require_resource: NodeId,
     pub(super) maintenance: MaintenanceNodes,
 }
@@ -119,6 +121,18 @@ pub(super) struct RuleNodes {
     expression: NodeId,
 }
 
+#[derive(Debug)]
+pub(super) struct GroupNodes {
+    pub(super) list: NodeId,
+    name: NodeId,
+    members: NodeId,
+    least: NodeId,
+    dependents: NodeId,
+    action: NodeId,
+    recovery_delay: NodeId,
+    allow_isolation: NodeId,
+}
+
 /// A branch of the effective configuration.
 pub(super) type ConfigBranch = Branch<Provenance>;
 
@@ -137,6 +151,7 @@ impl SettingNodes {
         let monitor = |leaf: &str| node(&format!("/monitor/{leaf}"));
         let probe = |leaf: &str| node(&format!("/probe/{leaf}"));
         let rule = |leaf: &str| node(&format!("/alarm-rule/{leaf}"));
+        let group = |leaf: &str| node(&format!("/uplink-group/{leaf}"));
         Ok(Self {
             management: node("")?,
             settings: node("/settings")?,
@@ -176,6 +191,16 @@ impl SettingNodes {
                 kind: rule("type")?,
                 resource: rule("resource")?,
                 expression: rule("expression")?,
+            },
+            group: GroupNodes {
+                list: node("/uplink-group")?,
+                name: group("name")?,
+                members: group("member")?,
+                least: group("least")?,
+                dependents: group("dependent")?,
+                action: group("action")?,
+                recovery_delay: group("recovery-delay")?,
+                allow_isolation: group("allow-isolation")?,
             },
             policy: PolicyNodes {
                 list: node("/policy")?,
@@ -233,9 +258,11 @@ impl SettingNodes {
         let shelves = entries(part, self.shelf.list).map(|(_, it)| self.shelf.read(it));
         let monitors = entries(part, self.monitor.list).map(|(_, it)| self.monitor.read(it));
         let probes = entries(part, self.probe.list).filter_map(|(_, it)| self.probe.read(it));
+        let groups = entries(part, self.group.list).map(|(_, it)| self.group.read(it));
         let mut settings = Settings::new(policies.collect(), shelves.collect())
             .with_monitors(monitors.collect())
             .with_probes(probes.collect())
+            .with_groups(groups.collect())
             .with_alarm_rules(rules.map(|(_, it)| self.rule.read(it)).collect());
         settings.is_conservative = shortcut == Some(&Value::Bool(false));
         settings
@@ -283,7 +310,7 @@ impl MaintenanceNodes {
         MaintenanceSettings {
             minimum_lead_time: seconds(self.minimum_lead_time).unwrap_or(default.minimum_lead_time),
             default_action: settings
-                .and_then(|it| action(it, self.default_action))
+                .and_then(|it| object_action(it, self.default_action))
                 .unwrap_or(default.default_action),
             drain_timeout: seconds(self.drain_timeout).unwrap_or(default.drain_timeout),
             consumers: entries(part, self.consumer.list)
@@ -304,7 +331,7 @@ impl ConsumerNodes {
             // Those that lead nowhere are refused before they come here.
             paths: self.paths(entry).filter_map(|path| entry_path(&path, native).ok()).collect(),
             requires_agreement: entry.value(self.requires_agreement) == Some(&Value::Bool(true)),
-            default_action: action(entry, self.default_action),
+            default_action: object_action(entry, self.default_action),
             max_impacted: number(entry, self.max_impacted).map(clamped),
             lead_time: number(entry, self.lead_time).map(Duration::from_secs),
         }
@@ -333,7 +360,7 @@ pub(super) fn entry_path(path: &str, native: &Schema) -> Result<InstancePath, St
     native.resolve_write(&path).map_err(|error| error.to_string())
 }
 
-fn action(entry: &ConfigBranch, node: NodeId) -> Option<ObjectAction> {
+fn object_action(entry: &ConfigBranch, node: NodeId) -> Option<ObjectAction> {
     entry.value(node).and_then(|it| ObjectAction::by_name(&it.to_string()))
 }
 
@@ -354,10 +381,7 @@ impl PolicyNodes {
             clear_after: milliseconds(self.clear_after).unwrap_or_default(),
             count: limited(self.count),
             window: Duration::from_secs(number(entry, self.window).unwrap_or_default()),
-            action: match entry.value(self.action).map(ToString::to_string).as_deref() {
-                Some("shut") => Action::Shut,
-                _ => Action::None,
-            },
+            action: action(entry, self.action),
             recovery_delay: Duration::from_secs(
                 number(entry, self.recovery_delay).unwrap_or_default(),
             ),
@@ -410,6 +434,22 @@ impl RuleNodes {
     }
 }
 
+impl GroupNodes {
+    pub(super) fn read(&self, entry: &ConfigBranch) -> UplinkGroup {
+        let delay = number(entry, self.recovery_delay).unwrap_or_default();
+        let least = clamped(number(entry, self.least).unwrap_or_default());
+        UplinkGroup {
+            name: text(entry, self.name),
+            members: names(entry, self.members),
+            least: usize::try_from(least).unwrap_or(usize::MAX),
+            dependents: names(entry, self.dependents),
+            action: action(entry, self.action),
+            recovery_delay: Duration::from_secs(delay),
+            allows_isolation: entry.value(self.allow_isolation) == Some(&Value::Bool(true)),
+        }
+    }
+}
+
 impl ProbeNodes {
     /// The probe of an entry; `None` where it has no next hop.
     pub(super) fn read(&self, entry: &ConfigBranch) -> Option<Probe> {
@@ -442,6 +482,19 @@ pub(super) fn entries(
     part.list(list).into_iter().flat_map(|list| list.iter())
 }
 
+/// The action of a policy or group; `None` for the word `none`.
+fn action(entry: &ConfigBranch, node: NodeId) -> Option<Action> {
+    entry.value(node).and_then(|it| Action::by_name(&it.to_string()))
+}
+
+/// Names in a leaf-list.
+fn names(entry: &ConfigBranch, node: NodeId) -> BTreeSet<SmolStr> {
+    match entry.value(node) {
+        Some(Value::List(names)) => names.iter().map(|name| name.to_string().into()).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
 fn severity(entry: &ConfigBranch, node: NodeId) -> Option<Severity> {
     entry.value(node).and_then(|it| Severity::by_name(&it.to_string()))
 }
@@ -459,7 +512,7 @@ fn text(entry: &ConfigBranch, node: NodeId) -> SmolStr {
     entry.value(node).map(|value| value.to_string().into()).unwrap_or_default()
 }
 
-fn number(entry: &ConfigBranch, node: NodeId) -> Option<u64> {
+pub(super) fn number(entry: &ConfigBranch, node: NodeId) -> Option<u64> {
     match entry.value(node) {
         Some(Value::Uint(number)) => Some(*number),
         _ => None,
@@ -467,6 +520,6 @@ fn number(entry: &ConfigBranch, node: NodeId) -> Option<u64> {
 }
 
 /// The models limit these numbers to 32 bits.
-fn clamped(number: u64) -> u32 {
+pub(super) fn clamped(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

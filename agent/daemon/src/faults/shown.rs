@@ -1,13 +1,21 @@
 //! Alarms as leaves of the native model; the map makes those of OpenConfig of them.
 
+use std::sync::Arc;
+
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, Keys, MissingNode, Name, Value};
+use holdfast_config::{InstancePath, Keys, MissingNode, Models, Name, Value};
 use holdfast_core::ServiceState;
 use holdfast_faults::{
-    Alarm, Condition, Faults, ImpactCount, Latch, OperatorState, RuleState, Severity,
+    Alarm, Condition, Faults, FenceTarget, GroupState, ImpactCount, Latch, OperatorState,
+    RuleState, Severity,
 };
 use holdfast_telemetry::Revision;
-use smol_str::SmolStr;
+use smol_str::{SmolStr, ToSmolStr};
+
+use super::drains::DrainStanding;
+
+/// Routes that are shown of those that stay on a drained resource: more than anybody reads.
+const MAX_SHOWN_LEFT: usize = 1000;
 
 /// Paths of the leaves that show alarms.
 #[derive(Debug)]
@@ -22,6 +30,10 @@ pub(super) struct AlarmLeaves {
     latch: LatchLeaves,
     monitor: MonitorLeaves,
     rule: RuleLeaves,
+    group: GroupLeaves,
+    fence: FenceLeaves,
+    /// For the texts of paths.
+    models: Arc<Models>,
 }
 
 /// Paths of the leaves of an alarm, below some entry.
@@ -92,6 +104,38 @@ impl RuleLeaves {
             last_event_id: leaf("last-event-id")?,
             fired: leaf("fired-count")?,
             errors: leaf("errors")?,
+        })
+    }
+}
+
+/// Paths of the leaves of an uplink group.
+#[derive(Debug)]
+struct GroupLeaves {
+    name: InstancePath,
+    status: InstancePath,
+    lost: InstancePath,
+}
+
+/// Paths of the leaves of a fence.
+#[derive(Debug)]
+struct FenceLeaves {
+    resource: InstancePath,
+    action: InstancePath,
+    owners: InstancePath,
+    left: InstancePath,
+}
+
+impl FenceLeaves {
+    fn find(native: &Schema) -> Result<Self, MissingNode> {
+        let leaf = |name: &str| {
+            let entry = ("fence", &[("resource", "any"), ("action", "shut")][..]);
+            native.instance_path(&[("fault-state", &[][..]), entry, ("state", &[]), (name, &[])])
+        };
+        Ok(Self {
+            resource: leaf("resource")?,
+            action: leaf("action")?,
+            owners: leaf("owner")?,
+            left: leaf("left")?,
         })
     }
 }
@@ -177,7 +221,8 @@ impl AlarmLeaves {
     ///
     /// # Errors
     /// When the model lacks one of them, which would be a bug that the first test finds.
-    pub(super) fn find(native: &Schema) -> Result<Self, MissingNode> {
+    pub(super) fn find(models: Arc<Models>) -> Result<Self, MissingNode> {
+        let native = &models.native;
         let summary = |leaf: &str| {
             native.instance_path(&[("fault-state", &[][..]), ("summary", &[]), (leaf, &[])])
         };
@@ -208,6 +253,13 @@ impl AlarmLeaves {
                 refused: entry_leaf(native, "monitor", "refused")?,
             },
             rule: RuleLeaves::find(native)?,
+            group: GroupLeaves {
+                name: entry_leaf(native, "uplink-group", "name")?,
+                status: entry_leaf(native, "uplink-group", "effective-status")?,
+                lost: entry_leaf(native, "uplink-group", "lost")?,
+            },
+            fence: FenceLeaves::find(native)?,
+            models,
         })
     }
 
@@ -245,13 +297,7 @@ impl AlarmLeaves {
     pub(super) fn show_rule(&self, rule: &Condition, state: Option<&RuleState>) -> ServiceState {
         let Some((owner, name)) = rule.qualifier.split_once('/') else { return Vec::new() };
         let keys = Keys::from_iter([owner, name].map(|it| Value::Str(it.into())));
-        let at = |path: &InstancePath| {
-            let mut path = path.clone();
-            if let Some(entry) = path.0.iter_mut().rfind(|step| step.keys.is_some()) {
-                entry.keys = Some(keys.clone());
-            }
-            path
-        };
+        let at = |path: &InstancePath| with_keys(path, &keys);
         let text = |text: &str| state.map(|_| Value::Str(text.into()));
         let name_of = |it: &RuleState| if it.matched.is_empty() { "ok" } else { "alarm" };
         let last_event = state.map(|it| it.last_event_id).filter(|id| *id > 0);
@@ -263,6 +309,46 @@ impl AlarmLeaves {
             (at(&self.rule.last_event_id), last_event.map(Value::Uint)),
             (at(&self.rule.fired), state.map(|it| Value::Uint(it.fired))),
             (at(&self.rule.errors), state.map(|it| Value::Uint(it.errors))),
+        ]
+    }
+
+    /// Leaves of an uplink group; all of them go with its entry.
+    pub(super) fn show_group(&self, name: &SmolStr, state: Option<&GroupState>) -> ServiceState {
+        let at = |path: &InstancePath| path.clone().with_last_key(Value::Str(name.clone()));
+        let status = state.and_then(|it| it.status);
+        let status = status.map(|it| Value::Enum(Name::constant(it.name())));
+        let lost = state.map(|it| &it.lost).filter(|lost| !lost.is_empty());
+        let lost = lost.map(|lost| Value::List(lost.iter().cloned().map(Value::Str).collect()));
+        vec![
+            (at(&self.group.name), state.map(|_| Value::Str(name.clone()))),
+            (at(&self.group.status), status),
+            (at(&self.group.lost), lost),
+        ]
+    }
+
+    /// Leaves of a fence; all of them go with it.
+    pub(super) fn show_fence(
+        &self,
+        target: &FenceTarget,
+        standing: Option<&DrainStanding>,
+    ) -> ServiceState {
+        let resource = Value::Str(target.resource.to_string().into());
+        let action = Value::Enum(Name::constant(target.action.name()));
+        let keys = Keys::from_iter([resource.clone(), action.clone()]);
+        let at = |path: &InstancePath| with_keys(path, &keys);
+        let list = |texts: Vec<SmolStr>| {
+            let some = Some(texts).filter(|texts| !texts.is_empty());
+            some.map(|texts| Value::List(texts.into_iter().map(Value::Str).collect()))
+        };
+        let owners = standing.map(|it| it.owners.iter().map(ToSmolStr::to_smolstr).collect());
+        let native = &self.models.native;
+        let text = |entry: &InstancePath| entry.to_path(native).to_smolstr();
+        let left = standing.map(|it| it.left.iter().take(MAX_SHOWN_LEFT).map(text).collect());
+        vec![
+            (at(&self.fence.resource), standing.map(|_| resource)),
+            (at(&self.fence.action), standing.map(|_| action)),
+            (at(&self.fence.owners), owners.and_then(list)),
+            (at(&self.fence.left), left.and_then(list)),
         ]
     }
 
@@ -308,9 +394,18 @@ impl AlarmLeaves {
     }
 }
 
+/// The path with other keys of its last entry.
+fn with_keys(path: &InstancePath, keys: &Keys) -> InstancePath {
+    let mut path = path.clone();
+    if let Some(entry) = path.0.iter_mut().rfind(|step| step.keys.is_some()) {
+        entry.keys = Some(keys.clone());
+    }
+    path
+}
+
 /// A leaf of the state of some entry of a list.
 fn entry_leaf(native: &Schema, list: &str, leaf: &str) -> Result<InstancePath, MissingNode> {
-    let key = if list == "monitor" { "name" } else { "id" };
+    let key = if ["monitor", "uplink-group"].contains(&list) { "name" } else { "id" };
     let entry = (list, &[(key, "any")][..]);
     native.instance_path(&[("fault-state", &[][..]), entry, ("state", &[]), (leaf, &[])])
 }

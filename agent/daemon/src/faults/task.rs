@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::tree::{Branch, Tree};
-use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath, MissingNode, Provenance};
+use holdfast_config::{
+    Configuration, EffectiveStatus, FenceOwner, InstancePath, MissingNode, Provenance,
+};
 use holdfast_core::{CoreHandle, Datastore, ServiceState};
 use holdfast_faults::{
-    Alarm, Condition, Effects, Faults, Health, ImpactState, Input, Latch, LatchKind, LatchRequest,
-    OperatorError, OutsideReport, Report, Resource, Resume, Session, SessionEvent, SessionInput,
-    SessionRequest, Settings, Silence, Source, Transition, Wants,
+    Action, Alarm, Condition, Effects, Faults, FenceTarget, Health, ImpactState, Input, Latch,
+    LatchKind, LatchRequest, OperatorError, OutsideReport, Report, Resource, Resume, Session,
+    SessionEvent, SessionInput, SessionRequest, Settings, Silence, Source, Transition, Wants,
 };
 use holdfast_platform::probe::Probes;
 use holdfast_scheduler::Now;
@@ -25,7 +27,9 @@ use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
-use super::fencer::{Fencer, Wishes};
+use super::drains::{DrainStanding, Drains, Outcome};
+use super::fencer::{Fencer, Wishes, shut_by};
+use super::guard::Guard;
 use super::handle::{
     FaultService, LatchRefusal, Listening, News, OperatorWord, ReportError, Reporter, Request,
 };
@@ -36,6 +40,7 @@ use super::objects::BoxObjects;
 use super::reporters::{OVERFLOW_TIME, Reporters};
 use super::rows::RowWriter;
 use super::rules::RuleConditions;
+use super::session_fences::{SessionFences, SessionWishes};
 use super::sessions::{
     CHECK_INTERVAL, ContentWalks, FollowedSessions, SessionAnswer, SessionRefusal,
 };
@@ -108,10 +113,19 @@ pub fn start(
 ) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
     let objects = Arc::new(BoxObjects::new(parts.core.clone(), &parts.core.models().native)?);
-    let (service, requests) = FaultService::new(parts.core.clone(), Arc::clone(&objects));
+    let guard = Arc::new(Guard::new(parts.core.clone()));
+    let drains = Arc::new(Drains::new(parts.core.clone())?);
+    let (service, requests) = FaultService::new(
+        parts.core.clone(),
+        Arc::clone(&objects),
+        Arc::clone(&guard),
+        Arc::clone(&drains),
+    );
     let keeper = Keeper {
         objects,
         parts,
+        guard,
+        drains,
         rows: Arc::new(RowWriter::new(stored.collect())),
         requests: Arc::new(Mutex::new(requests)),
     };
@@ -124,6 +138,8 @@ pub fn start(
 struct Keeper {
     parts: FaultParts,
     objects: Arc<BoxObjects>,
+    guard: Arc<Guard>,
+    drains: Arc<Drains>,
     rows: Arc<RowWriter>,
     /// Requests of clients, which the running task holds.
     requests: Arc<Mutex<mpsc::Receiver<Request>>>,
@@ -186,14 +202,24 @@ impl Keeper {
             journal: journal.clone(),
             relevel: Arc::clone(&relevel),
             fencer: Arc::default(),
+            guard: Arc::clone(&self.guard),
+            drains: Arc::clone(&self.drains),
+            sessions: Arc::default(),
         };
-        let fencing = Arc::clone(&outlets.fencer).run(core.clone(), input_tx.clone());
+        let guard = Arc::clone(&self.guard);
+        let fencing = Arc::clone(&outlets.fencer).run(core.clone(), guard, input_tx.clone());
+        let draining = Arc::clone(&self.drains).run(input_tx.clone());
+        let ways = (Arc::clone(&self.guard), Arc::clone(&self.drains));
+        let sessions = Arc::clone(&outlets.sessions);
+        let emptying = sessions.run(core.clone(), ways, input_tx.clone());
         let mut task = FaultTask::new(core.clone(), objects, faults, outlets)?;
         if attempt > 0 {
             task.begins_again(attempt);
         }
         let mut tasks = JoinSet::new();
         tasks.spawn(fencing);
+        tasks.spawn(draining);
+        tasks.spawn(emptying);
         tasks.spawn(disk::follow(store.clone(), state_folder.clone(), input_tx.clone()));
         tasks.spawn(values::follow(core.clone(), input_tx.clone(), relevel));
         let probing = probes::follow(probes.clone(), probed, input_tx.clone(), reprobe);
@@ -229,6 +255,11 @@ struct Unshown {
     monitors: BTreeSet<SmolStr>,
     rules: BTreeSet<Condition>,
     sessions: BTreeSet<SmolStr>,
+    groups: BTreeSet<SmolStr>,
+    fences: BTreeSet<FenceTarget>,
+    /// Owners that want something else fenced. They are heard when all that suffers is shown, so that nothing counts as working
+    /// that does not.
+    wishes: BTreeSet<FenceOwner>,
     /// Since when something waits.
     since: Option<Instant>,
 }
@@ -241,6 +272,9 @@ impl Unshown {
             && self.monitors.is_empty()
             && self.rules.is_empty()
             && self.sessions.is_empty()
+            && self.groups.is_empty()
+            && self.fences.is_empty()
+            && self.wishes.is_empty()
     }
 }
 
@@ -261,6 +295,9 @@ struct Outlets {
     journal: Journal,
     relevel: Arc<Notify>,
     fencer: Arc<Fencer>,
+    guard: Arc<Guard>,
+    drains: Arc<Drains>,
+    sessions: Arc<SessionFences>,
     /// Settings for probes, and the wish that they begin anew.
     settings: watch::Sender<Arc<Settings>>,
     reprobe: Arc<Notify>,
@@ -286,6 +323,9 @@ pub(super) struct FaultTask {
     /// When sessions that are restoring looked last whether their resources work.
     checked_at: Option<Instant>,
     reporters: Reporters,
+    /// Links as they were when somebody looked for the members of uplink groups.
+    members_seen: Option<usize>,
+    fences: FenceTable,
     outlets: Outlets,
     transitions: broadcast::Sender<Arc<Transition>>,
     session_steps: broadcast::Sender<Arc<SessionEvent>>,
@@ -316,14 +356,16 @@ impl FaultTask {
             session_leaves: SessionLeaves::find(native)?,
             session_steps: broadcast::channel(SESSION_STEPS).0,
             untold_steps: Vec::new(),
+            leaves: AlarmLeaves::find(core.models())?,
             core,
             faults,
             links: Links::new(native)?,
             instances: Instances::default(),
             setting_nodes: SettingNodes::find(native)?,
             settings: None,
-            leaves: AlarmLeaves::find(native)?,
             reporters: Reporters::default(),
+            members_seen: None,
+            fences: FenceTable::default(),
             outlets,
             transitions: broadcast::channel(TRANSITIONS).0,
             unshown: Unshown::default(),
@@ -340,8 +382,8 @@ impl FaultTask {
         requests: &mut mpsc::Receiver<Request>,
     ) {
         self.maintain().await;
-        self.take(Input::Booted(boot_id().unwrap_or_default().into()));
         self.look_at_all();
+        self.take(Input::Booted(boot_id().unwrap_or_default().into()));
         self.unshown.latches.extend(self.faults.latches().map(Latch::condition));
         self.force_down().await;
         self.refence();
@@ -350,6 +392,7 @@ impl FaultTask {
         let ended = core.ended();
         tokio::pin!(ended);
         let mut graph = core.graph_version();
+        let mut drained = self.outlets.drains.outcome();
         loop {
             let due = self.faults.due().map(|due| self.began + due);
             let show = self.show_due();
@@ -389,6 +432,8 @@ impl FaultTask {
                     self.walks.outdate(&self.faults);
                     self.content_walks.want(self.faults.sessions_to_look_at());
                 }
+                // The sender lives as long as the outlets.
+                _ = drained.changed() => self.look_at_fences(),
             }
         }
     }
@@ -411,6 +456,7 @@ impl FaultTask {
         self.instances.forget();
         let level = self.reports();
         self.take(Input::Level(Source::Revision, level));
+        self.look_for_members();
     }
 
     /// Looks at what differs in the newest revision.
@@ -419,6 +465,27 @@ impl FaultTask {
         if !reports.is_empty() {
             self.take(Input::Reports(Source::Revision, reports));
         }
+        self.look_for_members();
+        self.look_at_fences();
+    }
+
+    /// Finds the members of uplink groups that are neither configured nor on the box.
+    fn look_for_members(&mut self) {
+        let visited = self.links.visited();
+        if self.members_seen.replace(visited) == Some(visited) {
+            return;
+        }
+        let groups = self.faults.settings().groups().iter();
+        let members = groups.flat_map(|group| &group.members);
+        let missing = members.filter(|member| !self.links.knows(member)).cloned().collect();
+        self.take(Input::Missing(missing));
+    }
+
+    /// Has shown what is fenced, where that differs.
+    fn look_at_fences(&mut self) {
+        let outcome = self.outlets.drains.outcome().borrow().clone();
+        let changed = self.fences.look(&self.core.configuration(), &outcome);
+        self.unshown.fences.extend(changed);
     }
 
     /// Reports about what differs in the newest revision. The configuration may be ahead of it: a revision with that follows.
@@ -446,6 +513,7 @@ impl FaultTask {
             let settings = nodes.read(faults.as_deref(), maintenance.as_deref(), &models.native);
             let settings = Arc::new(settings);
             self.settings = Some(parts);
+            self.members_seen = None;
             let monitors = settings.monitors().iter().map(|monitor| monitor.name.clone());
             self.unshown.monitors.extend(self.reporters.set(monitors.collect()));
             self.take(Input::Settings(Arc::clone(&settings)));
@@ -468,6 +536,7 @@ impl FaultTask {
             marks,
             wanted_impacts,
             shown_rules,
+            shown_groups,
             are_latches_changed: _,
             changed_fences,
             shown_sessions,
@@ -498,8 +567,10 @@ impl FaultTask {
             self.outlets.rows.put(rows, written);
         }
         self.walks.want(wanted_impacts);
-        for owner in changed_fences {
-            self.outlets.fencer.want(owner.clone(), self.wishes(&owner));
+        self.unshown.wishes.extend(changed_fences);
+        if !shown_groups.is_empty() {
+            self.outlets.guard.set_groups(self.faults.group_standings());
+            self.unshown.groups.extend(shown_groups);
         }
         for source in wanted_levels {
             match source {
@@ -511,7 +582,10 @@ impl FaultTask {
                 | Source::Server
                 | Source::Latches
                 | Source::Fences
+                | Source::Drains
+                | Source::Groups
                 | Source::Rules
+                | Source::Sessions
                 | Source::Reporter(_)
                 | Source::Diagnosis => {}
             }
@@ -537,8 +611,9 @@ impl FaultTask {
 
     /// Shows marks and then alarms, and tells listeners. What an alarm says to be complete is shown before it says so.
     fn show(&mut self) {
-        let Unshown { alarms, marks, latches, monitors, rules, sessions, since: _ } =
-            std::mem::take(&mut self.unshown);
+        let unshown = std::mem::take(&mut self.unshown);
+        let Unshown { alarms, marks, latches, monitors, rules, sessions, groups, .. } = unshown;
+        let (fences, wishes) = (unshown.fences, unshown.wishes);
         let mut marks: VecDeque<_> = marks.into_iter().collect();
         while marks.len() > MARKS_AT_ONCE {
             let portion = marks.drain(..MARKS_AT_ONCE).collect();
@@ -558,7 +633,16 @@ impl FaultTask {
         for id in &sessions {
             leaves.extend(self.session_leaves.show(id, self.faults.session(id)));
         }
+        for group in &groups {
+            leaves.extend(self.leaves.show_group(group, self.faults.group_state(group)));
+        }
+        for target in &fences {
+            leaves.extend(self.leaves.show_fence(target, self.fences.get(target)));
+        }
         self.count_unmarked(self.core.mark(leaves, marks.into()));
+        for owner in &wishes {
+            self.want(owner);
+        }
         self.shown_at = Some(Instant::now());
         for transition in self.untold.drain(..) {
             // There may be no listener.
@@ -575,27 +659,37 @@ impl FaultTask {
         }
     }
 
-    /// What an owner wants fenced.
-    fn wishes(&self, owner: &FenceOwner) -> Wishes {
+    /// Passes on what an owner wants fenced.
+    fn want(&self, owner: &FenceOwner) {
         if let FenceOwner::Session(id) = owner {
-            return self.session_wishes(id);
+            return self.want_for_session(id);
         }
-        let wishes = self.faults.fences().get(owner).into_iter().flatten();
-        let shut =
-            wishes.map(|(interface, wish)| (interface.clone(), wish.allows_isolation)).collect();
-        Wishes { shut, session: None }
+        let mut shut = Wishes::new();
+        let mut drained = BTreeSet::new();
+        for (target, wish) in self.faults.fences().get(owner).into_iter().flatten() {
+            let resource = target.resource.clone();
+            match target.action {
+                Action::Shut => drop(shut.insert(resource, wish.allows_isolation)),
+                Action::Drain => drop(drained.insert(resource)),
+            }
+        }
+        self.outlets.fencer.want(owner.clone(), shut);
+        self.outlets.drains.want(owner.clone(), drained);
     }
 
-    /// What a session wants fenced; nothing, once it is forgotten.
-    fn session_wishes(&self, id: &SmolStr) -> Wishes {
-        let Some(session) = self.faults.session(id) else { return Wishes::default() };
+    /// Passes on what a session wants fenced; nothing, once it is forgotten.
+    fn want_for_session(&self, id: &SmolStr) {
         let (number, wants) = self.faults.session_wants(id);
-        let interfaces = session.resources.iter().filter_map(|it| match it {
-            Resource::Interface(name) => Some((name.clone(), session.allows_isolation)),
-            _ => None,
-        });
-        let shut = interfaces.filter(|_| wants.shut).collect();
-        Wishes { shut, session: Some((id.clone(), number)) }
+        let session = self.faults.session(id);
+        let links = session.into_iter().flat_map(|it| &it.resources);
+        let links = links.filter(|it| matches!(it, Resource::Interface(_)));
+        let wishes = SessionWishes {
+            number,
+            wants,
+            links: links.cloned().collect(),
+            allows_isolation: session.is_some_and(|it| it.allows_isolation),
+        };
+        self.outlets.sessions.want(id.clone(), wishes);
     }
 
     /// Has everything fenced that is to be, and nothing else, after a start.
@@ -603,10 +697,13 @@ impl FaultTask {
         let mut owners: BTreeSet<FenceOwner> = self.faults.fences().keys().cloned().collect();
         let sessions = self.faults.sessions();
         let fencing = sessions.filter(|it| it.state.is_open() || it.wants() != Wants::default());
-        owners.extend(fencing.map(|it| FenceOwner::Session(it.id.clone())));
-        for owner in &owners {
-            self.outlets.fencer.want(owner.clone(), self.wishes(owner));
-        }
+        let fencing: BTreeSet<SmolStr> = fencing.map(|it| it.id.clone()).collect();
+        self.outlets.drains.retain_sessions(&fencing);
+        owners.extend(fencing.into_iter().map(FenceOwner::Session));
+        owners.iter().for_each(|owner| self.want(owner));
+        self.outlets.drains.has_level();
+        // Clients speak for themselves.
+        owners.insert(FenceOwner::Client);
         self.outlets.fencer.retain(owners);
     }
 
@@ -841,6 +938,47 @@ fn log_step(event: &SessionEvent) {
         let Session { id, reason, .. } = &*event.session;
         let (change, state) = (event.change.name(), event.state);
         info!(session = %id, %state, %reason, "maintenance: {change}");
+    }
+}
+
+/// All that is fenced, as it is shown.
+#[derive(Debug, Default)]
+struct FenceTable {
+    /// The configuration that was looked at last.
+    configuration: Option<Configuration>,
+    rows: BTreeMap<FenceTarget, DrainStanding>,
+}
+
+impl FenceTable {
+    fn get(&self, target: &FenceTarget) -> Option<&DrainStanding> {
+        self.rows.get(target)
+    }
+
+    /// Looks at the fences of a configuration, and at drains. Returns what differs from what was seen before.
+    fn look(&mut self, configuration: &Configuration, drains: &Outcome) -> BTreeSet<FenceTarget> {
+        let fences = |it: &Configuration| it.layers().fences().clone();
+        let before = self.configuration.as_ref().map(fences);
+        let is_same = before.is_some_and(|before| before.is_same(&fences(configuration)));
+        let mut rows: BTreeMap<FenceTarget, DrainStanding> = BTreeMap::new();
+        if is_same {
+            let shut = self.rows.iter().filter(|(target, _)| target.action == Action::Shut);
+            rows.extend(shut.map(|(target, row)| (target.clone(), row.clone())));
+        } else {
+            for fence in configuration.fences() {
+                let Some(name) = shut_by(fence.item) else { continue };
+                let target =
+                    FenceTarget { resource: Resource::Interface(name), action: Action::Shut };
+                let owners = fence.owners.into_iter().collect();
+                rows.insert(target, DrainStanding { owners, ..DrainStanding::default() });
+            }
+            self.configuration = Some(configuration.clone());
+        }
+        let target =
+            |resource: &Resource| FenceTarget { resource: resource.clone(), action: Action::Drain };
+        rows.extend(drains.drains.iter().map(|(resource, it)| (target(resource), it.clone())));
+        let before = std::mem::replace(&mut self.rows, rows);
+        let all = before.keys().chain(self.rows.keys());
+        all.filter(|target| before.get(*target) != self.rows.get(*target)).cloned().collect()
     }
 }
 

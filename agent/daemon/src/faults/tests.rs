@@ -8,6 +8,8 @@ use holdfast_core::Datastore;
 use holdfast_faults::{Condition, Report, Resource};
 use holdfast_platform::transport::SimulatedKernel;
 
+mod drains;
+
 use super::links::{BoxView, Links};
 use crate::agent_tests::{Agent, BOX};
 

@@ -402,7 +402,6 @@ impl From<SessionError> for Refusal {
             SessionError::TooMany(_) => Code::ResourceExhausted,
             SessionError::Overlap { .. }
             | SessionError::MaxImpacted { .. }
-            | SessionError::MovesNothing(_)
             | SessionError::Late { .. }
             | SessionError::NotInMaintenance { .. }
             | SessionError::Ended { .. } => Code::FailedPrecondition,

@@ -8,8 +8,8 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::machine::Clock;
 use super::{
-    Contents, DEFAULT_CONSUMER, MAX_SESSIONS, MaintenanceSettings, NS_PER_S, ObjectAction,
-    ObjectProgress, Session, SessionConsumer, SessionError, SessionKind, SessionPlan, SessionState,
+    Contents, DEFAULT_CONSUMER, MAX_SESSIONS, MaintenanceSettings, NS_PER_S, ObjectProgress,
+    Session, SessionConsumer, SessionError, SessionKind, SessionPlan, SessionState,
 };
 use crate::resource::Resource;
 
@@ -51,13 +51,6 @@ impl Session {
         session.take_contents(contents, settings);
         session.check_time(settings, now)?;
         session.check_others(settings, others)?;
-        let moves = |it: &SessionConsumer| it.default_action == ObjectAction::Move;
-        let moved = session.consumers.values().find(|it| moves(it));
-        if let Some((object, _)) = moved.and_then(|it| it.objects.first_key_value())
-            && !settings.can_move
-        {
-            return Err(SessionError::MovesNothing(object.clone()));
-        }
         Ok(session)
     }
 
@@ -68,6 +61,8 @@ impl Session {
             return;
         }
         self.contents.clone_from(&contents.names);
+        let stuck = contents.objects.iter().filter(|it| !it.has_other_way);
+        self.clock.stuck = Some(stuck.map(|it| it.name.clone()).collect());
         self.finish_objects(|name, _| !contents.names.contains(name));
         for object in &contents.objects {
             let is_known = self.consumers.values().any(|it| it.objects.contains_key(&object.name));

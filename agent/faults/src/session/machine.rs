@@ -1,5 +1,6 @@
 //! The steps of a session.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +70,8 @@ pub(super) struct Clock {
     health: Health,
     /// How far the drain has come, as it was told last.
     drained: Option<Drained>,
+    /// Objects that do not work without the resources; `None` until somebody has looked.
+    pub(super) stuck: Option<BTreeSet<SmolStr>>,
     wants: Wants,
     /// Number of changes of what it wants, and the last one that was carried out.
     wanted: u32,
@@ -332,9 +335,11 @@ impl Session {
     /// Takes objects as moved once their traffic is, or when it had time enough to move.
     fn take_drained(&mut self, is_late: bool) {
         let Some(drained) = self.clock.drained.clone() else { return };
+        let Some(stuck) = self.clock.stuck.clone() else { return };
         if drained.is_quiet || is_late {
             self.finish_objects(|name, action| {
-                action == ObjectAction::Move && !drained.left.contains(name)
+                let stays = drained.left.contains(name) || stuck.contains(name);
+                action == ObjectAction::Move && !stays
             });
         }
     }
@@ -441,13 +446,8 @@ impl Session {
         self.unsent.push(Unsent { consumer, change, state: self.state });
     }
 
-    /// Takes the reply of a consumer. `can_move` is false where nobody drains links.
-    pub(crate) fn reply(
-        &mut self,
-        id: &str,
-        reply: Reply,
-        can_move: bool,
-    ) -> Result<(), SessionError> {
+    /// Takes the reply of a consumer.
+    pub(crate) fn reply(&mut self, id: &str, reply: Reply) -> Result<(), SessionError> {
         let (session, state, kind) = (self.id.clone(), self.state, self.kind);
         let unknown =
             || SessionError::UnknownConsumer { session: session.clone(), consumer: id.into() };
@@ -464,12 +464,8 @@ impl Session {
             }
         }
         let mut actions = reply.actions.values().copied().chain(reply.action);
-        if actions.clone().any(|action| !ObjectAction::allowed(kind).contains(&action)) {
+        if actions.any(|action| !ObjectAction::allowed(kind).contains(&action)) {
             return Err(SessionError::Leave);
-        }
-        if actions.any(|action| action == ObjectAction::Move) && !can_move {
-            let object = consumer.objects.keys().next().cloned();
-            return Err(SessionError::MovesNothing(object.unwrap_or_default()));
         }
         if let Some(answer) = reply.answer {
             if state != SessionState::Announced {

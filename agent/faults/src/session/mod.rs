@@ -196,8 +196,6 @@ pub struct MaintenanceSettings {
     /// Time for a drain.
     pub drain_timeout: Duration,
     pub consumers: Vec<Consumer>,
-    /// Somebody drains links. Without that, sessions whose objects have to move are refused.
-    pub can_move: bool,
 }
 
 impl Default for MaintenanceSettings {
@@ -208,7 +206,6 @@ impl Default for MaintenanceSettings {
             default_action: ObjectAction::Move,
             drain_timeout: Duration::from_secs(30),
             consumers: Vec::new(),
-            can_move: false,
         }
     }
 }
@@ -256,6 +253,8 @@ pub struct SessionObject {
     pub name: SmolStr,
     /// Types of services whose instances ask for it.
     pub services: BTreeSet<SmolStr>,
+    /// Some of it works without the resources.
+    pub has_other_way: bool,
 }
 
 /// A request for a session.
@@ -477,10 +476,6 @@ pub enum SessionError {
         "open sessions would affect {count} objects of the consumer `{consumer}`, whose `max-impacted` is {most}"
     )]
     MaxImpacted { consumer: SmolStr, count: usize, most: u32 },
-    #[error(
-        "`{0}` would have to move, and this version moves nothing: set the `default-action` of its consumer to stop, or move it first"
-    )]
-    MovesNothing(SmolStr),
     #[error("the session `{session}` does not affect a consumer `{consumer}`")]
     UnknownConsumer { session: SmolStr, consumer: SmolStr },
     #[error("`{by}` is not the `identity` of the consumer `{consumer}`")]

@@ -10,7 +10,7 @@ use super::*;
 static MODELS: LazyLock<Models> = LazyLock::new(|| Models::load().unwrap());
 
 /// The entry of a link.
-fn link(name: &str) -> InstancePath {
+pub(super) fn link(name: &str) -> InstancePath {
     let interface = ("interface", &[("name", name)][..]);
     MODELS.native.instance_path(&[("interfaces", &[][..]), interface]).unwrap()
 }
@@ -30,12 +30,17 @@ impl Objects for TestObjects {
 }
 
 impl Clocked {
-    fn with_objects() -> Self {
+    pub(super) fn with_objects() -> Self {
         Self::of(Faults::new(Box::new(TestObjects)))
     }
 
     /// Tells which links an alarm takes down, and which of them work worse.
-    fn impact(&mut self, condition: &str, down: &[&str], degraded: &[&str]) -> Vec<String> {
+    pub(super) fn impact(
+        &mut self,
+        condition: &str,
+        down: &[&str],
+        degraded: &[&str],
+    ) -> Vec<String> {
         let impact = Impact {
             down: down.iter().copied().map(link).collect(),
             degraded: degraded.iter().copied().map(link).collect(),
@@ -48,12 +53,12 @@ impl Clocked {
         self.faults.impacts.statuses().map(|(path, status)| (path.clone(), status)).collect()
     }
 
-    fn status(&self, name: &str) -> Option<EffectiveStatus> {
+    pub(super) fn status(&self, name: &str) -> Option<EffectiveStatus> {
         let marks = self.marks();
         marks.into_iter().find(|(path, _)| *path == link(name)).map(|(_, status)| status)
     }
 
-    fn restarted(self) -> Self {
+    pub(super) fn restarted(self) -> Self {
         let log = self.transitions.iter().map(|it| Transition::clone(it)).collect();
         let now = self.now();
         let (faults, unreadable) =
@@ -63,7 +68,7 @@ impl Clocked {
     }
 }
 
-fn down(name: &str) -> String {
+pub(super) fn down(name: &str) -> String {
     format!("link-down@interface:{name}")
 }
 
@@ -362,11 +367,11 @@ proptest! {
     }
 }
 
-/// Interfaces that are to be shut, with their owners.
-fn fenced(faults: &Clocked) -> Vec<(String, String)> {
+/// Resources that are to be fenced, with their owners.
+pub(super) fn fenced(faults: &Clocked) -> Vec<(String, String)> {
     let owners = faults.faults.fences().iter();
     let pairs = owners.flat_map(|(owner, wishes)| {
-        wishes.keys().map(move |interface| (owner.to_string(), interface.to_string()))
+        wishes.keys().map(move |target| (owner.to_string(), target.resource.item().to_string()))
     });
     pairs.collect()
 }
@@ -376,7 +381,7 @@ fn fenced(faults: &Clocked) -> Vec<(String, String)> {
 fn a_policy_shuts_what_has_an_alarm_and_gives_it_back_after_a_pause() {
     let mut faults = Clocked::with_objects();
     let shuts = Policy {
-        action: Action::Shut,
+        action: Some(Action::Shut),
         recovery_delay: 300 * SECOND,
         ..policy("errors", "x-errors")
     };
@@ -396,11 +401,10 @@ fn a_policy_shuts_what_has_an_alarm_and_gives_it_back_after_a_pause() {
     faults.wait(301 * SECOND);
     assert!(fenced(&faults).is_empty());
 
-    // An alarm with a cause, on a shelf, or of something else than an interface fences nothing.
+    // An alarm with a cause or on a shelf fences nothing.
     faults.holds(&down("b"));
     faults.impact(&down("b"), &["a"], &[]);
     faults.holds(errors);
-    faults.holds("x-errors@box");
     assert!(fenced(&faults).is_empty());
     faults.ends(&down("b"));
     assert_eq!(fenced(&faults), shut, "it is judged by itself");
@@ -410,6 +414,17 @@ fn a_policy_shuts_what_has_an_alarm_and_gives_it_back_after_a_pause() {
     faults.settings(vec![shuts], vec![shelf("s", "interface:a")]);
     faults.wait(301 * SECOND);
     assert!(fenced(&faults).is_empty());
+}
+
+#[test]
+fn a_fence_waits_until_it_is_known_what_the_alarm_has_taken_already() {
+    let mut faults = Clocked::with_objects();
+    let shuts = Policy { action: Some(Action::Shut), ..policy("losses", "link-down") };
+    faults.settings(vec![shuts], vec![]);
+    faults.holds(&down("a"));
+    assert!(fenced(&faults).is_empty());
+    faults.impact(&down("a"), &[], &[]);
+    assert_eq!(fenced(&faults), [("policy losses".to_owned(), "a".to_owned())]);
 }
 
 #[test]

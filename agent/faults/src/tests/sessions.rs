@@ -104,7 +104,8 @@ fn the_end_of_what_was_told_before_is_told_in_maintenance_too() {
 #[test]
 fn policies_and_rules_are_off_in_maintenance() {
     let mut it = clocked();
-    let shut = Policy { action: Action::Shut, ..policy("shut", "*") };
+    let action = Some(Action::Shut);
+    let shut = Policy { action, effect: Some(Effect::Warn), ..policy("shut", "*") };
     it.settings(vec![shut], Vec::new());
     let id = it.session(SessionKind::Restart);
     it.wait(40 * SECOND);

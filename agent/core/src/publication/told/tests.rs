@@ -310,7 +310,12 @@ fn settings() -> impl Strategy<Value = LinkStatusSettings> {
         max_suppress: longest.map(Duration::from_millis),
     });
     (time(), time(), prop::option::of(penalty)).prop_map(|(hold_up, hold_down, penalty)| {
-        LinkStatusSettings { hold_up, hold_down, penalty: penalty.unwrap_or_default() }
+        LinkStatusSettings {
+            hold_up,
+            hold_down,
+            penalty: penalty.unwrap_or_default(),
+            is_drained: false,
+        }
     })
 }
 

@@ -1,0 +1,88 @@
+//! The guard of shutting: what would lose its last way if an interface were shut.
+//!
+//! The core knows what stands on the interface ([`CoreHandle::last_way`]); here is what it does not know: how many members
+//! uplink groups have left.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use holdfast_config::{Fence, FenceItem, FenceOwner};
+use holdfast_core::{CommitError, CoreHandle, LastWay};
+use holdfast_faults::{GroupStanding, Resource};
+use smol_str::SmolStr;
+
+/// Reason for which something is not fenced.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FenceError {
+    #[error("{interface} is not shut: {last_way}")]
+    LastWay { interface: SmolStr, last_way: LastWay },
+    #[error(
+        "{interface} is not shut: the uplink group `{group}` needs {least} members, and has no more"
+    )]
+    Group { interface: SmolStr, group: SmolStr, least: usize },
+    #[error("{0} cannot be shut: only interfaces can")]
+    NoInterface(Resource),
+    #[error("{0} cannot be drained: only interfaces and next hops can")]
+    NoWay(Resource),
+    #[error(transparent)]
+    Refused(#[from] CommitError),
+}
+
+/// Refuses to shut an interface that is the last way of something.
+#[derive(Debug)]
+pub(super) struct Guard {
+    core: CoreHandle,
+    groups: Mutex<Arc<[GroupStanding]>>,
+}
+
+impl Guard {
+    pub(super) fn new(core: CoreHandle) -> Self {
+        Self { core, groups: Mutex::default() }
+    }
+
+    /// Takes in which members uplink groups have left.
+    pub(super) fn set_groups(&self, groups: Vec<GroupStanding>) {
+        *self.groups.lock().unwrap_or_else(PoisonError::into_inner) = groups.into();
+    }
+
+    /// Refuses to shut an interface on behalf of an owner where something would lose its last way. One that the owner has shut
+    /// already takes no way.
+    ///
+    /// # Errors
+    /// With what would lose its way, or when the core does not know.
+    pub(super) async fn check(
+        &self,
+        owner: &FenceOwner,
+        interface: &SmolStr,
+    ) -> Result<(), FenceError> {
+        let fences = self.core.fences();
+        let item = FenceItem::Shut { interface: interface.clone() };
+        if fences.iter().any(|fence| fence.item == item && fence.owners.contains(owner)) {
+            return Ok(());
+        }
+        if let Some(group) = self.group_without(interface, &fences) {
+            let GroupStanding { name, least, .. } = group;
+            return Err(FenceError::Group { interface: interface.clone(), group: name, least });
+        }
+        match self.core.last_way(interface, &BTreeSet::new()).await? {
+            Some(last_way) => Err(FenceError::LastWay { interface: interface.clone(), last_way }),
+            None => Ok(()),
+        }
+    }
+
+    /// An uplink group that has enough members now, and would not have without this one. Those that are shut are none.
+    fn group_without(&self, interface: &SmolStr, fences: &[Fence]) -> Option<GroupStanding> {
+        let groups = Arc::clone(&self.groups.lock().unwrap_or_else(PoisonError::into_inner));
+        let is_shut = |member: &&SmolStr| {
+            let item = FenceItem::Shut { interface: (*member).clone() };
+            fences.iter().any(|fence| fence.item == item)
+        };
+        let needs = |group: &&GroupStanding| {
+            let left: BTreeSet<&SmolStr> =
+                group.left.iter().filter(|member| !is_shut(member)).collect();
+            left.contains(interface) && left.len() == group.least
+        };
+        groups.iter().find(needs).cloned()
+    }
+}
