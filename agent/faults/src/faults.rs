@@ -153,7 +153,7 @@ pub(crate) struct Tracked {
     pub(crate) is_impact_known: bool,
 }
 
-/// What puts the alarm of a condition aside.
+/// Reasons for which the alarm of a condition is put aside.
 #[derive(Clone, Debug, Default)]
 struct Aside {
     shelf: Option<SmolStr>,

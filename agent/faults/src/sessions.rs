@@ -78,7 +78,7 @@ impl Faults {
         self.sessions.all.get(id)
     }
 
-    /// What a session wants fenced, with the number of this wish.
+    /// The number of the last wish of a session, and what it wants fenced by it.
     pub fn session_wants(&self, id: &str) -> (u32, Wants) {
         self.session(id).map_or_else(Default::default, |it| (it.wanted(), it.wants()))
     }

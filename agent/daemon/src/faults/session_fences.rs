@@ -1,4 +1,4 @@
-//! What maintenance sessions have drained and shut. Each is told when that is done, and decides itself what comes of a refusal.
+//! Fences of maintenance sessions: links that are drained and shut. Each session is told when that is done, and decides itself what comes of a refusal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use super::guard::Guard;
 /// Pause between two looks at what stays on a link that is drained, and before a drain that was refused is looked at again.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
-/// What a session wants fenced.
+/// A session's wish for fences.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionWishes {
     /// The number of this wish, which comes back with the answer.
@@ -29,7 +29,7 @@ pub(super) struct SessionWishes {
     pub(super) wants: Wants,
     /// The links of the session.
     pub(super) links: BTreeSet<Resource>,
-    /// They are shut even where something loses its last way.
+    /// True when links are shut even where something loses its last way.
     pub(super) allows_isolation: bool,
 }
 

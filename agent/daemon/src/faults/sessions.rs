@@ -171,7 +171,7 @@ pub(super) fn maintained(
     maintained
 }
 
-/// Whether the resources of a session work: links are up, and probes that leave by them are answered.
+/// The health of a session's resources: links are up, and probes that leave by them are answered.
 pub(super) fn health(session: &Session, faults: &Faults, links: &Links) -> Health {
     let mut health = Health::default();
     for resource in &session.resources {

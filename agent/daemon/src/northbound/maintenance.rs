@@ -30,7 +30,7 @@ pub(super) struct MaintenanceService {
     faults: Option<FaultService>,
 }
 
-/// What one caller gets to see: administrators everything, others the sessions that affect their consumers.
+/// The view of one caller: administrators see everything, others the sessions that affect their consumers.
 #[derive(Clone, Debug)]
 struct View {
     user: SmolStr,

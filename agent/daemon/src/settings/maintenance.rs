@@ -59,7 +59,7 @@ pub enum MaintenanceQuestion {
 /// A session to make.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub struct NewSession {
-    /// What is maintained, such as interface:eth1, or box
+    /// Resources, such as interface:eth1, or box
     #[arg(value_name = "RESOURCE", required = true)]
     pub resources: Vec<String>,
     /// How much is done
@@ -79,9 +79,9 @@ pub struct NewSession {
 /// How much is done to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum SessionVerb {
-    /// It is emptied and shut, and tested before it is given back
+    /// Resources are emptied and shut, and tested before they are given back
     Full,
-    /// What stands on it may stay
+    /// Objects may stay where they are
     Restart,
 }
 
@@ -94,13 +94,13 @@ pub struct SessionReply {
     /// Id of the consumer
     #[arg(value_name = "CONSUMER")]
     pub consumer: String,
-    /// What the consumer says; without it, the reply tells which objects are done
+    /// The consumer's answer; without it, the reply tells which objects are done
     #[arg(value_enum)]
     pub answer: Option<AnswerVerb>,
-    /// What becomes of its objects; without it, its default: leave, move, own-action or stop
+    /// The action of its objects; without it, its default: leave, move, own-action or stop
     #[arg(long, value_name = "ACTION")]
     pub action: Option<String>,
-    /// What becomes of one object, by its path; may be repeated
+    /// The action of one object, by its path; may be repeated
     #[arg(long = "object", value_name = "PATH=ACTION")]
     pub objects: Vec<String>,
     /// An object whose own action is done; may be repeated
@@ -114,8 +114,8 @@ pub struct SessionReply {
 /// The answer of a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum AnswerVerb {
-    /// It agrees
+    /// The consumer agrees
     Ack,
-    /// It does not
+    /// The consumer does not agree
     Nack,
 }

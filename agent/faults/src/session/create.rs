@@ -1,4 +1,4 @@
-//! What a session may be, and whom it affects.
+//! New sessions: their limits, and the consumers that they affect.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -39,7 +39,7 @@ pub(super) enum Outcome {
     Failed(SmolStr),
 }
 
-/// What a session that is restoring waits for. Fences go in the reverse of the order in which they came.
+/// The condition that a session that is restoring waits for. Fences go in the reverse of the order in which they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Stage {
@@ -59,7 +59,7 @@ pub(super) struct Unsent {
     state: SessionState,
 }
 
-/// What a session knows by the monotonic clock, and of this run alone.
+/// Knowledge of this run alone, and times by the monotonic clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clock {
     /// When it is to be looked at next.
@@ -84,7 +84,7 @@ impl Session {
         self.clock.timer
     }
 
-    /// What it wants fenced now.
+    /// The fences that it wants now.
     pub fn wants(&self) -> Wants {
         let is_drained = match self.state {
             SessionState::Draining | SessionState::Ready | SessionState::InMaintenance => true,

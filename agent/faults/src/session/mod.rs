@@ -44,9 +44,9 @@ const NS_PER_S: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SessionKind {
-    /// It is emptied and shut, and tested before it is given back.
+    /// The resource is emptied and shut, and tested before it is given back.
     Full,
-    /// It is started anew. What stands on it may stay.
+    /// The resource is started anew, and objects may stay on it.
     Restart,
 }
 
@@ -67,7 +67,7 @@ impl SessionKind {
 pub enum SessionState {
     /// Nothing new is placed on the resource, and consumers may reply.
     Announced,
-    /// What stands on the resource is moved or stopped.
+    /// Objects on the resource are moved or stopped.
     Draining,
     /// All that was to be done before has been done, and the start has not come.
     Ready,
@@ -129,17 +129,17 @@ impl fmt::Display for SessionState {
     }
 }
 
-/// What becomes of an object before maintenance begins.
+/// The action on an object before maintenance begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ObjectAction {
-    /// It stays. In sessions of kind restart alone.
+    /// The object stays. In sessions of the kind restart alone.
     Leave,
     /// The agent moves its traffic to another way.
     Move,
     /// Its consumer does something, and says when that is done.
     OwnAction,
-    /// It goes down with the resource.
+    /// The object goes down with the resource.
     Stop,
 }
 
@@ -297,9 +297,9 @@ pub struct Session {
     /// The boot of the box in which it was in maintenance.
     boot: SmolStr,
     restoring: Option<Restoring>,
-    /// It has failed, and its traffic stays elsewhere.
+    /// True when it has failed, and its traffic stays elsewhere.
     keeps_drain: bool,
-    /// It is forgotten when it has ended.
+    /// True when it is forgotten at its end.
     is_deleted: bool,
     #[serde(skip)]
     clock: Clock,
@@ -316,14 +316,14 @@ pub struct SessionConsumer {
     /// The state that it was told last.
     pub told: SessionState,
     pub answer: Option<Answer>,
-    /// Who has answered, and what was said with it.
+    /// The user who has answered, and the words.
     pub answered_by: SmolStr,
     pub text: SmolStr,
     /// Its objects, by their names.
     pub objects: BTreeMap<SmolStr, ObjectProgress>,
 }
 
-/// What becomes of one object.
+/// The progress of one object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectProgress {
     /// The action that its consumer has chosen, or that is carried out.
@@ -372,7 +372,7 @@ pub struct Drained {
     pub left: BTreeSet<SmolStr>,
 }
 
-/// Whether the resources of a session work.
+/// The health of the resources of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// Why they do not; nothing when they do.
@@ -381,7 +381,7 @@ pub struct Health {
     pub is_probed: bool,
 }
 
-/// What a session has fenced.
+/// The fences of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     pub drain: bool,
@@ -411,7 +411,7 @@ pub enum SessionChange {
     ActionDone(SmolStr, ObjectAction),
     /// Its planned end has passed.
     Overdue,
-    /// It is not kept any more.
+    /// The session is not kept any more.
     Forgotten,
 }
 

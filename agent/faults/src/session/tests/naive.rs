@@ -50,7 +50,7 @@ struct Naive {
 }
 
 impl Naive {
-    /// What has come of the acts of each second.
+    /// The model after the acts of each second.
     fn of(kind: SessionKind, acts: &[Vec<Act>]) -> Self {
         let mut it = Self {
             kind,
