@@ -316,7 +316,6 @@ impl MaintenanceNodes {
             consumers: entries(part, self.consumer.list)
                 .map(|(_, entry)| self.consumer.read(entry, native))
                 .collect(),
-            ..default
         }
     }
 }
