@@ -81,7 +81,7 @@ async fn a_link_that_is_not_viable_is_left_by_routes_that_have_another_way() {
         ..Default::default()
     };
     let effective = format!("{:?}", client.get(request).await.unwrap());
-    assert!(effective.contains("metric 1007  # fence of client"), "{effective}");
+    assert!(effective.contains("metric 1007 # fence of client"), "{effective}");
 
     agent.kill();
     agent.restart().await;

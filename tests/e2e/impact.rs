@@ -3,7 +3,7 @@
 use holdfast_proto::holdfast::faults as wire;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually_async;
-use holdfast_tests::gnmi::{Credentials, GnmiClient, update};
+use holdfast_tests::gnmi::{Credentials, GnmiClient, connect, update};
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 use tonic::Code;
@@ -360,5 +360,52 @@ async fn a_port_that_is_said_to_be_down_is_shut_where_that_is_asked_for() {
     assert_eq!(forced, None, "nothing is latched");
     let isolating = wire::LatchRequest { allow_isolation: true, ..fenced };
     rpc.set_forced_down(isolating).await.unwrap();
+    assert!(!net.link("eth0").up);
+}
+
+#[tokio::test]
+async fn the_port_by_which_an_administrator_is_connected_is_not_shut() {
+    let net = ports(&["eth0", "eth1"]);
+    let agent = AgentProcess::start_with(&net, &["--listen", "0.0.0.0:9340"]).await;
+    let client = agent.gnmi().await;
+    let ports = [port("eth0", &["10.0.0.1/24"]), port("eth1", &["10.0.1.1/24"])];
+    client.update("/interfaces", json!({"interface": ports})).await.unwrap();
+    assert!(agent.user(&["set", "eve", "--role", "read-only"], "secret of eve").status.success());
+    let ca = std::fs::read_to_string(agent.ca_file()).unwrap();
+    let over_eth0 = async |credentials: Credentials| {
+        let address = "10.0.0.1:9340".parse().unwrap();
+        let channel = connect(address, &ca).await.unwrap();
+        let client = GnmiClient::over(channel, credentials);
+        client.capabilities().await.unwrap();
+        client
+    };
+    let _reader = over_eth0(Credentials::new("eve", "secret of eve").unwrap()).await;
+    let admin = over_eth0(agent.credentials()).await;
+    let mut rpc = faults(&agent).await;
+    let fenced = wire::LatchRequest { fence: true, ..latch("interface:eth0", true) };
+    let refused = rpc.set_forced_down(fenced.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    let reason = "eth0 is not shut: an administrator is connected to its address 10.0.0.1";
+    assert!(refused.message().contains(reason), "{refused}");
+
+    let policy = json!({"name": "errors", "type": "x-errors", "action": "shut"});
+    client.update("holdfast_native:/fault-management/policy[name=errors]", policy).await.unwrap();
+    let monitor = json!({"name": "crc", "types": ["x-*"]});
+    client.update("holdfast_native:/fault-management/monitor[name=crc]", monitor).await.unwrap();
+    let report =
+        ["report", "--monitor", "crc", "x-errors@interface:eth0", "raised", "--ttl", "600"];
+    assert_eq!(fault(&agent, &report), "");
+    let failed = "fence-failed.policy-errors@interface:eth0";
+    wait_until_open(&client, failed).await;
+    let text = leaf(&client, NATIVE, failed, "text").await.unwrap().to_string();
+    assert!(text.contains(reason), "{text}");
+    assert!(net.link("eth0").up);
+
+    // Another user's connection does not count, and one that has ended neither.
+    drop(admin);
+    eventually_async("the port is shut", async || {
+        rpc.clone().set_forced_down(fenced.clone()).await.is_ok()
+    })
+    .await;
     assert!(!net.link("eth0").up);
 }

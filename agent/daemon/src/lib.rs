@@ -16,6 +16,7 @@ pub mod auth;
 pub mod bootz;
 pub mod budget;
 pub mod command;
+pub mod connections;
 mod deadline;
 pub mod device;
 

@@ -21,6 +21,8 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
+use crate::connections::OpenConnections;
+
 /// Pause after the first failure. What is missing mostly comes within seconds: a link, or the end of the process that has
 /// the port.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -64,6 +66,7 @@ struct Shared {
     statuses: watch::Sender<Vec<ListenerStatus>>,
     /// Ends the pauses of all that wait.
     retry: Notify,
+    connections: OpenConnections,
 }
 
 /// One socket among the [`Listeners`].
@@ -94,7 +97,11 @@ impl ListeningSocket for UnixListener {
 impl Default for Listeners {
     fn default() -> Self {
         let (statuses, _) = watch::channel(Vec::new());
-        Self(Arc::new(Shared { statuses, retry: Notify::new() }))
+        Self(Arc::new(Shared {
+            statuses,
+            retry: Notify::new(),
+            connections: OpenConnections::default(),
+        }))
     }
 }
 
@@ -112,6 +119,11 @@ impl Listeners {
 
     pub fn watch(&self) -> watch::Receiver<Vec<ListenerStatus>> {
         self.0.statuses.subscribe()
+    }
+
+    /// Open connections of the gRPC services.
+    pub fn connections(&self) -> &OpenConnections {
+        &self.0.connections
     }
 
     /// Waits until each socket is open, or has failed for the first time.

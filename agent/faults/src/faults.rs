@@ -149,7 +149,7 @@ pub(crate) struct Tracked {
     shown_at: Duration,
     pub(crate) has_unshown: bool,
     timer: Option<Duration>,
-    /// Who suffers from the alarm was found once, in this run or the one before.
+    /// True when it was found once who suffers from the alarm, in this run or the one before.
     pub(crate) is_impact_known: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is to be shut or drained because of alarms and latches, and until when.
+//! Wishes to shut or drain something because of alarms and latches, and until when.
 //!
 //! This is a level: whoever carries it out compares it with what is fenced. A fence goes some time after the last alarm that
 //! wanted it has ended; an alarm that comes again in between keeps it.
@@ -36,7 +36,7 @@ pub struct FenceTarget {
 /// The wish that a resource is fenced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// It is done even if that takes the last way of something.
+    /// True to do it even if that takes the last way of something.
     pub allows_isolation: bool,
     /// How long it stays after the last alarm that wants it has ended.
     delay: Duration,
@@ -52,7 +52,7 @@ type Wishes = BTreeMap<FenceTarget, Wish>;
 #[derive(Debug, Default)]
 pub(crate) struct Fencing {
     wishes: BTreeMap<FenceOwner, Wishes>,
-    /// What each alarm wants.
+    /// Wishes by alarm.
     by_alarm: BTreeMap<Condition, BTreeSet<(FenceOwner, FenceTarget)>>,
     /// Owners that want something else than before.
     changed: BTreeSet<FenceOwner>,
@@ -199,7 +199,7 @@ impl Faults {
         })
     }
 
-    /// What an uplink group wants while its alarm is open, with or without a cause.
+    /// Wishes of an uplink group while its alarm is open, with or without a cause.
     fn wanted_by_group(&self, condition: &Condition) -> Vec<Wanted> {
         let Resource::Group(name) = &condition.resource else { return Vec::new() };
         let group = self.settings.group(name).filter(|it| it.condition() == *condition);

@@ -46,7 +46,7 @@ pub struct UplinkGroup {
     pub action: Option<Action>,
     /// How long that stays after the alarm has ended.
     pub recovery_delay: Duration,
-    /// It is done even if that takes the last way of something.
+    /// True to do it even if that takes the last way of something.
     pub allows_isolation: bool,
 }
 
@@ -140,7 +140,7 @@ fn condition_of(group: &SmolStr) -> Condition {
     Condition::new(UPLINKS_DOWN, Resource::Group(group.clone()))
 }
 
-/// What stands for a group in the impacts while only some of its members are lost.
+/// The stand-in for a group in the impacts while only some of its members are lost.
 fn degraded_of(group: &SmolStr) -> Condition {
     let kind = Kind { name: UPLINKS_DEGRADED.into(), row: &REPORTED };
     Condition { kind, qualifier: SmolStr::default(), resource: Resource::Group(group.clone()) }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use holdfast_base::{AuthMethod, Caller};
+use holdfast_base::{AuthMethod, Caller, Role};
 use rustls_pki_types::UnixTime;
 
 use super::{Authenticator, Credentials, LoginRefusal};
@@ -48,7 +48,11 @@ impl Authenticator {
     ) -> Result<LoginContext, LoginRefusal> {
         let entrance = self.start_login(&credentials);
         let peer = self.recheck_certificate(peer)?;
-        Ok(entrance.admit(self.identify(credentials, &peer).await?))
+        let caller = self.identify(credentials, &peer).await?;
+        if caller.role == Role::Admin {
+            peer.admin.set();
+        }
+        Ok(entrance.admit(caller))
     }
 
     pub(super) fn start_login(&self, credentials: &Credentials) -> LoginStart {

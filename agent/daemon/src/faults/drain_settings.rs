@@ -1,4 +1,4 @@
-//! What the configuration says of drains, and counters of links.
+//! Settings of drains in the configuration, and counters of links.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) struct DrainNodes {
 /// How traffic is led away. The defaults are those of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DrainSettings {
-    /// What a next hop gets on top of its metric.
+    /// Figure that a next hop gets on top of its metric.
     pub(super) metric: u32,
     /// A link that carries fewer packets a second is drained.
     pub(super) quiet_pps: u32,

@@ -46,7 +46,7 @@ struct Wanted {
     by_owner: BTreeMap<FenceOwner, BTreeSet<Resource>>,
     /// Owners whose wishes are known: what they do not want is not drained. Others may be about to say that they go on.
     known: BTreeSet<FenceOwner>,
-    /// Whether all wishes of policies and groups are known.
+    /// True once all wishes of policies and groups are known.
     has_level: bool,
     settings: DrainSettings,
     /// Number of changes of all this.

@@ -1,7 +1,7 @@
 //! The guard of shutting: what would lose its last way if an interface were shut.
 //!
-//! The core knows what stands on the interface ([`CoreHandle::last_way`]); here is what it does not know: how many members
-//! uplink groups have left.
+//! The core knows what stands on the interface ([`CoreHandle::last_way`]); here is what it does not know: to which addresses
+//! administrators are connected, and how many members uplink groups have left.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +10,8 @@ use holdfast_config::{Fence, FenceItem, FenceOwner};
 use holdfast_core::{CommitError, CoreHandle, LastWay};
 use holdfast_faults::{GroupStanding, Resource};
 use smol_str::SmolStr;
+
+use crate::connections::OpenConnections;
 
 /// Reason for which something is not fenced.
 #[derive(Debug, thiserror::Error)]
@@ -34,11 +36,12 @@ pub enum FenceError {
 pub(super) struct Guard {
     core: CoreHandle,
     groups: Mutex<Arc<[GroupStanding]>>,
+    connections: OpenConnections,
 }
 
 impl Guard {
-    pub(super) fn new(core: CoreHandle) -> Self {
-        Self { core, groups: Mutex::default() }
+    pub(super) fn new(core: CoreHandle, connections: OpenConnections) -> Self {
+        Self { core, groups: Mutex::default(), connections }
     }
 
     /// Takes in which members uplink groups have left.
@@ -65,7 +68,7 @@ impl Guard {
             let GroupStanding { name, least, .. } = group;
             return Err(FenceError::Group { interface: interface.clone(), group: name, least });
         }
-        match self.core.last_way(interface, &BTreeSet::new()).await? {
+        match self.core.last_way(interface, &self.connections.of_admins()).await? {
             Some(last_way) => Err(FenceError::LastWay { interface: interface.clone(), last_way }),
             None => Ok(()),
         }

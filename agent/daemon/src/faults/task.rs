@@ -113,7 +113,7 @@ pub fn start(
 ) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
     let objects = Arc::new(BoxObjects::new(parts.core.clone(), &parts.core.models().native)?);
-    let guard = Arc::new(Guard::new(parts.core.clone()));
+    let guard = Arc::new(Guard::new(parts.core.clone(), parts.listeners.connections().clone()));
     let drains = Arc::new(Drains::new(parts.core.clone())?);
     let (service, requests) = FaultService::new(
         parts.core.clone(),

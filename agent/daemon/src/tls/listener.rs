@@ -29,6 +29,7 @@ use super::{
     login_grace::{Limits, LoginGrace},
     peer::{Peer, PeerCertificate},
 };
+use crate::connections::OpenConnections;
 use crate::listeners::{ListenerEntry, ListenerKind, Listeners};
 use crate::settings::ListenSocket;
 
@@ -82,6 +83,7 @@ impl Incoming {
                 configs: configs.clone(),
                 connection_tx: connection_tx.clone(),
                 limits: limits.clone(),
+                connections: listeners.connections().clone(),
             };
             AbortOnDropHandle::new(tokio::spawn(task.run()))
         });
@@ -140,6 +142,7 @@ struct AcceptTask<C> {
     configs: C,
     connection_tx: mpsc::Sender<Connection>,
     limits: Arc<Limits>,
+    connections: OpenConnections,
 }
 
 impl<C: ServerConfigs> AcceptTask<C> {
@@ -191,8 +194,9 @@ impl<C: ServerConfigs> AcceptTask<C> {
             };
             let configs = self.configs.clone();
             let connection_tx = self.connection_tx.clone();
+            let connections = self.connections.clone();
             tokio::spawn(async move {
-                match connect(&configs, stream, address, probation).await {
+                match connect(&configs, stream, address, probation, &connections).await {
                     Ok(connection) => {
                         configs.accepted();
                         drop(connection_tx.send(connection).await); // fails only during shutdown
@@ -212,6 +216,7 @@ async fn connect(
     stream: TcpStream,
     address: SocketAddr,
     mut probation: LoginGrace,
+    connections: &OpenConnections,
 ) -> io::Result<Connection> {
     let acceptor = TlsAcceptor::from(configs.server_config().map_err(io::Error::other)?);
     stream.set_nodelay(true)?;
@@ -229,13 +234,15 @@ async fn connect(
     if certificate.is_some() {
         identified.set(); // the operator trusts the certificate's authority
     }
+    let local = stream.get_ref().0.local_addr()?;
     let peer = Peer {
         address,
-        local: stream.get_ref().0.local_addr()?,
+        local,
         calls: Arc::default(),
         certificate,
         verified_login: Arc::default(),
         identified,
+        admin: connections.open(local.ip()),
         dscp: Dscp::default(),
     };
     Ok(Connection { stream, peer, marked: None, probation })

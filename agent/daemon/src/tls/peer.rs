@@ -20,6 +20,7 @@ use x509_parser::{
 
 use super::dscp::Dscp;
 use super::{CertificateStatusCache, login_grace::IdentifiedFlag, parse};
+use crate::connections::AdminFlag;
 use crate::users::VerifiedLogin;
 
 /// Scheme of a SPIFFE id.
@@ -43,6 +44,8 @@ pub struct Peer {
     pub verified_login: Arc<VerifiedLogin>,
     /// Set once a caller was identified on the connection.
     pub(crate) identified: IdentifiedFlag,
+    /// Set once an administrator was identified on the connection.
+    pub(crate) admin: AdminFlag,
     /// Requested DSCP.
     pub dscp: Dscp,
 }
@@ -58,6 +61,7 @@ impl Peer {
             certificate: certificate.map(Arc::new),
             verified_login: Arc::default(),
             identified: IdentifiedFlag::unbound(),
+            admin: AdminFlag::default(),
             dscp: Dscp::default(),
         }
     }

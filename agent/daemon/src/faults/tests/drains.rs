@@ -222,7 +222,6 @@ async fn a_session_of_an_earlier_run_keeps_its_drain_until_it_is_known_to_be_ove
     rig.wait_for(&[]).await;
 }
 
-/// What boot holds is left.
 #[tokio::test]
 async fn a_metric_that_boot_holds_is_left_as_it_is() {
     let rig = Rig::new().await;
