@@ -526,12 +526,18 @@ fn the_status_of_a_link_is_shown_as_it_is_told() {
         model.lines(&entry).replace(&format!("{ETH0}/state/"), "")
     };
     let told = "oper-status = DOWN\nobserved-status = NOT_PRESENT\ntold-down-by = FORCED";
+    let viable = "forwarding-viable = true";
     let of_settings = "hold-time/up = 5000\npenalty/suppress = 2500\npenalty/reuse = 2500";
-    assert_eq!(shown(planes), format!("name = eth0\nadmin-status = UP\n{told}\n{of_settings}"));
+    assert_eq!(
+        shown(planes),
+        format!("name = eth0\nadmin-status = UP\n{told}\n{viable}\n{of_settings}")
+    );
     let facts = Some(LinkFacts { last_change_ns: 5, ..LinkFacts::default() });
     let actual = Link { facts, ..request.clone() };
     let there = shown(Planes { observed: Some(&actual), ..planes });
-    assert!(there.contains(told) && there.contains(of_settings), "{there}");
+    for shown in [told, viable, of_settings] {
+        assert!(there.contains(shown), "{there}");
+    }
     assert!(there.contains("last-change = 9"), "{there}");
 
     let wrong = format!("{ETH0}/penalty/suppress = 700\n{ETH0}/penalty/reuse = 701");
