@@ -26,7 +26,8 @@ const BEYOND_THE_FACTS: &[(&str, &str)] = &[
 ];
 
 /// Packages of this project, which the public interface does not have.
-const OUR_OWN: &[&str] = &["holdfast", "holdfast.faults.v1", "holdfast.services.v1"];
+const OUR_OWN: &[&str] =
+    &["holdfast", "holdfast.faults.v1", "holdfast.maintenance.v1", "holdfast.services.v1"];
 
 /// Parts of a fact table that are compared; its remaining keys repeat these.
 const COMPARED: &[&str] = &[

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use holdfast_scheduler::{Failure, KindId, Space, Target};
+use holdfast_scheduler::{Failure, Key, KindId, Space, Target};
 
 use crate::descriptors::{kinds, link};
 use crate::values::MAIN_TABLE;
@@ -19,6 +19,18 @@ pub fn of_interface(name: &str) -> Failure {
         keys: vec![link::key(name)],
         below: link::below(name).collect(),
     }
+}
+
+/// Prefixes of the keys of an interface: of the link, of its properties, and of everything that the kernel would remove with it.
+pub fn keys_of_interface(name: &str) -> Vec<Key> {
+    let own = [link::key(name), link::up_key(name), Key::of(kinds::ETHERNET_CONFIG).str(name)];
+    own.into_iter().chain(link::below(name)).collect()
+}
+
+/// True for a need that names an interface: that the link is there, or up.
+pub fn names_interface(target: &Target, name: &str) -> bool {
+    let keys = [link::key(name), link::up_key(name), link::port_key(name)];
+    matches!(target, Target::Exact(key) if keys.contains(key))
 }
 
 /// Failure of a next hop. Routes may need it by whatever link leads there, or by one of these.

@@ -65,6 +65,15 @@ pub mod holdfast {
         }
     }
 
+    /// Maintenance sessions.
+    pub mod maintenance {
+        pub use self::v1::*;
+
+        pub(crate) mod v1 {
+            include!(concat!(env!("OUT_DIR"), "/holdfast.maintenance.v1.rs"));
+        }
+    }
+
     /// Operations on service instances.
     pub mod services {
         pub use self::v1::*;

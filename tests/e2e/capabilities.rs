@@ -83,6 +83,7 @@ async fn reflection_lists_all_that_the_listener_serves() {
             "gnsi.pathz.v1.Pathz",
             "grpc.health.v1.Health",
             "holdfast.faults.v1.Faults",
+            "holdfast.maintenance.v1.Maintenance",
             "holdfast.services.v1.Handler",
             "holdfast.services.v1.Operations",
             "holdfast.services.v1.Packages",

@@ -239,6 +239,20 @@ pub async fn whole_tree(agent: &AgentProcess) -> String {
 /// # Panics
 /// When it fails; what it printed is in the message.
 pub async fn python(agent: &AgentProcess, program: &str, arguments: &[&str]) -> String {
+    python_with(agent, program, arguments, &[]).await
+}
+
+/// Runs a script of `tests/clients` like [`python`], with these variables in its environment, too.
+///
+/// # Panics
+/// When it fails; what it printed is in the message.
+pub async fn python_with(
+    agent: &AgentProcess,
+    program: &str,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> String {
+    let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/protos");
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
     let output = Command::new(client("venv/bin/python"))
         .current_dir(scripts)
@@ -249,6 +263,8 @@ pub async fn python(agent: &AgentProcess, program: &str, arguments: &[&str]) -> 
         .env("TARGET_CA", agent.ca_file())
         .env("TARGET_USER", ADMIN)
         .env("TARGET_PASSWORD", PASSWORD)
+        .env("PROTO_PATH", protos)
+        .envs(variables.iter().copied())
         .kill_on_drop(true)
         .output();
     let output =

@@ -486,7 +486,7 @@ impl Examiner {
     }
 
     /// A native path, shortened for messages; for an OpenConfig request, its counterpart in that model if there is one.
-    fn display(&self, native: &InstancePath, origin: Origin) -> String {
+    pub(super) fn display(&self, native: &InstancePath, origin: Origin) -> String {
         let models = &self.models;
         match models.map.up_path(native).first().filter(|_| origin == Origin::OpenConfig) {
             Some(path) => excerpt(&path.to_path(models.schema(Origin::OpenConfig))),

@@ -29,6 +29,7 @@ mod handler_calls;
 mod impact;
 mod intent;
 mod last_way;
+mod maintenance;
 mod options;
 mod outbox;
 mod packages;
@@ -90,6 +91,7 @@ pub use handler_calls::{HandlerCalls, HandlerQuestion, HandlerReply, HandlerTran
 pub use impact::{EntryImpact, GraphVersion};
 pub use intent::{CredentialChange, Intent, Values, Walks};
 pub use last_way::LastWay;
+pub use maintenance::MaintainedLinks;
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
 pub use packages::package_row;
 pub use pending::IncompleteEntry;
@@ -182,6 +184,10 @@ pub enum CommitError {
     Election(#[from] ElectionError),
     #[error("the plan of this change has become {found} instead of {expected}: request it again")]
     PlanDiffers { expected: PlanHash, found: PlanHash },
+    #[error(
+        "{path}: nothing new is placed on {link} while the maintenance session {session} is open"
+    )]
+    Closed { path: String, link: SmolStr, session: SmolStr },
     #[error("too many changes wait already")]
     Overloaded,
     /// What the work of handlers depends on changed each time before they had answered.
@@ -228,6 +234,8 @@ enum Query {
     AwaitIdle(oneshot::Sender<()>),
     /// Tells these links as down, and no others; answered when a revision shows it.
     ForceDown(BTreeSet<SmolStr>, oneshot::Sender<()>),
+    /// Takes these links as maintained, and no others.
+    Maintain(MaintainedLinks, oneshot::Sender<()>),
 }
 
 impl Core {

@@ -26,6 +26,7 @@ use super::credentials::CredentialSource;
 use super::examination::{Candidate, CredentialValues, EntryChange, Examiner, located_differences};
 use super::follow_up::FollowUp;
 use super::intent::Values;
+use super::maintenance::MaintainedLinks;
 use super::options::PlanHash;
 use super::preview::{BoundedList, ConfigChange};
 use super::publication::as_planes;
@@ -69,6 +70,8 @@ struct CandidatePlanner {
     credential_source: Option<Arc<dyn CredentialSource>>,
     /// Configuration of the examination.
     base: Option<Configuration>,
+    /// Links on which nothing new is placed.
+    maintained: Arc<MaintainedLinks>,
 }
 
 impl CoreTask {
@@ -91,6 +94,7 @@ impl CoreTask {
             follow_up: commit.options.follow_up.clone(),
             credential_source: self.credential_source.clone(),
             base: commit.base.as_ref().map(|base| base.configuration.clone()),
+            maintained: Arc::clone(&self.maintained),
         };
         let ticket = commit.ticket;
         let planned = spawn_blocking(move || planner.plan(candidate).map(Box::new));
@@ -169,6 +173,12 @@ impl CandidatePlanner {
         let beside = candidate.intent.hash_text() + &service_preview::text(&services);
         if !self.is_admitted {
             self.validate_values(&changes)?;
+        }
+        if candidate.intent.places() && !self.maintained.closed.is_empty() {
+            for portion in changes.chunks(VALIDATED_UNDER_GUARD) {
+                let context = (&*self.engine.read(), &*self.examiner);
+                self.maintained.check(portion, context, self.origin)?;
+            }
         }
         if !self.is_dry_run {
             self.hold_secrets(&configuration, &credentials);

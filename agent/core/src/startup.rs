@@ -224,6 +224,7 @@ impl Core {
             first_showing: FirstShowing::Reading(ready_tx),
             has_taken_back,
             resyncs: Vec::new(),
+            maintained: Arc::default(),
             revision_waiters: Vec::new(),
             idle_waiters: Vec::new(),
             event_tx,

@@ -35,6 +35,7 @@ use super::first_showing::FirstShowing;
 use super::follow_up::FollowUp;
 use super::handler_calls::HandlerCalls;
 use super::impact::GraphVersion;
+use super::maintenance::MaintainedLinks;
 use super::outbox::Outbox;
 use super::planning::CommitPlan;
 use super::publication::Publisher;
@@ -122,6 +123,8 @@ pub(super) struct CoreTask {
     pub(super) window: Option<Window>,
     /// Id and time of its rollback, as the last revision shows them.
     pub(super) shown_window: Option<(SmolStr, Duration)>,
+    /// Links that maintenance sessions have.
+    pub(super) maintained: Arc<MaintainedLinks>,
     pub(super) undertakings: RebootInhibitors,
     pub(super) elections: Elections,
     /// Reports of commits whose values are not all in the system.

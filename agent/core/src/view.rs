@@ -79,6 +79,11 @@ impl CoreTask {
                 self.publisher.force_down(&links, now);
                 self.revision_waiters.push(answer);
             }
+            Query::Maintain(links, answer) => {
+                self.maintain(links);
+                // The client may have gone.
+                let _ = answer.send(());
+            }
         }
     }
 
@@ -168,7 +173,7 @@ impl CoreHandle {
         answered.await.map_err(|_| CommitError::Stopped)
     }
 
-    async fn query(&self, query: Query) -> Result<(), CommitError> {
+    pub(super) async fn query(&self, query: Query) -> Result<(), CommitError> {
         self.query_tx.send(query).await.map_err(|_| CommitError::Stopped)
     }
 }

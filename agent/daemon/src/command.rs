@@ -23,8 +23,9 @@ use crate::{
     services::{self, ServiceError},
     settings::{
         BootzAction, BootzCommandSettings, FactoryResetSettings, FaultAction, FaultSettings,
-        FaultWatchRequest, InstanceAction, Position, ServiceAction, ServiceSettings, ShowSettings,
-        StateDir, SwitchSettings, UserAction, UserSettings, WaitOnlineSettings,
+        FaultWatchRequest, InstanceAction, MaintenanceAction, MaintenanceSettings, Position,
+        ServiceAction, ServiceSettings, ShowSettings, StateDir, SwitchSettings, UserAction,
+        UserSettings, WaitOnlineSettings,
     },
     users::{Password, PasswordError, UserError, check_name},
 };
@@ -231,6 +232,22 @@ pub fn fault(settings: &FaultSettings) -> Result<(), CommandError> {
     }
     let request = FaultWatchRequest { filter: watch.filter.clone(), after: watch.after };
     print_lines(async { client.watch_faults(&request).await?.print(print_part).await })
+}
+
+/// Makes, shows or follows maintenance sessions.
+///
+/// # Errors
+/// When no agent runs, or it refuses.
+pub fn maintenance(settings: &MaintenanceSettings) -> Result<(), CommandError> {
+    let client = Client::new(&settings.state.socket());
+    match &settings.action {
+        MaintenanceAction::Question(question) => {
+            print(&asynchronously(client.ask_of_maintenance(question))??)
+        }
+        MaintenanceAction::Watch => {
+            print_lines(async { client.watch_maintenance().await?.print(print_part).await })
+        }
+    }
 }
 
 /// Prints an answer that goes on, until the agent ends it or nobody reads it any more.

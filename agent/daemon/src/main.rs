@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Command::Bootz(settings) => briefly(command::bootz(&settings)),
         Command::Service(settings) => briefly(command::service(&settings)),
         Command::Fault(settings) => briefly(command::fault(&settings)),
+        Command::Maintenance(settings) => briefly(command::maintenance(&settings)),
         Command::FactoryReset(settings) => briefly(command::factory_reset(&settings)),
         Command::NameHost => {
             privileges::name_hosts().map_or_else(|error| failed(&error, ExitCode::FAILURE), success)

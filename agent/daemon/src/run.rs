@@ -510,6 +510,7 @@ async fn start_core(
             .merge(local::maintenance_routes(core.handle(), reboots.clone()))
             .merge(local::service_routes(core.handle(), installer))
             .merge(local::fault_routes(faults.clone()))
+            .merge(local::session_routes(faults.clone()))
             .merge(local::start_routes(core.handle(), listeners.clone()))
             .merge(local::bootz_routes(bootz)),
         bootz: client,

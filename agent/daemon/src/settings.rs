@@ -2,6 +2,7 @@
 
 mod fault;
 mod listen;
+mod maintenance;
 mod service;
 mod show;
 
@@ -25,6 +26,10 @@ pub use fault::{
     FaultWatch, FaultWatchRequest, OperatorVerb, ReportVerb,
 };
 pub use listen::{ListenAddress, ListenSocket};
+pub use maintenance::{
+    AnswerVerb, MaintenanceAction, MaintenanceQuestion, MaintenanceSettings, NewSession,
+    SessionReply, SessionVerb,
+};
 pub use service::{
     ActionResult, InstallSettings, InstanceAction, PackageAction, ServiceAction, ServiceRender,
     ServiceSettings,
@@ -72,6 +77,8 @@ pub enum Command {
     Service(ServiceSettings),
     /// Show, acknowledge and follow alarms
     Fault(FaultSettings),
+    /// Make and follow maintenance sessions, and reply to them
+    Maintenance(MaintenanceSettings),
     /// Reset the box to its factory configuration, and restart the agent
     FactoryReset(FactoryResetSettings),
     /// The helper of a running agent: gives the kernel the host names that come on standard input

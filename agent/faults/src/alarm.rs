@@ -69,6 +69,9 @@ pub struct Alarm {
     pub operator_text: SmolStr,
     /// Shelf that it is put aside on.
     pub shelf: Option<SmolStr>,
+    /// Session that has its resource in maintenance.
+    #[serde(default)]
+    pub suppressed_by: Option<SmolStr>,
     /// Listeners were told that it was raised, so they are told of its end, shelved or not.
     pub is_told: bool,
     /// True for an alarm that was told as a root cause, so that its end is told, too.
@@ -83,6 +86,13 @@ pub struct Alarm {
     /// Words of sources that count for a time.
     #[serde(default)]
     pub expiries: Vec<Expiry>,
+}
+
+impl Alarm {
+    /// True when nobody is told of it now, and nothing comes of it: a shelf or a session puts it aside.
+    pub fn is_aside(&self) -> bool {
+        self.shelf.is_some() || self.suppressed_by.is_some()
+    }
 }
 
 /// When a source's word on a condition does not count any more, or does so without being sure.
@@ -111,6 +121,10 @@ pub enum Change {
     Shelved,
     /// Taken off its shelf.
     Unshelved,
+    /// Its resource is in maintenance.
+    Suppressed,
+    /// The maintenance of its resource is over.
+    Unsuppressed,
 }
 
 impl Change {
@@ -124,6 +138,8 @@ impl Change {
             Self::Operator => "operator",
             Self::Shelved => "shelved",
             Self::Unshelved => "unshelved",
+            Self::Suppressed => "suppressed",
+            Self::Unsuppressed => "unsuppressed",
         }
     }
 }
@@ -141,12 +157,12 @@ pub struct Transition {
 }
 
 impl Transition {
-    /// True when listeners are told: it is about an alarm that they know, or that they are to know now. Of one on a shelf, they
-    /// are told that it was put there, and of its end.
+    /// True when listeners are told: it is about an alarm that they know, or that they are to know now. Of one that is put aside,
+    /// they are told that it was, and of its end.
     pub fn is_told(&self) -> bool {
-        let is_shelved = self.alarm.shelf.is_some();
-        self.alarm.is_told
-            && (!is_shelved || matches!(self.change, Change::Shelved | Change::Cleared))
+        let is_told_aside =
+            matches!(self.change, Change::Shelved | Change::Suppressed | Change::Cleared);
+        self.alarm.is_told && (!self.alarm.is_aside() || is_told_aside)
     }
 
     /// True when those are told who want to hear of root causes alone: of the beginning and the end of alarms without a cause, of the end

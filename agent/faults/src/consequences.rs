@@ -240,8 +240,8 @@ impl Faults {
         self.conditions.get(condition).is_some_and(|it| it.holders.contains_key(source))
     }
 
-    /// True when any source says that a condition holds.
-    pub(crate) fn holds(&self, condition: &Condition) -> bool {
+    /// True when any source says that a condition holds, whether there is an alarm of it or not.
+    pub fn holds(&self, condition: &Condition) -> bool {
         self.conditions.get(condition).is_some_and(|it| !it.holders.is_empty())
     }
 }

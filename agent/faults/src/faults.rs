@@ -31,7 +31,9 @@ use crate::policy::{Rule, Settings};
 use crate::report::{Impact, Report, Silence, Source};
 use crate::resource::Resource;
 use crate::rule::{Rules, Verdict};
-use crate::stored::{LATCH_ROWS, Row};
+use crate::session::{SessionEvent, SessionInput};
+use crate::sessions::Sessions;
+use crate::stored::{LATCH_ROWS, Row, SESSION_ROWS};
 use crate::types::{Effect, Severity};
 
 /// Conditions that are kept at a time. An alarm takes about a kilobyte, and four with its leaves in both models.
@@ -61,6 +63,10 @@ pub enum Input {
     Verdicts(Vec<(Condition, Verdict)>),
     /// Owners of rules may read something else than before.
     Permissions,
+    /// News for a maintenance session, by its id.
+    Session(SmolStr, SessionInput),
+    /// Id of this boot of the box.
+    Booted(SmolStr),
     /// Time has passed; see [`Faults::due`].
     Due,
 }
@@ -86,6 +92,12 @@ pub struct Effects {
     pub are_latches_changed: bool,
     /// Owners that want other resources shut or drained than before.
     pub changed_fences: BTreeSet<FenceOwner>,
+    /// Sessions that are to be shown as [`Faults::session`] now has them; without one, its entry is to go.
+    pub shown_sessions: BTreeSet<SmolStr>,
+    /// Steps of sessions for those who follow them, in order.
+    pub session_events: Vec<SessionEvent>,
+    /// Other resources are maintained than before, or in another state.
+    pub is_maintenance_changed: bool,
     /// Sources of which conditions were left out, and for which there is room again: each is to report its level.
     pub wanted_levels: BTreeSet<Source>,
 }
@@ -108,7 +120,7 @@ pub struct Faults {
     log: Log,
     /// Transition ids up to this one may be given without a write.
     reserved_id: u64,
-    /// Open alarms by severity, without shelved ones.
+    /// Open alarms by severity, without those that are put aside.
     open: BTreeMap<Severity, u32>,
     shelved: u32,
     /// Sources of which reports were left out.
@@ -121,6 +133,7 @@ pub struct Faults {
     pub(crate) fencing: Fencing,
     pub(crate) groups: Groups,
     pub(crate) rules: Rules,
+    pub(crate) sessions: Sessions,
     pub(crate) effects: Effects,
 }
 
@@ -142,6 +155,20 @@ pub(crate) struct Tracked {
     timer: Option<Duration>,
     /// True when it was found once who suffers from the alarm, in this run or the one before.
     pub(crate) is_impact_known: bool,
+}
+
+/// Reasons for which the alarm of a condition is put aside.
+#[derive(Clone, Debug, Default)]
+struct Aside {
+    shelf: Option<SmolStr>,
+    /// A session that has the resource in maintenance.
+    session: Option<SmolStr>,
+}
+
+impl Aside {
+    fn is_empty(&self) -> bool {
+        self.shelf.is_none() && self.session.is_none()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,6 +269,7 @@ impl Faults {
             fencing: Fencing::default(),
             groups: Groups::default(),
             rules: Rules::default(),
+            sessions: Sessions::default(),
             effects: Effects::default(),
         }
     }
@@ -269,6 +297,13 @@ impl Faults {
                 }
                 continue;
             }
+            if name.starts_with(SESSION_ROWS) {
+                match serde_json::from_slice(&content) {
+                    Ok(session) => faults.sessions.restore(session, now),
+                    Err(_) => unreadable.push(name),
+                }
+                continue;
+            }
             match serde_json::from_slice(&content) {
                 Ok(alarm) => faults.restore(alarm, now),
                 Err(_) => unreadable.push(name),
@@ -279,6 +314,7 @@ impl Faults {
         faults.take_level(Source::Latches, latches, now);
         let latched: Vec<Condition> = faults.latches.keys().cloned().collect();
         latched.iter().for_each(|condition| faults.refence(condition, now));
+        faults.begin_sessions();
         faults.log = Log::restored(log, faults.reserved_id);
         (faults, unreadable)
     }
@@ -352,7 +388,12 @@ impl Faults {
             Input::Impact(condition, impact) => self.take_impact(&condition, &impact, now),
             Input::Verdicts(verdicts) => self.take_verdicts(verdicts, now),
             Input::Permissions => self.judge_rules_anew(now),
-            Input::Due => self.look_at_due(now),
+            Input::Session(id, input) => self.take_session_input(&id, input, now),
+            Input::Booted(boot) => self.take_boot(boot, now),
+            Input::Due => {
+                self.look_at_due(now);
+                self.look_at_due_sessions(now);
+            }
         }
         self.make_room(now);
         self.take_effects(now)
@@ -382,7 +423,7 @@ impl Faults {
     /// When [`Input::Due`] is to be given next.
     pub fn due(&self) -> Option<Duration> {
         let timer = self.timers.first().map(|(at, _)| *at);
-        timer.into_iter().chain(self.fencing.due()).min()
+        timer.into_iter().chain(self.fencing.due()).chain(self.sessions.due()).min()
     }
 
     /// The open alarm of a condition.
@@ -416,11 +457,12 @@ impl Faults {
         &self.log
     }
 
-    /// Number of open alarms of a severity, shelved ones left out.
+    /// Number of open alarms of a severity, without those that are put aside.
     pub fn open(&self, severity: Severity) -> u32 {
         self.open.get(&severity).copied().unwrap_or_default()
     }
 
+    /// Number of alarms that a shelf or a session puts aside.
     pub fn shelved(&self) -> u32 {
         self.shelved
     }
@@ -535,7 +577,7 @@ impl Faults {
         }
     }
 
-    fn judge_all(&mut self, now: Now) {
+    pub(crate) fn judge_all(&mut self, now: Now) {
         let conditions: Vec<Condition> = self.conditions.keys().cloned().collect();
         for condition in conditions {
             self.judge(&condition, now);
@@ -546,7 +588,10 @@ impl Faults {
     /// Raises, changes or ends the alarm of a condition, or notes when to look at it again.
     pub(crate) fn judge(&mut self, condition: &Condition, now: Now) {
         let rule = self.settings.rule(condition);
-        let shelf = self.settings.shelf(condition).cloned();
+        let aside = Aside {
+            shelf: self.settings.shelf(condition).cloned(),
+            session: self.suppressor(condition),
+        };
         let Some(tracked) = self.conditions.get_mut(condition) else { return };
         tracked.begins.forget(rule.window, now.monotonic);
         let is_wanted = tracked.holds() && !rule.is_ignored;
@@ -554,12 +599,12 @@ impl Faults {
             None => {
                 let is_due = now.monotonic >= tracked.raise_at(rule);
                 if is_wanted && is_due && tracked.began_often_enough(rule, now.monotonic) {
-                    self.raise(condition, rule, shelf, now);
+                    self.raise(condition, rule, aside, now);
                 }
             }
             Some(alarm) if is_wanted => {
                 tracked.falling_since = None;
-                self.change(alarm, rule, shelf, now);
+                self.change(alarm, rule, aside, now);
             }
             Some(alarm) => {
                 let since = *tracked.falling_since.get_or_insert(now.monotonic);
@@ -567,14 +612,14 @@ impl Faults {
                 if rule.is_ignored || (has_settled && !tracked.is_flapping) {
                     self.clear(alarm, now);
                 } else {
-                    self.change(alarm, rule, shelf, now);
+                    self.change(alarm, rule, aside, now);
                 }
             }
         }
         self.schedule(condition, rule, now);
     }
 
-    fn raise(&mut self, condition: &Condition, rule: Rule, shelf: Option<SmolStr>, now: Now) {
+    fn raise(&mut self, condition: &Condition, rule: Rule, aside: Aside, now: Now) {
         let Some(tracked) = self.conditions.get_mut(condition) else { return };
         let waited = now.monotonic.saturating_sub(tracked.since.monotonic);
         let begins = tracked.begins.within(rule.window.max(waited), now.monotonic);
@@ -591,8 +636,9 @@ impl Faults {
             operator_state: OperatorState::None,
             operator: SmolStr::default(),
             operator_text: SmolStr::default(),
-            is_told: shelf.is_none(),
-            shelf,
+            is_told: aside.is_empty(),
+            shelf: aside.shelf,
+            suppressed_by: aside.session,
             was_root: true,
             cause: None,
             impact: impact_of(rule, None),
@@ -607,7 +653,7 @@ impl Faults {
     }
 
     /// Brings an open alarm to what its condition and the settings now say of it.
-    fn change(&mut self, before: Alarm, rule: Rule, shelf: Option<SmolStr>, now: Now) {
+    fn change(&mut self, before: Alarm, rule: Rule, aside: Aside, now: Now) {
         let Some(tracked) = self.conditions.get_mut(&before.condition) else { return };
         let mut alarm = before.clone();
         if tracked.holds() {
@@ -617,16 +663,13 @@ impl Faults {
             alarm.expiries = tracked.expiries();
             alarm.impact = impact_of(rule, alarm.impact);
         }
-        alarm.shelf = shelf;
-        alarm.is_told |= alarm.shelf.is_none();
+        alarm.is_told |= aside.is_empty();
+        alarm.shelf = aside.shelf;
+        alarm.suppressed_by = aside.session;
         if alarm != before {
             self.count(&before, false);
             self.count(&alarm, true);
-            let change = match (&before.shelf, &alarm.shelf) {
-                (None, Some(_)) => Change::Shelved,
-                (Some(_), None) => Change::Unshelved,
-                _ => Change::Changed,
-            };
+            let change = change_between(&before, &alarm);
             self.tell(change, alarm, now);
             self.open_impact(&before.condition, now);
         } else if tracked.has_unshown && now.monotonic >= tracked.shown_at + OCCURRENCES_INTERVAL {
@@ -709,9 +752,9 @@ impl Faults {
     }
 
     fn count(&mut self, alarm: &Alarm, is_added: bool) {
-        let number = match alarm.shelf {
-            Some(_) => &mut self.shelved,
-            None => self.open.entry(alarm.severity).or_default(),
+        let number = match alarm.is_aside() {
+            true => &mut self.shelved,
+            false => self.open.entry(alarm.severity).or_default(),
         };
         *number = if is_added { *number + 1 } else { number.saturating_sub(1) };
     }
@@ -747,9 +790,11 @@ impl Faults {
 
     /// All that has come of an input, after uplink groups and rules were judged by it.
     pub(crate) fn take_effects(&mut self, now: Now) -> Effects {
+        self.note_maintained();
         self.judge_groups(now);
         self.judge_rules(now);
         self.effects.changed_fences.extend(self.fencing.take_changed(now.monotonic));
+        self.mark_maintained();
         std::mem::take(&mut self.effects)
     }
 }
@@ -757,6 +802,20 @@ impl Faults {
 impl Default for Faults {
     fn default() -> Self {
         Self::new(Box::new(()))
+    }
+}
+
+/// The kind of change from one state of an open alarm to the next. One that was put aside before anybody heard of it is raised
+/// when it comes back.
+fn change_between(before: &Alarm, after: &Alarm) -> Change {
+    let ends_maintenance = before.suppressed_by.is_some() && after.suppressed_by.is_none();
+    match (&before.shelf, &after.shelf) {
+        _ if ends_maintenance && !before.is_told && after.is_told => Change::Raised,
+        _ if ends_maintenance => Change::Unsuppressed,
+        _ if before.suppressed_by.is_none() && after.suppressed_by.is_some() => Change::Suppressed,
+        (None, Some(_)) => Change::Shelved,
+        (Some(_), None) => Change::Unshelved,
+        _ => Change::Changed,
     }
 }
 

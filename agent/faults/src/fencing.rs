@@ -168,7 +168,7 @@ impl Faults {
     pub(crate) fn refence(&mut self, condition: &Condition, now: Now) {
         let tracked = self.conditions.get(condition);
         let is_known = tracked.is_some_and(|it| it.is_impact_known);
-        let alarm = tracked.and_then(|it| it.alarm.as_ref()).filter(|it| it.shelf.is_none());
+        let alarm = tracked.and_then(|it| it.alarm.as_ref()).filter(|it| !it.is_aside());
         // What does not work because of the alarm loses nothing by the fence, so that has to be known first.
         let alarm = alarm.filter(|it| is_known || it.impact.is_none());
         let by_policy = alarm.and_then(|alarm| self.wanted_by_policy(alarm));

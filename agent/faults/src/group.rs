@@ -239,7 +239,8 @@ impl Faults {
     fn judge_group(&mut self, group: &UplinkGroup, now: Now) {
         let is_lost = |member: &&SmolStr| {
             let is_missing = self.groups.missing.as_ref().is_some_and(|it| it.contains(*member));
-            is_missing || self.losses(group, member).next().is_some()
+            let is_lost = self.losses(group, member).next().is_some();
+            is_missing || is_lost || self.is_maintained(member)
         };
         let lost: BTreeSet<SmolStr> = group.members.iter().filter(is_lost).cloned().collect();
         let left = group.members.len() - lost.len();

@@ -32,7 +32,6 @@ impl LatchKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latch {
     pub kind: LatchKind,
-    #[serde(with = "resource_text")]
     pub resource: Resource,
     /// The user who has set it, and may lift it.
     pub by: SmolStr,
@@ -82,25 +81,5 @@ impl Latch {
 impl fmt::Display for LatchKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.alarm_type())
-    }
-}
-
-mod resource_text {
-    use serde::{Deserialize as _, Deserializer, Serializer};
-
-    use crate::resource::Resource;
-
-    pub(super) fn serialize<S: Serializer>(
-        resource: &Resource,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(resource)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Resource, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
     }
 }

@@ -26,6 +26,8 @@ mod probe;
 mod report;
 mod resource;
 mod rule;
+mod session;
+mod sessions;
 mod stored;
 mod types;
 
@@ -46,6 +48,12 @@ pub use report::{Impact, Report, Silence, Source};
 pub use resource::{Resource, ResourceError};
 pub use rule::{
     AlarmRule, Evaluator, MAX_RULES, ResetError, RuleState, RuleStatus, Threshold, Verdict,
+};
+pub use session::{
+    Answer, Consumer, Contents, DEFAULT_CONSUMER, Drained, Health, MaintenanceSettings,
+    ObjectAction, ObjectProgress, Reply, Session, SessionChange, SessionConsumer, SessionError,
+    SessionEvent, SessionInput, SessionKind, SessionObject, SessionPlan, SessionRequest,
+    SessionState, Wants,
 };
 pub use stored::Row;
 pub use types::{AlarmType, DRIFT_WINDOW, Effect, Severity, TYPES};

@@ -12,6 +12,7 @@ use crate::group::UplinkGroup;
 use crate::monitor::Monitor;
 use crate::probe::Probe;
 use crate::rule::AlarmRule;
+use crate::session::MaintenanceSettings;
 use crate::types::{Effect, Severity};
 
 /// Which alarms are meant.
@@ -59,6 +60,7 @@ pub struct Settings {
     monitors: Vec<Monitor>,
     pub(crate) probes: Vec<Probe>,
     pub(crate) alarm_rules: Vec<Arc<AlarmRule>>,
+    pub maintenance: MaintenanceSettings,
     groups: Vec<Arc<UplinkGroup>>,
     /// An alarm is shown with its impact, not before it.
     pub is_conservative: bool,

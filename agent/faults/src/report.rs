@@ -37,6 +37,8 @@ pub enum Source {
     Groups,
     /// Latches that reporters and operators have set.
     Latches,
+    /// Maintenance sessions.
+    Sessions,
     /// A program, by the name of its `monitor` entry.
     Reporter(SmolStr),
 }
@@ -62,6 +64,7 @@ impl Source {
             Self::Drains => "drains".into(),
             Self::Groups => "groups".into(),
             Self::Latches => "latches".into(),
+            Self::Sessions => "sessions".into(),
             Self::Reporter(name) => name.clone(),
         }
     }

@@ -5,10 +5,12 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 /// A thing that can have a fault, such as `interface:eth1`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum Resource {
     /// The agent itself.
     Agent,
@@ -69,6 +71,20 @@ impl fmt::Display for Resource {
             Self::Value(_) => "value",
         };
         write!(f, "{kind}:{}", self.item())
+    }
+}
+
+impl From<Resource> for String {
+    fn from(resource: Resource) -> Self {
+        resource.to_string()
+    }
+}
+
+impl TryFrom<String> for Resource {
+    type Error = ResourceError;
+
+    fn try_from(text: String) -> Result<Self, ResourceError> {
+        text.parse()
     }
 }
 

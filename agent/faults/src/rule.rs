@@ -81,7 +81,7 @@ pub enum ResetError {
     #[error("there is no alarm rule `{name}` of `{owner}`, or it is disabled")]
     NoSuchRule { owner: SmolStr, name: SmolStr },
     #[error("the alarm rule `{name}` of `{owner}` still fits the open alarm `{fits}`")]
-    StillFits { owner: SmolStr, name: SmolStr, fits: Condition },
+    StillFits { owner: SmolStr, name: SmolStr, fits: SmolStr },
     #[error("the expression of the alarm rule `{name}` of `{owner}` is still true")]
     StillTrue { owner: SmolStr, name: SmolStr },
 }
@@ -349,7 +349,8 @@ impl Faults {
         let Some(state) = self.rules.states.get(&rule) else {
             return Err(ResetError::NoSuchRule { owner, name });
         };
-        if let Some(fits) = state.matched.first().cloned() {
+        if let Some(fits) = state.matched.first() {
+            let fits = format_smolstr!("{fits}");
             return Err(ResetError::StillFits { owner, name, fits });
         }
         if state.rule.threshold.is_some_and(|threshold| state.periods >= threshold.count) {
@@ -495,9 +496,9 @@ fn condition_of(owner: &str, name: &str) -> Condition {
     Condition::new(RULE_MATCHED, Resource::Agent).qualified(&format!("{owner}/{name}"))
 }
 
-/// True for alarms that rules fit: what another alarm causes, or a shelf puts aside, fires nothing.
+/// True for alarms that rules fit: what another alarm causes, or what is put aside, fires nothing.
 fn is_judged(alarm: &Alarm) -> bool {
-    alarm.cause.is_none() && alarm.shelf.is_none() && alarm.condition.kind.name != RULE_MATCHED
+    alarm.cause.is_none() && !alarm.is_aside() && alarm.condition.kind.name != RULE_MATCHED
 }
 
 #[cfg(test)]

@@ -3,14 +3,18 @@
 use crate::alarm::{Alarm, Transition};
 use crate::condition::Condition;
 use crate::latch::Latch;
+use crate::session::Session;
 
 /// Beginning of the names of rows with latches.
 pub(crate) const LATCH_ROWS: &str = "latch/";
 
+/// Beginning of the names of rows with maintenance sessions.
+pub(crate) const SESSION_ROWS: &str = "session/";
+
 /// A row to write, or to remove when its content is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Id of the alarm; that of a latch has a prefix.
+    /// Id of the alarm; those of latches and sessions have a prefix.
     pub name: String,
     pub content: Option<Vec<u8>>,
 }
@@ -31,6 +35,17 @@ impl Row {
     /// The row of a latch that was lifted.
     pub(crate) fn without_latch(condition: &Condition) -> Self {
         Self { name: format!("{LATCH_ROWS}{condition}"), content: None }
+    }
+
+    /// The row of a maintenance session.
+    pub(crate) fn of_session(session: &Session) -> Self {
+        let name = format!("{SESSION_ROWS}{}", session.id);
+        Self { name, content: serde_json::to_vec(session).ok() }
+    }
+
+    /// The row of a session that is forgotten.
+    pub(crate) fn without_session(id: &str) -> Self {
+        Self { name: format!("{SESSION_ROWS}{id}"), content: None }
     }
 
     /// The row of an alarm that has ended.

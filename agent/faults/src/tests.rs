@@ -11,6 +11,7 @@ use crate::*;
 
 mod consequences;
 mod groups;
+mod sessions;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

@@ -244,6 +244,11 @@ pub static TYPES: &[AlarmType] = &[
         "An alarm is open that an alarm rule fits. The severity is that of the rule.",
     ),
     simple(
+        "session-failed",
+        Severity::Major,
+        "A maintenance session has failed, or goes on beyond its planned end. The alarm ends when the session is deleted, or when its work is done.",
+    ),
+    simple(
         "storage-low",
         Severity::Major,
         "Less than 5 % of the disk with the state folder is free.",

@@ -1,5 +1,6 @@
 //! Drift policies: the reaction when the system differs from what was applied, by key prefix.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::descriptor::catch_panic;
@@ -20,8 +21,12 @@ pub enum DriftPolicy {
 }
 
 impl Graph {
-    /// Policy of the longest prefix that matches the key.
+    /// Policy of the longest prefix that matches the key, unless its drift is reported in any case.
     pub(crate) fn policy(&self, key: &Key) -> DriftPolicy {
+        if !self.reported.is_empty() && key.prefixes().any(|prefix| self.reported.contains(&prefix))
+        {
+            return DriftPolicy::Report;
+        }
         if self.policies.is_empty() {
             return DriftPolicy::Repair;
         }
@@ -74,16 +79,26 @@ impl Engine {
             changed |= before != policy;
         }
         if changed {
-            let drifted: Vec<NodeIdx> = self
-                .graph
-                .nodes()
-                .map(|(idx, _)| idx)
-                .filter(|&idx| self.graph.drift(idx).is_some())
-                .collect();
-            for idx in drifted {
-                self.graph.mark_dirty(idx);
-            }
+            self.look_at_drifted();
         }
         self.advance(EngineOutput::default(), now)
+    }
+
+    /// Has the drift of keys with these prefixes reported, whatever the policies say, and that of no others. Visits every value
+    /// where that is new.
+    pub fn report_drift_of(&mut self, prefixes: BTreeSet<Key>, now: Now) -> EngineOutput {
+        if self.graph.reported != prefixes {
+            self.graph.reported = prefixes;
+            self.look_at_drifted();
+        }
+        self.advance(EngineOutput::default(), now)
+    }
+
+    fn look_at_drifted(&mut self) {
+        let values = self.graph.nodes().map(|(idx, _)| idx);
+        let drifted: Vec<NodeIdx> = values.filter(|&idx| self.graph.drift(idx).is_some()).collect();
+        for idx in drifted {
+            self.graph.mark_dirty(idx);
+        }
     }
 }

@@ -140,6 +140,8 @@ pub(crate) struct Graph {
     pub(crate) retry_triggers: RetryTriggers,
     /// Drift policies by key prefix.
     pub(crate) policies: FixedMap<Key, DriftPolicy>,
+    /// Prefixes of keys whose drift is reported, whatever the policies say.
+    pub(crate) reported: BTreeSet<Key>,
     /// Values with other unmet dependencies than before, whose status has to be reported.
     pub(crate) reason_changed: Vec<NodeIdx>,
     /// Changes of anything that a plan relies on.

@@ -10,13 +10,13 @@ use holdfast_config::{
 };
 use holdfast_core::SettingsCheck;
 use holdfast_faults::{
-    AlarmRule, Filter, Glob, MAX_GROUP_LINKS, MAX_GROUPS, MAX_PROBES, MAX_RULES, Probe,
-    UplinkGroup, circle,
+    AlarmRule, DEFAULT_CONSUMER, Filter, Glob, MAX_GROUP_LINKS, MAX_GROUPS, MAX_PROBES, MAX_RULES,
+    Probe, UplinkGroup, circle,
 };
 use holdfast_services::expression::Conditions;
 
 use super::probes::MAX_PACKETS;
-use super::settings::{ConfigBranch, SettingNodes, entries};
+use super::settings::{ConfigBranch, SettingNodes, entries, entry_path};
 use super::thresholds;
 
 /// Targets of one probe: more than are needed to tell a dead target from a dead way.
@@ -25,7 +25,8 @@ const MAX_TARGETS: usize = 16;
 /// Threshold rules that are judged: each may use up its fuel once a second, which takes about a millisecond.
 const MAX_THRESHOLD_RULES: usize = 256;
 
-/// Refuses probes that would send too much, rules that cannot be evaluated, and uplink groups that stand in a circle.
+/// Refuses probes that would send too much, rules that cannot be evaluated, uplink groups that stand in a circle, and consumers
+/// of nothing.
 #[derive(Debug)]
 pub struct FaultSettingsCheck {
     nodes: SettingNodes,
@@ -117,6 +118,24 @@ impl FaultSettingsCheck {
         checked.err().map(|error| format!("its `expression` is refused: {error}"))
     }
 
+    /// Refuses consumers that cannot be told from the one for all others, and those whose paths lead nowhere.
+    fn consumers(&self, part: &ConfigBranch, native: &Schema) -> Result<(), Refusal> {
+        let nodes = &self.nodes.maintenance.consumer;
+        for (keys, entry) in entries(part, nodes.list) {
+            let refused = |reason| Refusal { list: nodes.list, keys: keys.clone(), reason };
+            if nodes.id(entry) == DEFAULT_CONSUMER {
+                let reason = "this is the name of the consumer of what no entry names";
+                return Err(refused(reason.to_owned()));
+            }
+            for path in nodes.paths(entry) {
+                if let Err(error) = entry_path(&path, native) {
+                    return Err(refused(format!("its `path` leads nowhere: {error}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn groups(&self, part: &ConfigBranch) -> Result<(), Refusal> {
         let list = self.nodes.group.list;
         let mut groups = Vec::new();
@@ -143,9 +162,10 @@ impl FaultSettingsCheck {
         rule.expression.as_ref().map_or(Ok(()), |expression| self.conditions.check(expression))
     }
 
-    fn path(&self, refusal: &Refusal) -> InstancePath {
+    /// The entry that is refused, in this container.
+    fn path(container: NodeId, refusal: &Refusal) -> InstancePath {
         InstancePath(vec![
-            Step { node: self.nodes.management, keys: None },
+            Step { node: container, keys: None },
             Step { node: refusal.list, keys: Some(refusal.keys.clone()) },
         ])
     }
@@ -179,13 +199,30 @@ fn packets_of(probe: &Probe) -> u128 {
 
 impl SettingsCheck for FaultSettingsCheck {
     fn refusal(&self, old: &Configuration, new: &Configuration) -> Option<(InstancePath, String)> {
-        let part = self.nodes.part(new.effective())?;
-        let before = self.nodes.part(old.effective());
-        if before.is_some_and(|before| Arc::ptr_eq(&before, &part)) {
-            return None;
-        }
-        let checked = self.probes(&part).and_then(|()| self.rules(&part, new.shared_models()));
-        let checked = checked.and_then(|()| self.groups(&part));
-        checked.err().map(|refusal| (self.path(&refusal), refusal.reason))
+        let refuse = |container, checked: Result<(), Refusal>| {
+            checked.err().map(|refusal| (Self::path(container, &refusal), refusal.reason))
+        };
+        let faults = changed(|it| self.nodes.part(it.effective()), old, new);
+        let refused = faults.and_then(|part| {
+            let checked = self.probes(&part).and_then(|()| self.rules(&part, new.shared_models()));
+            let checked = checked.and_then(|()| self.groups(&part));
+            refuse(self.nodes.management, checked)
+        });
+        refused.or_else(|| {
+            let part = changed(|it| self.nodes.maintenance_part(it.effective()), old, new)?;
+            let checked = self.consumers(&part, &new.models().native);
+            refuse(self.nodes.maintenance.container, checked)
+        })
     }
+}
+
+/// A part of the new configuration, unless it is that of the old one.
+fn changed(
+    part: impl Fn(&Configuration) -> Option<Arc<ConfigBranch>>,
+    old: &Configuration,
+    new: &Configuration,
+) -> Option<Arc<ConfigBranch>> {
+    let after = part(new)?;
+    let is_same = part(old).is_some_and(|before| Arc::ptr_eq(&before, &after));
+    (!is_same).then_some(after)
 }

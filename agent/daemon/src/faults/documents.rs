@@ -1,7 +1,11 @@
 //! Alarms and transitions as JSON, with the names of the leaves of the native model.
 
-use holdfast_faults::{Alarm, ImpactCount, OperatorState, Source, Transition};
+use holdfast_faults::{
+    Alarm, Answer, ImpactCount, OperatorState, Session, SessionChange, SessionConsumer,
+    SessionEvent, Source, Transition,
+};
 use serde_json::{Value, json};
+use smol_str::SmolStr;
 
 /// An alarm as a JSON object.
 pub fn alarm_document(alarm: &Alarm) -> Value {
@@ -33,7 +37,58 @@ pub fn alarm_document(alarm: &Alarm) -> Value {
     if let Some(shelf) = &alarm.shelf {
         document["shelf"] = json!(shelf);
     }
+    if let Some(session) = &alarm.suppressed_by {
+        document["suppressed-by"] = json!(session);
+    }
     document
+}
+
+/// A maintenance session as a JSON object.
+pub fn session_document(session: &Session) -> Value {
+    let consumer = |(id, it): (&SmolStr, &SessionConsumer)| {
+        let objects = it.objects.iter().map(|(path, progress)| {
+            let action = progress.action.unwrap_or(it.default_action);
+            json!({"path": path, "action": action.name(), "done": progress.is_done})
+        });
+        json!({
+            "id": id,
+            "status": it.told.name(),
+            "answer": it.answer.map(Answer::name),
+            "deadline": session.reply_by_ns,
+            "objects": objects.collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "id": session.id,
+        "resources": session.resources.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "kind": session.kind.name(),
+        "starts-at": session.starts_at_ns,
+        "ends-at": session.ends_at_ns,
+        "created-by": session.created_by,
+        "status": session.state.name(),
+        "told-as": session.state.alias(),
+        "since": session.since_ns,
+        "reason": session.reason,
+        "overdue": session.is_overdue,
+        "consumers": session.consumers.iter().map(consumer).collect::<Vec<_>>(),
+    })
+}
+
+/// A step of a session as a JSON object.
+pub fn step_document(step: &SessionEvent) -> Value {
+    let object = match &step.change {
+        SessionChange::ActionDone(object, _) => Some(object),
+        _ => None,
+    };
+    json!({
+        "time": step.time_ns,
+        "change": step.change.name(),
+        "status": step.state.name(),
+        "told-as": step.state.alias(),
+        "consumer": step.consumer,
+        "object": object,
+        "session": session_document(&step.session),
+    })
 }
 
 /// A transition as a JSON object.

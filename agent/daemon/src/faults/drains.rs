@@ -422,6 +422,14 @@ impl Outcome {
 }
 
 impl Drain {
+    /// Waits until the metrics are in place: what has another way takes it from then on.
+    ///
+    /// # Errors
+    /// When the core refuses them. They are tried again while the drain goes on.
+    pub async fn moved(&mut self) -> Result<(), DrainError> {
+        carried_out(&mut self.outcome, self.version, (&self.owner, &self.resource)).await
+    }
+
     /// Routes that stay on the resource, since they have no other way, as entries of the native model.
     pub fn left(&self) -> Arc<[InstancePath]> {
         let outcome = self.outcome.borrow();

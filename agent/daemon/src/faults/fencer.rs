@@ -58,7 +58,8 @@ impl Fencer {
         let mut refused: BTreeMap<FenceOwner, Wishes> = BTreeMap::new();
         let mut has_told = false;
         loop {
-            match refused.is_empty() {
+            let is_waiting = self.lock().living.is_some();
+            match refused.is_empty() && !is_waiting {
                 true => self.woken.notified().await,
                 false => drop(timeout(RETRY_PAUSE, self.woken.notified()).await),
             }
@@ -98,7 +99,7 @@ impl Fencer {
 
 /// Shuts what an owner wants shut, and gives back what it does not want any more. One that is refused keeps no other from being
 /// shut.
-async fn fence_each(
+pub(super) async fn fence_each(
     core: &CoreHandle,
     guard: &Guard,
     owner: &FenceOwner,

@@ -34,7 +34,7 @@ impl AlarmFilter {
     }
 
     pub fn matches(&self, alarm: &Alarm) -> bool {
-        (self.shelved || alarm.shelf.is_none())
+        (self.shelved || !alarm.is_aside())
             && (!self.roots || alarm.cause.is_none())
             && alarm.created_ns >= self.since_ns
             && self.is_severe(alarm.severity)

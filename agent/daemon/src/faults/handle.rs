@@ -7,7 +7,7 @@ use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath};
 use holdfast_core::{CoreHandle, Datastore as _};
 use holdfast_faults::{
     Alarm, Condition, LatchError, LatchRequest, MonitorError, OperatorError, OperatorState,
-    OutsideReport, ResetError, Resource, Transition,
+    OutsideReport, ResetError, Resource, Session, SessionPlan, SessionRequest, Transition,
 };
 use smol_str::SmolStr;
 use tokio::sync::broadcast::error::RecvError;
@@ -16,6 +16,8 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use super::drains::{Drain, DrainError, Drains};
 use super::fencer;
 use super::guard::{FenceError, Guard};
+use super::objects::BoxObjects;
+use super::sessions::{self, FollowedSessions, SessionAnswer, SessionFollower, SessionRefusal};
 use super::stamps::Raise;
 
 /// Requests that wait for the task of faults, which answers each within microseconds.
@@ -26,6 +28,7 @@ const REQUESTS: usize = 64;
 pub struct FaultService {
     requests: mpsc::Sender<Request>,
     core: CoreHandle,
+    objects: Arc<BoxObjects>,
     guard: Arc<Guard>,
     drains: Arc<Drains>,
 }
@@ -74,6 +77,11 @@ pub(super) enum Request {
         request: LatchRequest,
         answer: oneshot::Sender<Result<bool, LatchRefusal>>,
     },
+    Session {
+        request: SessionRequest,
+        answer: oneshot::Sender<Result<SessionAnswer, SessionRefusal>>,
+    },
+    FollowSessions(oneshot::Sender<FollowedSessions>),
 }
 
 /// Who reports, under the name of which `monitor` entry.
@@ -238,11 +246,12 @@ pub(super) struct Listening {
 impl FaultService {
     pub(super) fn new(
         core: CoreHandle,
+        objects: Arc<BoxObjects>,
         guard: Arc<Guard>,
         drains: Arc<Drains>,
     ) -> (Self, mpsc::Receiver<Request>) {
         let (requests, request_rx) = mpsc::channel(REQUESTS);
-        (Self { requests, core, guard, drains }, request_rx)
+        (Self { requests, core, objects, guard, drains }, request_rx)
     }
 
     /// Begins to drain a resource for an owner, or goes on with it: static routes that have another way leave it. The drain goes
@@ -391,6 +400,52 @@ impl FaultService {
         let Self { core, guard, .. } = self;
         let fenced = fencer::fence_one(core, guard, owner, interface, allows_isolation).await;
         fenced.map_err(LatchRefusal::Fence)
+    }
+
+    /// Makes a maintenance session. What stands on its resources is found first.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more; inside, when the session is refused.
+    pub async fn create_session(
+        &self,
+        plan: SessionPlan,
+    ) -> Result<Result<SessionAnswer, SessionRefusal>, FaultsStopped> {
+        let contents = sessions::contents(&self.core, &self.objects, &plan.resources).await;
+        match contents.map_err(SessionRefusal::Contents) {
+            Ok(contents) => self.request_session(SessionRequest::Create { plan, contents }).await,
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    /// Changes a maintenance session.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more; inside, when the request is refused.
+    pub async fn request_session(
+        &self,
+        request: SessionRequest,
+    ) -> Result<Result<SessionAnswer, SessionRefusal>, FaultsStopped> {
+        self.ask(|answer| Request::Session { request, answer }).await
+    }
+
+    /// All maintenance sessions that are kept.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more.
+    pub async fn sessions(&self) -> Result<Vec<Session>, FaultsStopped> {
+        self.ask_to_follow_sessions().await.map(|(all, _)| all)
+    }
+
+    /// Follows all maintenance sessions.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more.
+    pub async fn follow_sessions(&self) -> Result<SessionFollower, FaultsStopped> {
+        Ok(SessionFollower::new(self.clone(), self.ask_to_follow_sessions().await?))
+    }
+
+    pub(super) async fn ask_to_follow_sessions(&self) -> Result<FollowedSessions, FaultsStopped> {
+        self.ask(Request::FollowSessions).await
     }
 
     async fn ask_to_listen(&self, after: Option<u64>) -> Result<Listening, FaultsStopped> {

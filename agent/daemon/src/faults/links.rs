@@ -164,6 +164,18 @@ impl Links {
         self.seen.state.get(&keys).is_some() || self.seen.configuration.get(&keys).is_some()
     }
 
+    /// Why a link does not work that should, as far as it was looked at; `None` for one that does.
+    pub(super) fn trouble(&self, name: &SmolStr) -> Option<SmolStr> {
+        let view = self.nodes.view(&self.seen, &Keys::single(Value::Str(name.clone())));
+        if view.is_missing() {
+            return Some(format_smolstr!("there is no link {name}"));
+        }
+        if !view.is_admin_up {
+            return Some(format_smolstr!("{name} is administratively down"));
+        }
+        view.is_down().then(|| format_smolstr!("{name} is up and has no carrier"))
+    }
+
     /// Reports about the links that differ from what was looked at before.
     pub(super) fn look(&mut self, view: BoxView<'_>, now_ns: u64) -> Vec<Report> {
         let now = self.nodes.lists(view);

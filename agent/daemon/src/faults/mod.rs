@@ -35,8 +35,11 @@ mod rows;
 mod rules;
 mod server;
 mod services;
+mod session_fences;
+mod sessions;
 mod settings;
 mod shown;
+mod shown_sessions;
 mod stamps;
 mod task;
 #[cfg(test)]
@@ -46,7 +49,7 @@ mod values;
 mod visibility;
 
 pub use check::FaultSettingsCheck;
-pub use documents::{alarm_document, transition_document};
+pub use documents::{alarm_document, session_document, step_document, transition_document};
 pub use drains::{Drain, DrainEnd, DrainError};
 pub use filter::AlarmFilter;
 pub use guard::FenceError;
@@ -54,6 +57,7 @@ pub use handle::{
     FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord, ReportError, Reporter,
     WordError, check_text,
 };
+pub use sessions::{SessionAnswer, SessionFollower, SessionNews, SessionRefusal};
 pub use stamps::{Moment, Raise, monotonic_ns};
 pub use task::{FaultParts, start};
 pub use visibility::AlarmPlaces;

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_config::tree::{Branch, Tree};
-use holdfast_config::{Keys, MissingNode, NodeId, Provenance, Value, schema::Schema};
+use holdfast_config::{
+    InstancePath, Keys, MissingNode, NodeId, Path, Provenance, Value, schema::Schema,
+};
 use holdfast_faults::{
-    Action, AlarmRule, Effect, Filter, Glob, Monitor, Policy, Probe, ProbeMode, Require, Settings,
-    Severity, Shelf, Threshold, UplinkGroup,
+    Action, AlarmRule, Consumer, Effect, Filter, Glob, MaintenanceSettings, Monitor, ObjectAction,
+    Policy, Probe, ProbeMode, Require, Settings, Severity, Shelf, Threshold, UplinkGroup,
 };
 use smol_str::SmolStr;
 
@@ -26,6 +28,31 @@ pub(super) struct SettingNodes {
     pub(super) rule: RuleNodes,
     pub(super) group: GroupNodes,
     require_resource: NodeId,
+    pub(super) maintenance: MaintenanceNodes,
+}
+
+/// Nodes of the configuration of maintenance.
+#[derive(Debug)]
+pub(super) struct MaintenanceNodes {
+    pub(super) container: NodeId,
+    settings: NodeId,
+    minimum_lead_time: NodeId,
+    default_action: NodeId,
+    drain_timeout: NodeId,
+    pub(super) consumer: ConsumerNodes,
+}
+
+#[derive(Debug)]
+pub(super) struct ConsumerNodes {
+    pub(super) list: NodeId,
+    id: NodeId,
+    identity: NodeId,
+    service_type: NodeId,
+    path: NodeId,
+    requires_agreement: NodeId,
+    default_action: NodeId,
+    max_impacted: NodeId,
+    lead_time: NodeId,
 }
 
 #[derive(Debug)]
@@ -134,6 +161,7 @@ impl SettingNodes {
             settings: node("/settings")?,
             shortcut: node("/settings/shortcut")?,
             require_resource: node("/settings/require-resource")?,
+            maintenance: MaintenanceNodes::find(native)?,
             monitor: MonitorNodes {
                 list: node("/monitor")?,
                 name: monitor("name")?,
@@ -207,14 +235,30 @@ impl SettingNodes {
         })
     }
 
-    /// The part of a configuration that has the settings.
+    /// The part of a configuration that has the settings of faults.
     pub(super) fn part(&self, tree: &Tree<Provenance>) -> Option<Arc<ConfigBranch>> {
         tree.root().container(self.management).cloned()
     }
 
-    /// The settings in such a part.
-    pub(super) fn read(&self, part: Option<&ConfigBranch>) -> Settings {
-        let Some(part) = part else { return Settings::default() };
+    /// The part of a configuration that has the settings of maintenance.
+    pub(super) fn maintenance_part(&self, tree: &Tree<Provenance>) -> Option<Arc<ConfigBranch>> {
+        tree.root().container(self.maintenance.container).cloned()
+    }
+
+    /// The settings in such parts.
+    pub(super) fn read(
+        &self,
+        faults: Option<&ConfigBranch>,
+        maintenance: Option<&ConfigBranch>,
+        native: &Schema,
+    ) -> Settings {
+        let mut settings = faults.map(|part| self.read_faults(part)).unwrap_or_default();
+        settings.maintenance =
+            maintenance.map(|part| self.maintenance.read(part, native)).unwrap_or_default();
+        settings
+    }
+
+    fn read_faults(&self, part: &ConfigBranch) -> Settings {
         let settings = part.container(self.settings);
         let shortcut = settings.and_then(|settings| settings.value(self.shortcut));
         let rules = entries(part, self.rule.list).filter(|(_, it)| self.rule.is_enabled(it));
@@ -238,6 +282,93 @@ impl SettingNodes {
         let value = settings.and_then(|settings| settings.value(self.require_resource));
         value != Some(&Value::Bool(false))
     }
+}
+
+impl MaintenanceNodes {
+    fn find(native: &Schema) -> Result<Self, MissingNode> {
+        let node = |path: &str| {
+            let path = format!("/maintenance{path}");
+            native.find(&path).ok_or(MissingNode(path))
+        };
+        let consumer = |leaf: &str| node(&format!("/consumer/{leaf}"));
+        Ok(Self {
+            container: node("")?,
+            settings: node("/settings")?,
+            minimum_lead_time: node("/settings/minimum-lead-time")?,
+            default_action: node("/settings/default-action")?,
+            drain_timeout: node("/settings/drain-timeout")?,
+            consumer: ConsumerNodes {
+                list: node("/consumer")?,
+                id: consumer("id")?,
+                identity: consumer("identity")?,
+                service_type: consumer("service-type")?,
+                path: consumer("path")?,
+                requires_agreement: consumer("requires-agreement")?,
+                default_action: consumer("default-action")?,
+                max_impacted: consumer("max-impacted")?,
+                lead_time: consumer("lead-time")?,
+            },
+        })
+    }
+
+    fn read(&self, part: &ConfigBranch, native: &Schema) -> MaintenanceSettings {
+        let settings = part.container(self.settings);
+        let seconds = |node| settings.and_then(|it| number(it, node)).map(Duration::from_secs);
+        let default = MaintenanceSettings::default();
+        MaintenanceSettings {
+            minimum_lead_time: seconds(self.minimum_lead_time).unwrap_or(default.minimum_lead_time),
+            default_action: settings
+                .and_then(|it| object_action(it, self.default_action))
+                .unwrap_or(default.default_action),
+            drain_timeout: seconds(self.drain_timeout).unwrap_or(default.drain_timeout),
+            consumers: entries(part, self.consumer.list)
+                .map(|(_, entry)| self.consumer.read(entry, native))
+                .collect(),
+        }
+    }
+}
+
+impl ConsumerNodes {
+    fn read(&self, entry: &ConfigBranch, native: &Schema) -> Consumer {
+        let optional = |node| entry.value(node).map(|it| SmolStr::from(it.to_string()));
+        Consumer {
+            id: text(entry, self.id),
+            identity: optional(self.identity),
+            service_type: optional(self.service_type),
+            // Those that lead nowhere are refused before they come here.
+            paths: self.paths(entry).filter_map(|path| entry_path(&path, native).ok()).collect(),
+            requires_agreement: entry.value(self.requires_agreement) == Some(&Value::Bool(true)),
+            default_action: object_action(entry, self.default_action),
+            max_impacted: number(entry, self.max_impacted).map(clamped),
+            lead_time: number(entry, self.lead_time).map(Duration::from_secs),
+        }
+    }
+
+    /// The paths of a consumer, as they are written.
+    pub(super) fn paths<'e>(
+        &self,
+        entry: &'e ConfigBranch,
+    ) -> impl Iterator<Item = String> + use<'e> {
+        let paths = match entry.value(self.path) {
+            Some(Value::List(paths)) => Some(paths.iter()),
+            _ => None,
+        };
+        paths.into_iter().flatten().map(ToString::to_string)
+    }
+
+    pub(super) fn id(&self, entry: &ConfigBranch) -> SmolStr {
+        text(entry, self.id)
+    }
+}
+
+/// The entry that a path of the native model leads to.
+pub(super) fn entry_path(path: &str, native: &Schema) -> Result<InstancePath, String> {
+    let path: Path = path.parse().map_err(|error| format!("{error}"))?;
+    native.resolve_write(&path).map_err(|error| error.to_string())
+}
+
+fn object_action(entry: &ConfigBranch, node: NodeId) -> Option<ObjectAction> {
+    entry.value(node).and_then(|it| ObjectAction::by_name(&it.to_string()))
 }
 
 impl PolicyNodes {

@@ -23,6 +23,7 @@ pub(super) struct AlarmLeaves {
     open: EntryLeaves,
     shelved: EntryLeaves,
     shelf: InstancePath,
+    suppressed_by: InstancePath,
     severities: [(Severity, InstancePath); 4],
     shelved_count: InstancePath,
     last_event_id: InstancePath,
@@ -229,6 +230,7 @@ impl AlarmLeaves {
             open: EntryLeaves::find(native, "alarm")?,
             shelved: EntryLeaves::find(native, "shelved-alarm")?,
             shelf: entry_leaf(native, "shelved-alarm", "shelf")?,
+            suppressed_by: entry_leaf(native, "shelved-alarm", "suppressed-by")?,
             severities: [
                 (Severity::Critical, summary("critical")?),
                 (Severity::Major, summary("major")?),
@@ -374,13 +376,16 @@ impl AlarmLeaves {
         for condition in conditions {
             let id = SmolStr::from(condition.to_string());
             let alarm = faults.alarm(condition);
-            let shelved = alarm.filter(|alarm| alarm.shelf.is_some());
-            let open = alarm.filter(|alarm| alarm.shelf.is_none());
+            let shelved = alarm.filter(|alarm| alarm.is_aside());
+            let open = alarm.filter(|alarm| !alarm.is_aside());
             self.open.show(&id, open, &mut leaves);
             self.shelved.show(&id, shelved, &mut leaves);
             let shelf = shelved.and_then(|alarm| alarm.shelf.clone());
-            let path = self.shelf.clone().with_last_key(Value::Str(id));
+            let path = self.shelf.clone().with_last_key(Value::Str(id.clone()));
             leaves.push((path, shelf.map(Value::Str)));
+            let session = shelved.and_then(|alarm| alarm.suppressed_by.clone());
+            let path = self.suppressed_by.clone().with_last_key(Value::Str(id));
+            leaves.push((path, session.map(Value::Str)));
         }
         for (severity, path) in &self.severities {
             let open = faults.open(*severity);

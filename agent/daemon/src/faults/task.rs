@@ -9,13 +9,13 @@ use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::tree::{Branch, Tree};
 use holdfast_config::{
     Configuration, EffectiveStatus, FenceOwner, InstancePath, MissingNode, Provenance,
-    schema::Schema,
 };
 use holdfast_core::{CoreHandle, Datastore, ServiceState};
 use holdfast_faults::{
-    Action, Alarm, Change, Condition, Effects, Faults, FenceTarget, ImpactState, Input, Latch,
-    LatchKind, LatchRequest, OperatorError, OutsideReport, Report, ResetError, Resource, Resume,
-    Settings, Silence, Source, Transition,
+    Action, Alarm, Change, Condition, Effects, Faults, FenceTarget, Health, ImpactState, Input,
+    Latch, LatchKind, LatchRequest, OperatorError, OutsideReport, Report, ResetError, Resource,
+    Resume, Session, SessionEvent, SessionInput, SessionRequest, Settings, Silence, Source,
+    Transition, Wants,
 };
 use holdfast_platform::probe::Probes;
 use holdfast_scheduler::Now;
@@ -41,15 +41,21 @@ use super::objects::BoxObjects;
 use super::reporters::{OVERFLOW_TIME, Reporters};
 use super::rows::RowWriter;
 use super::rules::RuleConditions;
+use super::session_fences::{SessionFences, SessionWishes};
+use super::sessions::{
+    CHECK_INTERVAL, ContentWalks, FollowedSessions, SessionAnswer, SessionRefusal,
+};
 use super::settings::SettingNodes;
 use super::shown::AlarmLeaves;
+use super::shown_sessions::SessionLeaves;
 use super::stamps::{RuleStamps, Stamps};
 use super::visibility::{AlarmPlaces, RuleOwners};
-use super::{disk, probes, server, services, thresholds, values};
+use super::{disk, probes, server, services, sessions, thresholds, values};
 use crate::deadline::wait_until;
 use crate::gnsi::pathz::PolicyWatch;
 use crate::gnsi::{Pathz, TlsProfiles};
 use crate::listeners::Listeners;
+use crate::reboot::boot_id;
 use crate::services::{Handlers, RefusedPackage};
 use crate::software::Software;
 
@@ -57,6 +63,8 @@ use crate::software::Software;
 const INPUTS: usize = 64;
 /// Transitions that a listener may fall behind before it is told that it missed some.
 const TRANSITIONS: usize = 1024;
+/// Steps of sessions that somebody who follows them may fall behind before all sessions are told again.
+const SESSION_STEPS: usize = 1024;
 /// Least time between two revisions with alarms, since each one wakes every subscriber.
 const SHOW_INTERVAL: Duration = Duration::from_millis(1);
 /// Pause before faults are looked for again after a bug. Each pause is twice the one before, so that a bug that comes again
@@ -113,11 +121,17 @@ pub fn start(
     rows: &BTreeMap<String, Artefact>,
 ) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
+    let objects = Arc::new(BoxObjects::new(parts.core.clone(), &parts.core.models().native)?);
     let guard = Arc::new(Guard::new(parts.core.clone(), parts.listeners.connections().clone()));
     let drains = Arc::new(Drains::new(parts.core.clone())?);
-    let (service, requests) =
-        FaultService::new(parts.core.clone(), Arc::clone(&guard), Arc::clone(&drains));
+    let (service, requests) = FaultService::new(
+        parts.core.clone(),
+        Arc::clone(&objects),
+        Arc::clone(&guard),
+        Arc::clone(&drains),
+    );
     let keeper = Keeper {
+        objects,
         parts,
         guard,
         drains,
@@ -132,6 +146,7 @@ pub fn start(
 /// Everything that looking for faults needs. It begins anew when it has ended by a bug.
 struct Keeper {
     parts: FaultParts,
+    objects: Arc<BoxObjects>,
     guard: Arc<Guard>,
     drains: Arc<Drains>,
     rows: Arc<RowWriter>,
@@ -179,16 +194,15 @@ impl Keeper {
             refused_packages,
             pathz,
         } = &self.parts;
-        let models = core.models();
         let log = read_log(journal);
-        let objects = Arc::new(BoxObjects::new(core.clone(), &models.native)?);
+        let objects = Arc::clone(&self.objects);
         let now = Now { monotonic: Duration::ZERO, unix_ns: now_ns() };
         let (faults, unreadable) =
             Faults::restored(self.rows.current(), log, Box::new(Arc::clone(&objects)), now);
         let owners = RuleOwners {
             pathz: Arc::clone(pathz),
-            places: Arc::new(AlarmPlaces::find(&models.native)?),
-            models: Arc::clone(&models),
+            places: Arc::new(AlarmPlaces::find(&core.models().native)?),
+            models: core.models(),
         };
         let rule_stamps = Arc::<RuleStamps>::default();
         let conditions = RuleConditions::new(owners.clone(), Arc::clone(&rule_stamps));
@@ -210,12 +224,15 @@ impl Keeper {
             rule_stamps,
             guard: Arc::clone(&self.guard),
             drains: Arc::clone(&self.drains),
+            sessions: Arc::default(),
         };
         let guard = Arc::clone(&self.guard);
         let fencing = Arc::clone(&outlets.fencer).run(core.clone(), guard, input_tx.clone());
         let draining = Arc::clone(&self.drains).run(input_tx.clone());
-        let walks = ImpactWalks::new(core.clone(), objects);
-        let mut task = FaultTask::new(core.clone(), &models.native, (faults, walks), outlets)?;
+        let ways = (Arc::clone(&self.guard), Arc::clone(&self.drains));
+        let sessions = Arc::clone(&outlets.sessions);
+        let emptying = sessions.run(core.clone(), ways, input_tx.clone());
+        let mut task = FaultTask::new(core.clone(), objects, faults, outlets)?;
         let policies = pathz.follow();
         if attempt > 0 {
             task.begins_again(attempt);
@@ -223,6 +240,7 @@ impl Keeper {
         let mut tasks = JoinSet::new();
         tasks.spawn(fencing);
         tasks.spawn(draining);
+        tasks.spawn(emptying);
         tasks.spawn(disk::follow(store.clone(), state_folder.clone(), input_tx.clone()));
         tasks.spawn(values::follow(core.clone(), input_tx.clone(), relevel));
         let judged = probed.clone();
@@ -266,6 +284,7 @@ struct Unshown {
     latches: BTreeSet<Condition>,
     monitors: BTreeSet<SmolStr>,
     rules: BTreeSet<Condition>,
+    sessions: BTreeSet<SmolStr>,
     groups: BTreeSet<SmolStr>,
     fences: BTreeSet<FenceTarget>,
     /// Owners that want something else fenced. They are heard when all that suffers is shown, so that nothing counts as working
@@ -282,6 +301,7 @@ impl Unshown {
             && self.latches.is_empty()
             && self.monitors.is_empty()
             && self.rules.is_empty()
+            && self.sessions.is_empty()
             && self.groups.is_empty()
             && self.fences.is_empty()
             && self.wishes.is_empty()
@@ -307,6 +327,7 @@ struct Outlets {
     fencer: Arc<Fencer>,
     guard: Arc<Guard>,
     drains: Arc<Drains>,
+    sessions: Arc<SessionFences>,
     /// Settings for probes and threshold rules, and the wish that they begin anew.
     settings: watch::Sender<Arc<Settings>>,
     reprobe: Arc<Notify>,
@@ -322,19 +343,28 @@ pub(super) struct FaultTask {
     links: Links,
     instances: Instances,
     setting_nodes: SettingNodes,
-    /// The part of the configuration that had the settings last; `None` before the first look.
-    settings: Option<Option<Arc<Branch<Provenance>>>>,
+    /// The parts of the configuration that had the settings last, of faults and of maintenance; `None` before the first look.
+    settings: Option<[Option<Arc<Branch<Provenance>>>; 2]>,
     leaves: AlarmLeaves,
+    session_leaves: SessionLeaves,
     walks: ImpactWalks,
+    content_walks: ContentWalks,
+    objects: Arc<BoxObjects>,
+    /// The core does not know yet which links are maintained.
+    is_maintenance_changed: bool,
+    /// When sessions that are restoring looked last whether their resources work.
+    checked_at: Option<Instant>,
     reporters: Reporters,
     /// Links as they were when somebody looked for the members of uplink groups.
     members_seen: Option<usize>,
     fences: FenceTable,
     outlets: Outlets,
     transitions: broadcast::Sender<Arc<Transition>>,
+    session_steps: broadcast::Sender<Arc<SessionEvent>>,
     /// What is to be shown, and transitions to be told then.
     unshown: Unshown,
     untold: Vec<Arc<Transition>>,
+    untold_steps: Vec<Arc<SessionEvent>>,
     shown_at: Option<Instant>,
     stamps: Stamps,
     began: Instant,
@@ -343,12 +373,22 @@ pub(super) struct FaultTask {
 impl FaultTask {
     fn new(
         core: CoreHandle,
-        native: &Schema,
-        (faults, walks): (Faults, ImpactWalks),
+        objects: Arc<BoxObjects>,
+        faults: Faults,
         outlets: Outlets,
     ) -> Result<Self, MissingNode> {
+        let models = core.models();
+        let native = &models.native;
         Ok(Self {
             revisions: core.watch(),
+            walks: ImpactWalks::new(core.clone(), Arc::clone(&objects)),
+            content_walks: ContentWalks::new(core.clone(), Arc::clone(&objects)),
+            objects,
+            is_maintenance_changed: true,
+            checked_at: None,
+            session_leaves: SessionLeaves::find(native)?,
+            session_steps: broadcast::channel(SESSION_STEPS).0,
+            untold_steps: Vec::new(),
             leaves: AlarmLeaves::find(core.models())?,
             core,
             faults,
@@ -356,7 +396,6 @@ impl FaultTask {
             instances: Instances::default(),
             setting_nodes: SettingNodes::find(native)?,
             settings: None,
-            walks,
             reporters: Reporters::default(),
             members_seen: None,
             fences: FenceTable::default(),
@@ -377,7 +416,9 @@ impl FaultTask {
         mut policies: PolicyWatch,
         requests: &mut mpsc::Receiver<Request>,
     ) {
+        self.maintain().await;
         self.look_at_all();
+        self.take(Input::Booted(boot_id().unwrap_or_default().into()));
         self.unshown.latches.extend(self.faults.latches().map(Latch::condition));
         self.force_down().await;
         self.refence();
@@ -391,6 +432,11 @@ impl FaultTask {
             let due = self.faults.due().map(|due| self.began + due);
             let show = self.show_due();
             let walk = self.walks.due();
+            let content_walk = self.content_walks.due();
+            let check = self.check_due();
+            if self.is_maintenance_changed {
+                self.maintain().await;
+            }
             tokio::select! {
                 biased;
                 () = wait_until(show) => self.show(),
@@ -402,6 +448,13 @@ impl FaultTask {
                 (condition, impact) = self.walks.found() => {
                     self.take(Input::Impact(condition, impact));
                 }
+                () = wait_until(content_walk) => self.content_walks.begin(),
+                (id, contents) = self.content_walks.found() => {
+                    if let Some(contents) = contents {
+                        self.take(Input::Session(id, SessionInput::Contents(contents)));
+                    }
+                }
+                () = wait_until(check) => self.check_sessions(),
                 input = inputs.recv() => match input {
                     Some(input) => self.take(input),
                     None => return,
@@ -411,7 +464,10 @@ impl FaultTask {
                     None => return,
                 },
                 () = policies.replaced() => self.take(Input::Permissions),
-                _ = graph.changed() => self.walks.outdate(&self.faults),
+                _ = graph.changed() => {
+                    self.walks.outdate(&self.faults);
+                    self.content_walks.want(self.faults.sessions_to_look_at());
+                }
                 // The sender lives as long as the outlets.
                 _ = drained.changed() => self.look_at_fences(),
             }
@@ -480,15 +536,19 @@ impl FaultTask {
     }
 
     fn take_settings(&mut self, configuration: &Tree<Provenance>) {
-        let part = self.setting_nodes.part(configuration);
-        let is_same = match (&self.settings, &part) {
-            (Some(Some(before)), Some(now)) => Arc::ptr_eq(before, now),
-            (Some(None), None) => true,
+        let nodes = &self.setting_nodes;
+        let parts = [nodes.part(configuration), nodes.maintenance_part(configuration)];
+        let is_same = |(before, now): (&Option<Arc<_>>, &Option<Arc<_>>)| match (before, now) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (None, None) => true,
             _ => false,
         };
-        if !is_same {
-            let settings = Arc::new(self.setting_nodes.read(part.as_deref()));
-            self.settings = Some(part);
+        if !self.settings.as_ref().is_some_and(|it| it.iter().zip(&parts).all(is_same)) {
+            let [faults, maintenance] = &parts;
+            let models = self.core.models();
+            let settings = nodes.read(faults.as_deref(), maintenance.as_deref(), &models.native);
+            let settings = Arc::new(settings);
+            self.settings = Some(parts);
             self.members_seen = None;
             let monitors = settings.monitors().iter().map(|monitor| monitor.name.clone());
             self.unshown.monitors.extend(self.reporters.set(monitors.collect()));
@@ -519,8 +579,20 @@ impl FaultTask {
             shown_groups,
             are_latches_changed: _,
             changed_fences,
+            shown_sessions,
+            session_events,
+            is_maintenance_changed,
             wanted_levels,
         } = effects;
+        self.is_maintenance_changed |= is_maintenance_changed;
+        if is_maintenance_changed {
+            self.content_walks.want(self.faults.sessions_to_look_at());
+        }
+        self.unshown.sessions.extend(shown_sessions);
+        for event in &session_events {
+            log_step(event);
+        }
+        self.untold_steps.extend(session_events.into_iter().map(Arc::new));
         self.unshown.alarms.extend(shown);
         self.unshown.marks.extend(marks);
         self.unshown.rules.extend(shown_rules);
@@ -558,6 +630,7 @@ impl FaultTask {
                 | Source::Drains
                 | Source::Groups
                 | Source::Rules
+                | Source::Sessions
                 | Source::Reporter(_)
                 | Source::Diagnosis => {}
             }
@@ -566,7 +639,7 @@ impl FaultTask {
 
     /// When the next revision with alarms may come, if there is something to be shown.
     fn show_due(&self) -> Option<Instant> {
-        if self.unshown.is_empty() && self.untold.is_empty() {
+        if self.unshown.is_empty() && self.untold.is_empty() && self.untold_steps.is_empty() {
             return None;
         }
         let earliest = self.shown_at.map_or(self.began, |at| at + SHOW_INTERVAL);
@@ -583,8 +656,9 @@ impl FaultTask {
 
     /// Shows marks and then alarms, and tells listeners. What an alarm says to be complete is shown before it says so.
     fn show(&mut self) {
-        let Unshown { alarms, marks, latches, monitors, rules, groups, fences, wishes, since: _ } =
-            std::mem::take(&mut self.unshown);
+        let unshown = std::mem::take(&mut self.unshown);
+        let Unshown { alarms, marks, latches, monitors, rules, sessions, groups, .. } = unshown;
+        let (fences, wishes) = (unshown.fences, unshown.wishes);
         let mut marks: VecDeque<_> = marks.into_iter().collect();
         while marks.len() > MARKS_AT_ONCE {
             let portion = marks.drain(..MARKS_AT_ONCE).collect();
@@ -600,6 +674,9 @@ impl FaultTask {
         }
         for rule in &rules {
             leaves.extend(self.leaves.show_rule(rule, self.faults.rule_state(rule)));
+        }
+        for id in &sessions {
+            leaves.extend(self.session_leaves.show(id, self.faults.session(id)));
         }
         for group in &groups {
             leaves.extend(self.leaves.show_group(group, self.faults.group_state(group)));
@@ -619,6 +696,9 @@ impl FaultTask {
             // There may be no listener.
             let _ = self.transitions.send(transition);
         }
+        for step in self.untold_steps.drain(..) {
+            let _ = self.session_steps.send(step);
+        }
         self.stamps.tell();
     }
 
@@ -630,6 +710,9 @@ impl FaultTask {
 
     /// Passes on what an owner wants fenced.
     fn want(&self, owner: &FenceOwner) {
+        if let FenceOwner::Session(id) = owner {
+            return self.want_for_session(id);
+        }
         let mut shut = Wishes::new();
         let mut drained = BTreeSet::new();
         for (target, wish) in self.faults.fences().get(owner).into_iter().flatten() {
@@ -643,17 +726,34 @@ impl FaultTask {
         self.outlets.drains.want(owner.clone(), drained);
     }
 
+    /// Passes on what a session wants fenced; nothing, once it is forgotten.
+    fn want_for_session(&self, id: &SmolStr) {
+        let (number, wants) = self.faults.session_wants(id);
+        let session = self.faults.session(id);
+        let links = session.into_iter().flat_map(|it| &it.resources);
+        let links = links.filter(|it| matches!(it, Resource::Interface(_)));
+        let wishes = SessionWishes {
+            number,
+            wants,
+            links: links.cloned().collect(),
+            allows_isolation: session.is_some_and(|it| it.allows_isolation),
+        };
+        self.outlets.sessions.want(id.clone(), wishes);
+    }
+
     /// Has everything fenced that is to be, and nothing else, after a start.
     fn refence(&self) {
-        let owners: BTreeSet<FenceOwner> = self.faults.fences().keys().cloned().collect();
+        let mut owners: BTreeSet<FenceOwner> = self.faults.fences().keys().cloned().collect();
+        let sessions = self.faults.sessions();
+        let fencing = sessions.filter(|it| it.state.is_open() || it.wants() != Wants::default());
+        let fencing: BTreeSet<SmolStr> = fencing.map(|it| it.id.clone()).collect();
+        self.outlets.drains.retain_sessions(&fencing);
+        owners.extend(fencing.into_iter().map(FenceOwner::Session));
         owners.iter().for_each(|owner| self.want(owner));
         self.outlets.drains.has_level();
-        // Clients and sessions of maintenance speak for themselves.
-        let configuration = self.core.configuration();
-        let fenced = configuration.fence_items().flat_map(|(_, owners)| owners);
-        let others =
-            fenced.filter(|owner| matches!(owner, FenceOwner::Client | FenceOwner::Session(_)));
-        self.outlets.fencer.retain(others.chain(owners).collect());
+        // Clients speak for themselves.
+        owners.insert(FenceOwner::Client);
+        self.outlets.fencer.retain(owners);
     }
 
     /// Tells the core which links are forced down.
@@ -666,6 +766,69 @@ impl FaultTask {
         if let Err(error) = self.core.force_down(links.collect()).await {
             warn!(error = %ErrorChain(&error), "the core does not take what is forced down");
         }
+    }
+
+    /// Tells the core which links are maintained.
+    async fn maintain(&mut self) {
+        self.is_maintenance_changed = false;
+        let links = sessions::maintained(&self.faults, &self.core, &self.objects);
+        if let Err(error) = self.core.maintain(links).await {
+            warn!(error = %ErrorChain(&error), "the core does not take what is maintained");
+        }
+    }
+
+    /// When sessions that are restoring look again whether their resources work.
+    fn check_due(&self) -> Option<Instant> {
+        let is_checking = self.faults.sessions().any(Session::is_checking);
+        is_checking.then(|| self.checked_at.map_or_else(Instant::now, |at| at + CHECK_INTERVAL))
+    }
+
+    fn check_sessions(&mut self) {
+        self.checked_at = Some(Instant::now());
+        let checking = self.faults.sessions().filter(|it| it.is_checking());
+        let health =
+            |it: &Session| (it.id.clone(), sessions::health(it, &self.faults, &self.links));
+        let checked: Vec<(SmolStr, Health)> = checking.map(health).collect();
+        for (id, health) in checked {
+            self.take(Input::Session(id, SessionInput::Health(health)));
+        }
+    }
+
+    /// Carries out a request about a session. The answer comes when that is on disk, or when the disk has refused it.
+    async fn request_session(
+        &mut self,
+        request: SessionRequest,
+        answer: oneshot::Sender<Result<SessionAnswer, SessionRefusal>>,
+    ) {
+        if let SessionRequest::Create { plan, .. } = &request
+            && let Some(unknown) = plan.resources.iter().find(|it| !self.knows(it))
+        {
+            drop(answer.send(Err(SessionRefusal::NoSuchResource(unknown.clone()))));
+            return;
+        }
+        let deleted = match &request {
+            SessionRequest::Delete { session, .. } => self.faults.session(session).cloned(),
+            _ => None,
+        };
+        let now = self.now();
+        let (id, effects) = match self.faults.request_session(request, now) {
+            Ok(done) => done,
+            Err(error) => return drop(answer.send(Err(error.into()))),
+        };
+        let written = self.carry_out_noticed(effects);
+        // Nothing is placed any more when the answer comes.
+        self.maintain().await;
+        self.show();
+        let Some(session) = self.faults.session(&id).cloned().or(deleted) else { return };
+        tokio::spawn(async move {
+            let is_durable = written.await.unwrap_or(false);
+            drop(answer.send(Ok(SessionAnswer { session, is_durable })));
+        });
+    }
+
+    fn follow_sessions(&mut self) -> FollowedSessions {
+        self.show(); // what is not told yet is in the answer, and must not be told again
+        (self.faults.sessions().cloned().collect(), self.session_steps.subscribe())
     }
 
     /// Says for a while that faults were not looked for.
@@ -689,6 +852,8 @@ impl FaultTask {
                 let log = log.filter(|transition| transition.id > after).cloned();
                 drop(answer.send(log.collect()));
             }
+            Request::Session { request, answer } => self.request_session(request, answer).await,
+            Request::FollowSessions(answer) => drop(answer.send(self.follow_sessions())),
             Request::Operate { word, answer } => self.operate(&word, answer),
             Request::Report { reporter, report, answer } => {
                 drop(answer.send(self.report(&reporter, report)));
@@ -841,6 +1006,15 @@ impl FaultTask {
 
     fn now(&self) -> Now {
         Now { monotonic: self.began.elapsed(), unix_ns: now_ns() }
+    }
+}
+
+/// One line for each step that administrators are told of.
+fn log_step(event: &SessionEvent) {
+    if event.consumer.is_none() {
+        let Session { id, reason, .. } = &*event.session;
+        let (change, state) = (event.change.name(), event.state);
+        info!(session = %id, %state, %reason, "maintenance: {change}");
     }
 }
 

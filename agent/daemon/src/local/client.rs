@@ -22,11 +22,14 @@ use super::maintenance::FactoryResetRequest;
 use super::online::{UNSETTLED, Unsettled};
 use super::packages::{self, Removal};
 use super::service_operations;
+use super::sessions;
 use super::{
     BootzStartRequest, DeleteUserRequest, Failure, SetUserRequest, SwitchEntry, UserSummary,
 };
 use crate::faults::Raise;
-use crate::settings::{FaultQuestion, FaultWatchRequest, InstallSettings, InstanceAction};
+use crate::settings::{
+    FaultQuestion, FaultWatchRequest, InstallSettings, InstanceAction, MaintenanceQuestion,
+};
 use crate::trace::TRACE_HEADER;
 use crate::users::Password;
 
@@ -212,6 +215,27 @@ impl Client {
         let body = serde_json::to_vec(&after)?.into();
         let raises = self.send_request(Method::POST, faults::RAISES, body).await?;
         Ok(serde_json::from_slice(&raises)?)
+    }
+
+    /// Asks something of maintenance sessions, or changes one; the answer is a text.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn ask_of_maintenance(
+        &self,
+        question: &MaintenanceQuestion,
+    ) -> Result<String, ClientError> {
+        let body = serde_json::to_vec(question)?.into();
+        let text = self.send_request(Method::POST, sessions::QUESTION, body).await?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Follows maintenance sessions: each line is a JSON document.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn watch_maintenance(&self) -> Result<AnswerLines, ClientError> {
+        self.open_answer(sessions::WATCH, Bytes::new()).await
     }
 
     async fn open_answer(&self, address: &str, body: Bytes) -> Result<AnswerLines, ClientError> {

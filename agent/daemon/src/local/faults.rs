@@ -180,7 +180,7 @@ async fn text(
 }
 
 /// A warning about a change that is not on disk.
-fn durability(is_durable: bool) -> String {
+pub(super) fn durability(is_durable: bool) -> String {
     match is_durable {
         true => String::new(),
         false => "not on disk yet: a restart of the agent before that forgets it\n".to_owned(),
@@ -250,6 +250,7 @@ fn alarm_line(alarm: &Alarm) -> [String; 4] {
         notes.push(format!("{more}{} down, {} degraded", impact.down, impact.degraded));
     }
     notes.extend(alarm.shelf.iter().map(|shelf| format!("on the shelf {shelf}")));
+    notes.extend(alarm.suppressed_by.iter().map(|id| format!("in the maintenance session {id}")));
     let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join(", ")) };
     [
         alarm.severity.to_string(),
@@ -290,7 +291,7 @@ fn affected_lines(alarm: &Alarm, affected: &[(String, EffectiveStatus)]) -> Stri
 }
 
 /// A time in UTC, to the second.
-fn time_text(time_ns: u64) -> String {
+pub(super) fn time_text(time_ns: u64) -> String {
     let time = OffsetDateTime::from_unix_timestamp_nanos(time_ns.into());
     let time = time.ok().and_then(|time| time.replace_nanosecond(0).ok());
     time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()

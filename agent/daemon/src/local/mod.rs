@@ -15,6 +15,7 @@ mod packages;
 mod service_operations;
 mod service_waits;
 mod services;
+mod sessions;
 mod table;
 
 use std::{
@@ -51,6 +52,7 @@ pub use self::inspect::{Inspect, Inspector};
 pub use self::maintenance::{SwitchEntry, maintenance_routes};
 pub use self::online::{Unsettled, start_routes};
 pub use self::service_operations::service_routes;
+pub use self::sessions::session_routes;
 use crate::{
     listeners::{ListenerKind, Listeners},
     services::Requester,

@@ -17,7 +17,7 @@ pub(super) enum RecordingRule {
 
 /// Packages whose texts are no secrets, except in fields with a secret name. In all others (certz, credentialz, bootz,
 /// messages with arbitrary content) texts are withheld, except for [`HARMLESS`].
-const OPEN: [&str; 19] = [
+const OPEN: [&str; 20] = [
     "gnmi",
     "gnmi_ext",
     "gnoi.bootconfig",
@@ -36,6 +36,7 @@ const OPEN: [&str; 19] = [
     "grpc.reflection.v1alpha",
     "holdfast",
     "holdfast.faults.v1",
+    "holdfast.maintenance.v1",
     "holdfast.services.v1",
 ];
 

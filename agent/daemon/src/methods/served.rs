@@ -12,6 +12,7 @@ use holdfast_proto::gnsi::certz::certz_server::CertzServer;
 use holdfast_proto::gnsi::credentialz::credentialz_server::CredentialzServer;
 use holdfast_proto::gnsi::pathz::pathz_server::PathzServer;
 use holdfast_proto::holdfast::faults::faults_server::FaultsServer;
+use holdfast_proto::holdfast::maintenance::maintenance_server::MaintenanceServer;
 use holdfast_proto::holdfast::services::handler_server::HandlerServer;
 use holdfast_proto::holdfast::services::operations_server::OperationsServer;
 use holdfast_proto::holdfast::services::packages_server::PackagesServer;
@@ -20,7 +21,7 @@ use prost_types::FileDescriptorSet;
 use tonic::server::NamedService;
 
 /// The services of the listener by their full names, but for reflection, which names itself.
-pub(crate) const SERVED: [&str; 15] = [
+pub(crate) const SERVED: [&str; 16] = [
     <GNmiServer<()> as NamedService>::NAME,
     <BootConfigServer<()> as NamedService>::NAME,
     <FactoryResetServer<()> as NamedService>::NAME,
@@ -35,6 +36,7 @@ pub(crate) const SERVED: [&str; 15] = [
     <PackagesServer<()> as NamedService>::NAME,
     <HandlerServer<()> as NamedService>::NAME,
     <FaultsServer<()> as NamedService>::NAME,
+    <MaintenanceServer<()> as NamedService>::NAME,
     "grpc.health.v1.Health",
 ];
 

@@ -72,6 +72,16 @@ static TABLE: &[(&str, Role, &Limit)] = &[
     ("/holdfast.faults.v1.Faults/SetForcedDown", Role::Admin, &PLAIN_MESSAGE_SIZE),
     ("/holdfast.faults.v1.Faults/SetOperatorState", Role::Admin, &PLAIN_MESSAGE_SIZE),
     ("/holdfast.faults.v1.Faults/Watch", Role::ReadOnly, &READ_MESSAGE_SIZE),
+    ("/holdfast.maintenance.v1.Maintenance/Cancel", Role::Admin, &PLAIN_MESSAGE_SIZE),
+    ("/holdfast.maintenance.v1.Maintenance/Create", Role::Admin, &PLAIN_MESSAGE_SIZE),
+    ("/holdfast.maintenance.v1.Maintenance/Delete", Role::Admin, &PLAIN_MESSAGE_SIZE),
+    // Consumers, of whatever role, see what affects them.
+    ("/holdfast.maintenance.v1.Maintenance/Get", Role::ReadOnly, &READ_MESSAGE_SIZE),
+    ("/holdfast.maintenance.v1.Maintenance/List", Role::ReadOnly, &READ_MESSAGE_SIZE),
+    // A `consumer` entry names who may reply, of whatever role.
+    ("/holdfast.maintenance.v1.Maintenance/Reply", Role::ReadOnly, &PLAIN_MESSAGE_SIZE),
+    ("/holdfast.maintenance.v1.Maintenance/Watch", Role::ReadOnly, &READ_MESSAGE_SIZE),
+    ("/holdfast.maintenance.v1.Maintenance/WorkDone", Role::Admin, &PLAIN_MESSAGE_SIZE),
     // The outline of the type names those who may serve it, of whatever role.
     ("/holdfast.services.v1.Handler/", Role::ReadOnly, &PLAIN_MESSAGE_SIZE),
     // Their answers show configuration about which pathz is not asked.

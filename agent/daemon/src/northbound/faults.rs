@@ -440,6 +440,7 @@ fn alarm_message(alarm: &Alarm) -> wire::Alarm {
         operator: alarm.operator.to_string(),
         operator_text: alarm.operator_text.to_string(),
         shelf: alarm.shelf.as_deref().unwrap_or_default().to_owned(),
+        suppressed_by: alarm.suppressed_by.as_deref().unwrap_or_default().to_owned(),
         cause: alarm.cause.as_ref().map(ToString::to_string).unwrap_or_default(),
         impact: alarm.impact.map(impact_message),
         sources: alarm.sources.iter().map(|source| source.name().to_string()).collect(),
@@ -470,6 +471,8 @@ fn event_message(transition: &Transition) -> wire::Event {
         Change::Unshelved => wire::Change::Unshelved,
         Change::Cause => wire::Change::Cause,
         Change::Impact => wire::Change::Impact,
+        Change::Suppressed => wire::Change::Suppressed,
+        Change::Unsuppressed => wire::Change::Unsuppressed,
     };
     wire::Event {
         id: transition.id,

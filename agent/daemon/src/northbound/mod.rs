@@ -19,6 +19,7 @@ mod gnmi;
 mod gnoi;
 mod gnsi;
 mod handlers;
+mod maintenance;
 mod packages;
 mod path;
 mod read_request;
@@ -52,6 +53,7 @@ use holdfast_proto::gnsi::authz::authz_server::AuthzServer;
 use holdfast_proto::gnsi::certz::certz_server::CertzServer;
 use holdfast_proto::gnsi::pathz::pathz_server::PathzServer;
 use holdfast_proto::holdfast::faults::faults_server::FaultsServer;
+use holdfast_proto::holdfast::maintenance::maintenance_server::MaintenanceServer;
 use holdfast_proto::holdfast::services::operations_server::OperationsServer;
 use holdfast_proto::holdfast::services::packages_server::PackagesServer;
 use holdfast_store::StoreError;
@@ -67,6 +69,7 @@ use self::gnmi::GnmiService;
 use self::gnoi::{BootConfigService, FactoryResetService, OsService, SystemService};
 use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService, PathzService};
 use self::handlers::HandlerService;
+use self::maintenance::MaintenanceService;
 use self::packages::PackagesService;
 use self::services::OperationsService;
 use crate::device::Device;
@@ -142,6 +145,7 @@ pub async fn routes(
     let handlers = installer.as_ref().map(PackageInstaller::handlers).cloned();
     let handler = HandlerService::server(handlers);
     let packages = PackagesServer::new(PackagesService::new(installer));
+    let maintenance = MaintenanceServer::new(MaintenanceService::new(faults.clone()));
     let faults = FaultsService::new(core.clone(), gnsi.pathz.clone(), faults)?;
     let faults = FaultsServer::new(faults).max_encoding_message_size(MAX_MESSAGE_SIZE);
     let gnmi = GNmiServer::new(GnmiService::new(core, gnsi.pathz.clone(), ignored))
@@ -162,6 +166,7 @@ pub async fn routes(
     health_of(&reporter, &packages).await;
     health_of(&reporter, &handler).await;
     health_of(&reporter, &faults).await;
+    health_of(&reporter, &maintenance).await;
     let gnmi = MapResponseLayer::new(limit_as_exhaustion).named_layer(gnmi);
     let mut routes = RoutesBuilder::default();
     let boot = MapResponseLayer::new(limit_as_exhaustion).named_layer(boot);
@@ -172,7 +177,7 @@ pub async fn routes(
     routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(certz));
     routes.add_service(acctz);
     routes.add_service(pathz).add_service(operations).add_service(packages).add_service(handler);
-    routes.add_service(faults);
+    routes.add_service(faults).add_service(maintenance);
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
     Ok(routes.routes())

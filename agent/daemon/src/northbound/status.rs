@@ -287,6 +287,7 @@ impl From<CommitError> for Refusal {
                 };
                 Self { code, text, violations: vec![offender], more: None }
             }
+            CommitError::Closed { .. } => Self::new(Code::FailedPrecondition, text),
             CommitError::Confirm(error) => Self::new(confirm_code(error), text),
             CommitError::Election(ElectionError::Outvoted { .. }) => {
                 Self::new(Code::PermissionDenied, text)

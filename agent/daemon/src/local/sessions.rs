@@ -1,0 +1,209 @@
+//! `holdfast maintenance`: sessions as text, and each step as JSON.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Extension, Json, Router};
+use futures::Stream;
+use futures::stream::unfold;
+use holdfast_base::{Caller, ErrorChain, now_ns};
+use holdfast_faults::{
+    Answer, ObjectAction, Reply, ResourceError, Session, SessionError, SessionKind, SessionPlan,
+    SessionRequest,
+};
+use serde_json::{Value, json};
+use smol_str::SmolStr;
+
+use super::failure;
+use super::faults::{durability, time_text};
+use super::table::aligned;
+use crate::faults::{
+    FaultService, FaultsStopped, SessionFollower, SessionNews, SessionRefusal, WordError,
+    check_text, session_document, step_document,
+};
+use crate::settings::{AnswerVerb, MaintenanceQuestion, NewSession, SessionReply, SessionVerb};
+
+/// Address of questions; the body is a [`MaintenanceQuestion`].
+pub(super) const QUESTION: &str = "/maintenance";
+/// Address of a stream of steps.
+pub(super) const WATCH: &str = "/maintenance/watch";
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Reason for which a question has no answer.
+#[derive(Debug, thiserror::Error)]
+enum AnswerError {
+    #[error(transparent)]
+    Session(#[from] SessionRefusal),
+    #[error(transparent)]
+    Resource(#[from] ResourceError),
+    #[error(transparent)]
+    Word(#[from] WordError),
+    #[error("there is no action `{0}`: leave, move, own-action or stop")]
+    Action(String),
+    #[error("`{0}` does not name an object and its action: PATH=ACTION")]
+    Object(String),
+    #[error(transparent)]
+    Stopped(#[from] FaultsStopped),
+}
+
+/// Routes about maintenance sessions, for [`super::start`].
+pub fn session_routes(faults: FaultService) -> Router {
+    Router::new().route(QUESTION, post(answer)).route(WATCH, post(watch)).with_state(faults)
+}
+
+async fn answer(
+    State(faults): State<FaultService>,
+    Extension(caller): Extension<Caller>,
+    Json(question): Json<MaintenanceQuestion>,
+) -> Response {
+    match text(&faults, &caller, question).await {
+        Ok(text) => text.into_response(),
+        Err(error) => {
+            let status = match &error {
+                AnswerError::Session(SessionRefusal::Session(SessionError::Unknown(_))) => {
+                    StatusCode::NOT_FOUND
+                }
+                AnswerError::Session(_) => StatusCode::CONFLICT,
+                AnswerError::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
+                _ => StatusCode::BAD_REQUEST,
+            };
+            failure(status, ErrorChain(&error).to_string())
+        }
+    }
+}
+
+async fn text(
+    faults: &FaultService,
+    caller: &Caller,
+    question: MaintenanceQuestion,
+) -> Result<String, AnswerError> {
+    let by = caller.name.clone();
+    let request = match question {
+        MaintenanceQuestion::Create(new) => {
+            let answer = faults.create_session(plan_of(new, by)?).await??;
+            return Ok(format!("{}\n{}", answer.session.id, durability(answer.is_durable)));
+        }
+        MaintenanceQuestion::List => {
+            let sessions = faults.sessions().await?;
+            return Ok(aligned(sessions.iter().map(session_line)));
+        }
+        MaintenanceQuestion::Show { id } => {
+            let sessions = faults.sessions().await?;
+            let found = sessions.iter().find(|it| it.id == id);
+            let unknown = || SessionRefusal::from(SessionError::Unknown(id.as_str().into()));
+            return Ok(details(found.ok_or_else(unknown)?));
+        }
+        MaintenanceQuestion::Reply(reply) => SessionRequest::Reply {
+            session: reply.id.as_str().into(),
+            consumer: reply.consumer.as_str().into(),
+            reply: reply_of(reply, by)?,
+        },
+        MaintenanceQuestion::Done { id } => SessionRequest::WorkDone { session: id.into() },
+        MaintenanceQuestion::Cancel { id } => SessionRequest::Cancel { session: id.into(), by },
+        MaintenanceQuestion::Delete { id } => SessionRequest::Delete { session: id.into(), by },
+    };
+    Ok(durability(faults.request_session(request).await??.is_durable))
+}
+
+fn plan_of(new: NewSession, created_by: SmolStr) -> Result<SessionPlan, AnswerError> {
+    let NewSession { resources, kind, starts_in, takes, allow_isolation } = new;
+    let resources = resources.iter().map(|it| it.parse()).collect::<Result<_, ResourceError>>()?;
+    let starts_at_ns = now_ns().saturating_add(starts_in.saturating_mul(NS_PER_S));
+    Ok(SessionPlan {
+        resources,
+        kind: match kind {
+            SessionVerb::Full => SessionKind::Full,
+            SessionVerb::Restart => SessionKind::Restart,
+        },
+        starts_at_ns,
+        ends_at_ns: takes.map(|it| starts_at_ns.saturating_add(it.saturating_mul(NS_PER_S))),
+        allows_isolation: allow_isolation,
+        created_by,
+    })
+}
+
+fn reply_of(reply: SessionReply, by: SmolStr) -> Result<Reply, AnswerError> {
+    check_text(&reply.text)?;
+    let mut actions = BTreeMap::new();
+    for object in &reply.objects {
+        let named = object.rsplit_once('=');
+        let (path, action) = named.ok_or_else(|| AnswerError::Object(object.clone()))?;
+        actions.insert(path.into(), action_of(action)?);
+    }
+    Ok(Reply {
+        answer: reply.answer.map(|it| match it {
+            AnswerVerb::Ack => Answer::Ack,
+            AnswerVerb::Nack => Answer::Nack,
+        }),
+        action: reply.action.as_deref().map(action_of).transpose()?,
+        actions,
+        done: reply.done.iter().map(SmolStr::from).collect(),
+        text: reply.text.into(),
+        by,
+        is_by_admin: true,
+    })
+}
+
+fn action_of(name: &str) -> Result<ObjectAction, AnswerError> {
+    ObjectAction::by_name(name).ok_or_else(|| AnswerError::Action(name.to_owned()))
+}
+
+/// Id, state, kind, start and resources of a session.
+fn session_line(session: &Session) -> [String; 5] {
+    let resources: Vec<String> = session.resources.iter().map(ToString::to_string).collect();
+    let reason = match session.reason.as_str() {
+        "" => String::new(),
+        reason => format!("  ({reason})"),
+    };
+    [
+        session.id.to_string(),
+        session.state.to_string(),
+        session.kind.name().to_owned(),
+        time_text(session.starts_at_ns),
+        format!("{}{reason}", resources.join(" ")),
+    ]
+}
+
+/// All that is known of a session: its line, and one for each consumer and object.
+fn details(session: &Session) -> String {
+    let mut text = aligned([session_line(session)].into_iter());
+    let lines = session.consumers.iter().flat_map(|(id, consumer)| {
+        let answer = consumer.answer.map_or("silent", Answer::name);
+        let head = [format!("consumer {id}"), answer.to_owned(), consumer.told.to_string()];
+        let objects = consumer.objects.iter().map(|(path, progress)| {
+            let action = progress.action.unwrap_or(consumer.default_action);
+            let done = if progress.is_done { "done" } else { "" };
+            [format!("  {path}"), action.to_string(), done.to_owned()]
+        });
+        [head].into_iter().chain(objects).collect::<Vec<_>>()
+    });
+    text.push_str(&aligned(lines));
+    text
+}
+
+async fn watch(State(faults): State<FaultService>) -> Response {
+    match faults.follow_sessions().await {
+        Ok(follower) => Body::from_stream(lines(follower)).into_response(),
+        Err(error) => failure(StatusCode::SERVICE_UNAVAILABLE, ErrorChain(&error).to_string()),
+    }
+}
+
+/// News for a watcher, as lines of JSON. The stream ends with the agent.
+fn lines(follower: SessionFollower) -> impl Stream<Item = Result<String, Infallible>> {
+    unfold(follower, |mut follower| async move {
+        let document = match follower.next().await? {
+            SessionNews::All(sessions) => {
+                let sessions: Vec<Value> = sessions.iter().map(session_document).collect();
+                json!({"snapshot": {"sessions": sessions}})
+            }
+            SessionNews::Step(step) => json!({"event": step_document(&step)}),
+        };
+        Some((Ok(format!("{document}\n")), follower))
+    })
+}
