@@ -298,7 +298,8 @@ fn check_registration(
         let takes_all =
             served.component.is_none() && served.state.is_none() && !served.phase.is_modification();
         let has_work = !(outline.calls.is_empty() && outline.actions.is_empty());
-        if !is_marked && !(takes_all && has_work) {
+        let is_accepted = is_marked || (takes_all && has_work);
+        if !is_accepted {
             let text = format!(
                 "the outline of `{}` has no {} work for a handler",
                 served.service,
