@@ -181,7 +181,7 @@ async fn a_live_type_is_upgraded_with_the_hash_of_its_dry_run() {
 #[tokio::test]
 async fn an_instance_that_fails_alone_is_left_behind_until_it_is_deployed_again() {
     let first = Package::new("1.0.0", "1400");
-    let second = Package::new("1.1.0", "1200 if params.bridge == 'br0' else params.none");
+    let second = Package::new("1.1.0", "1200 if params.bridge == 'br0' else (params.bridge | int)");
     let mut on = Upgraded::start(&first).await;
     on.move_bolt("br7").await;
     let refused = second.install(&on.agent, &["--dry-run"]).unwrap_err();

@@ -212,9 +212,6 @@ fn heading(document: &Value) -> String {
         _ => "not ready",
     };
     let mut text = format!("{tag}: {status}, version {}\n", word(document, "Version"));
-    if let Some(reason) = document["WaitsFor"].as_str() {
-        let _infallible = writeln!(text, "  waits for {reason}");
-    }
     if let Some(reason) = document["Failure"].as_str() {
         let _infallible = writeln!(text, "  {reason}");
     }

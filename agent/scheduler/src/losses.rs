@@ -35,12 +35,13 @@ impl Engine {
         step: &mut EngineOutput,
     ) {
         let is_lost = self.graph.node(idx).retry.as_ref().is_some_and(|it| it.loss.is_some());
-        if !is_lost && !(was_as_applied && self.lost_state(idx).is_some()) {
-            return;
-        }
-        if !is_lost {
+        let is_new = !is_lost && was_as_applied && self.lost_state(idx).is_some();
+        if is_new {
             let loss = Loss { since_ns: now.unix_ns, told: None };
             self.graph.node_mut(idx).retry.get_or_insert_default().loss = Some(loss);
+        }
+        if !is_lost && !is_new {
+            return;
         }
         if urgent || self.is_as_applied(idx) {
             self.tell_loss(idx, now, step);

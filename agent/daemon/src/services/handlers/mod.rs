@@ -307,9 +307,11 @@ fn check_registration(
             is(&served.component, component) && is(&served.state, state) && served.phase == *phase
         });
         // Who takes whatever there is takes nothing of a phase that the outline leaves out.
-        let takes_all = served.component.is_none() && served.state.is_none();
+        let takes_all =
+            served.component.is_none() && served.state.is_none() && !served.phase.is_modification();
         let has_work = !(outline.calls.is_empty() && outline.actions.is_empty());
-        if !is_marked && !(takes_all && has_work) {
+        let is_accepted = is_marked || (takes_all && has_work);
+        if !is_accepted {
             let text = format!(
                 "the outline of `{}` has no {} work for a handler",
                 served.service,

@@ -568,9 +568,14 @@ async fn registrations_are_held_against_the_outline() {
     };
     let unknown_type = other(|call| call.service = "none".into());
     let unmarked_state = other(|call| call.state = Some("init".into()));
-    let unmarked_phase = other(|call| call.phase = CallPhase::Delete);
+    let unmarked_phase = other(|call| {
+        (call.state, call.phase) = (Some("sized".into()), CallPhase::Delete);
+    });
     let unmarked_modification = other(|call| call.phase = CallPhase::PreModification);
     for registration in [unknown_type, unmarked_state, unmarked_phase, unmarked_modification] {
         assert_eq!(refused(&user("shelf"), registration).kind, HandlerErrorKind::Invalid);
     }
+    // Who takes whatever there is may take nothing of one phase.
+    let all_of_phase = other(|call| call.phase = CallPhase::Delete);
+    handlers.attach(&user("shelf"), all_of_phase).unwrap();
 }
