@@ -113,8 +113,8 @@ async fn what_is_told_after_a_storm_of_losses_is_right() {
             // Each link loses its carrier first, and has it again with every other change.
             tap::set_carrier(&taps[link], (change / LINKS) % 2 == 1).unwrap();
         }
-        for link in 0..LINKS {
-            tap::set_carrier(&taps[link], ends_up(link)).unwrap();
+        for (link, tap) in taps.iter().enumerate() {
+            tap::set_carrier(tap, ends_up(link)).unwrap();
         }
         taps
     });
