@@ -208,6 +208,9 @@ async fn open_subscriptions_are_bounded() {
     .await;
 }
 
+/// Octets that a client takes on a connection before it has read them: the answers for a hundred collectors.
+const CONNECTION_WINDOW: u32 = 64 << 20;
+
 #[tokio::test]
 async fn a_thousand_collectors_from_ten_sources_are_in_sync() {
     let (_net, agent, admin, _) = watched().await;
@@ -219,6 +222,8 @@ async fn a_thousand_collectors_from_ten_sources_are_in_sync() {
         let endpoint = Endpoint::from_shared(format!("https://{}", agent.address())).unwrap();
         let endpoint = endpoint.tls_config(tls).unwrap();
         let endpoint = endpoint.local_address(Some(IpAddr::from([127, 0, 0, source])));
+        // The collectors are read one after the other: what waits for the others must not keep the first one waiting.
+        let endpoint = endpoint.initial_connection_window_size(CONNECTION_WINDOW);
         let channel = endpoint.connect().await.unwrap();
         let watcher = GnmiClient::over(channel, Credentials::new("watcher", PASSWORD).unwrap());
         for _ in 0..100 {
