@@ -214,6 +214,14 @@ impl Schema {
         self.resolve_read(path)
     }
 
+    /// Finds a node that the agent itself names, by its schema path.
+    ///
+    /// # Errors
+    /// Names the path when the model does not have it.
+    pub fn require(&self, path: &str) -> Result<NodeId, MissingNode> {
+        self.find(path).ok_or_else(|| MissingNode(path.to_owned()))
+    }
+
     /// Finds the instance path of a node that the agent itself names, with the keys of list entries.
     ///
     /// # Errors

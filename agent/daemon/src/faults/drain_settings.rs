@@ -46,7 +46,7 @@ impl DrainNodes {
     /// # Errors
     /// When the native model lacks a node, which the first test finds.
     pub(super) fn find(native: &Schema) -> Result<Self, MissingNode> {
-        let node = |path: &str| native.find(path).ok_or_else(|| MissingNode(path.to_owned()));
+        let node = |path: &str| native.require(path);
         Ok(Self {
             interfaces: node("/interfaces")?,
             interface: node("/interfaces/interface")?,
@@ -73,7 +73,7 @@ impl DrainNodes {
         }
     }
 
-    /// Links of which a client has said that they are not to be used.
+    /// Links that a client has said not to use.
     pub(super) fn drained_by_clients(&self, configuration: &Tree<Provenance>) -> BTreeSet<SmolStr> {
         let interfaces = configuration.root().container(self.interfaces);
         let links = interfaces.and_then(|it| it.list(self.interface));

@@ -132,10 +132,7 @@ impl Links {
     /// # Errors
     /// When the model lacks one of them, which would be a bug that the first test finds.
     pub(super) fn new(native: &Schema) -> Result<Self, MissingNode> {
-        let node = |path: &str| {
-            let path = format!("/interfaces{path}");
-            native.find(&path).ok_or(MissingNode(path))
-        };
+        let node = |path: &str| native.require(&format!("/interfaces{path}"));
         let link = |leaf: &str| node(&format!("/interface/{leaf}"));
         let nodes = LinkNodes {
             interfaces: node("")?,

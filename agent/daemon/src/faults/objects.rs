@@ -36,18 +36,18 @@ impl BoxObjects {
     /// # Errors
     /// When the native model lacks a node, which the first test finds.
     pub(super) fn new(core: CoreHandle, native: &Schema) -> Result<Self, MissingNode> {
-        let node = |path: String| native.find(&path).ok_or(MissingNode(path));
+        let node = |path: &str| native.require(path);
         let family = |name: &str| {
             let base = format!("/interfaces/interface/{name}");
             Ok(FamilyNodes {
-                address: node(format!("{base}/address"))?,
-                prefix_length: node(format!("{base}/address/prefix-length"))?,
-                family: node(base)?,
+                address: node(&format!("{base}/address"))?,
+                prefix_length: node(&format!("{base}/address/prefix-length"))?,
+                family: node(&base)?,
             })
         };
         let nodes = ObjectNodes {
-            interfaces: node("/interfaces".to_owned())?,
-            interface: node("/interfaces/interface".to_owned())?,
+            interfaces: node("/interfaces")?,
+            interface: node("/interfaces/interface")?,
             families: [family("ipv4")?, family("ipv6")?],
         };
         Ok(Self { core, nodes })

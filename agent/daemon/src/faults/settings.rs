@@ -146,10 +146,7 @@ impl SettingNodes {
     /// # Errors
     /// When the model lacks one of them, which would be a bug that the first test finds.
     pub(super) fn find(native: &Schema) -> Result<Self, MissingNode> {
-        let node = |path: &str| {
-            let path = format!("/fault-management{path}");
-            native.find(&path).ok_or(MissingNode(path))
-        };
+        let node = |path: &str| native.require(&format!("/fault-management{path}"));
         let policy = |leaf: &str| node(&format!("/policy/{leaf}"));
         let shelf = |leaf: &str| node(&format!("/shelf/{leaf}"));
         let monitor = |leaf: &str| node(&format!("/monitor/{leaf}"));
@@ -286,10 +283,7 @@ impl SettingNodes {
 
 impl MaintenanceNodes {
     fn find(native: &Schema) -> Result<Self, MissingNode> {
-        let node = |path: &str| {
-            let path = format!("/maintenance{path}");
-            native.find(&path).ok_or(MissingNode(path))
-        };
+        let node = |path: &str| native.require(&format!("/maintenance{path}"));
         let consumer = |leaf: &str| node(&format!("/consumer/{leaf}"));
         Ok(Self {
             container: node("")?,

@@ -45,7 +45,7 @@ pub(crate) struct CredentialLeaves {
 
 impl CredentialLeaves {
     pub(super) fn find(native: &Schema) -> Result<Self, MissingNode> {
-        let find = |path: &str| native.find(path).ok_or_else(|| MissingNode(path.to_owned()));
+        let find = |path: &str| native.require(path);
         let state = Step::node(find("/system/user/state")?);
         let in_state = |what: &str, which: &str| {
             let leaf = find(&format!("/system/user/state/{what}-{which}"))?;

@@ -34,7 +34,7 @@ pub(super) struct Leaves {
 
 impl Leaves {
     pub(super) fn find(native: &Schema) -> Result<Self, MissingNode> {
-        let find = |path: &str| native.find(path).ok_or_else(|| MissingNode(path.to_owned()));
+        let find = |path: &str| native.require(path);
         let below = |top: &str, path: &str| {
             let mut at = top.to_owned();
             let step = |name: &str| {
