@@ -14,6 +14,7 @@ use holdfast_config::limits::{
 };
 use smol_str::SmolStr;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::Extensions;
 
 use crate::tls::{Peer, source_of};
 
@@ -109,6 +110,11 @@ impl Budgets {
 }
 
 impl CallerBudget {
+    /// The budget of the caller of a request. Without one, as behind no listener, nobody else shares it.
+    pub fn of(extensions: &Extensions) -> Self {
+        extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+
     /// Checks whether there is room for another answer, before it is made.
     ///
     /// # Errors

@@ -15,10 +15,9 @@ use holdfast_proto::holdfast::faults as wire;
 use holdfast_proto::holdfast::faults::faults_server::Faults;
 use holdfast_proto::holdfast::faults::watch_response::Content;
 use smol_str::SmolStr;
-use tokio_util::task::AbortOnDropHandle;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::response_stream::{ResponseSender, ResponseStream, StreamError, channel};
+use super::response_stream::{ResponseSender, ResponseStream, StreamError};
 use super::status::Refusal;
 use crate::budget::CallerBudget;
 use crate::faults::{
@@ -133,21 +132,17 @@ impl<D: Datastore> Faults for FaultsService<D> {
         request: Request<wire::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let caller = Caller::authenticated(&request)?;
-        let budget = request.extensions().get::<CallerBudget>().cloned().unwrap_or_default();
+        let budget = CallerBudget::of(request.extensions());
         let charge = budget.open_subscription().map_err(Refusal::from)?;
         let wire::WatchRequest { filter, after } = request.into_inner();
         let mut policies = self.pathz.follow();
         let view = self.view(filter, policies.rights(&caller.name, &self.models()))?;
         let faults = self.faults()?.clone();
         let listener = faults.listen(after).await.map_err(Refusal::from)?;
-        let (sender, mut messages) = channel();
-        let task = tokio::spawn(async move {
-            let end = tell(&sender, &view, listener, policies).await;
-            sender.close(end);
+        let messages = ResponseStream::spawn(|sender| async move {
+            tell(&sender, &view, listener, policies).await
         });
-        messages.own(AbortOnDropHandle::new(task));
-        messages.charge(charge);
-        Ok(Response::new(messages))
+        Ok(Response::new(messages.charged(charge)))
     }
 
     async fn set_forced_down(
@@ -171,25 +166,18 @@ impl<D: Datastore> Faults for FaultsService<D> {
         request: Request<Streaming<wire::ReportEventRequest>>,
     ) -> Result<Response<Self::ReportEventStream>, Status> {
         let caller = Caller::authenticated(&request)?;
-        let budget = request.extensions().get::<CallerBudget>().cloned().unwrap_or_default();
+        let budget = CallerBudget::of(request.extensions());
         let charge = budget.open_subscription().map_err(Refusal::from)?;
         let faults = self.faults()?.clone();
         let mut reports = request.into_inner();
-        let (sender, mut messages) = channel();
-        let task = tokio::spawn(async move {
-            let answer_all = async {
-                // A stream that breaks has no reader for an error.
-                while let Ok(Some(report)) = reports.message().await {
-                    sender.send(take_report(&faults, &caller.name, report).await).await?;
-                }
-                Ok(())
-            };
-            let end = answer_all.await;
-            sender.close(end);
+        let answers = ResponseStream::spawn(|sender| async move {
+            // A stream that breaks has no reader for an error.
+            while let Ok(Some(report)) = reports.message().await {
+                sender.send(take_report(&faults, &caller.name, report).await).await?;
+            }
+            Ok(())
         });
-        messages.own(AbortOnDropHandle::new(task));
-        messages.charge(charge);
-        Ok(Response::new(messages))
+        Ok(Response::new(answers.charged(charge)))
     }
 
     async fn set_operator_state(

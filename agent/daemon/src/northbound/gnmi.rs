@@ -70,7 +70,7 @@ impl<D: Datastore> GNmi for GnmiService<D> {
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         let rights = self.rights(&caller);
-        let budget = request.extensions().get::<CallerBudget>().cloned().unwrap_or_default();
+        let budget = CallerBudget::of(request.extensions());
         let reads = (&self.reads, budget);
         let answer = get::get(self.core(), reads, rights.as_ref(), request.into_inner()).await;
         self.publish_new_counters(rights.as_deref()).await;
@@ -98,7 +98,7 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         let caller = Caller::authenticated(&request)?;
         let (_, extensions, requests) = request.into_parts();
         let (policies, reads) = (self.pathz.follow(), self.reads.clone());
-        let budget = extensions.get::<CallerBudget>().cloned().unwrap_or_default();
+        let budget = CallerBudget::of(&extensions);
         let ignored = self.ignored.clone();
         let reader = SubscriberContext { caller, policies, reads, ignored, budget };
         let updates = subscribe::open(self.sampler.clone(), reader, &extensions, requests)?;

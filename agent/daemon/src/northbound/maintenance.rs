@@ -12,10 +12,9 @@ use holdfast_proto::holdfast::maintenance as wire;
 use holdfast_proto::holdfast::maintenance::maintenance_server::Maintenance;
 use holdfast_proto::holdfast::maintenance::watch_response::Content;
 use smol_str::SmolStr;
-use tokio_util::task::AbortOnDropHandle;
 use tonic::{Code, Request, Response, Status};
 
-use super::response_stream::{ResponseSender, ResponseStream, StreamError, channel};
+use super::response_stream::{ResponseSender, ResponseStream, StreamError};
 use super::status::Refusal;
 use crate::budget::CallerBudget;
 use crate::faults::{
@@ -213,18 +212,13 @@ impl Maintenance for MaintenanceService {
         request: Request<wire::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let caller = Caller::authenticated(&request)?;
-        let budget = request.extensions().get::<CallerBudget>().cloned().unwrap_or_default();
+        let budget = CallerBudget::of(request.extensions());
         let charge = budget.open_subscription().map_err(Refusal::from)?;
         let view = View::of(&caller);
         let follower = self.faults()?.follow_sessions().await.map_err(Refusal::from)?;
-        let (sender, mut messages) = channel();
-        let task = tokio::spawn(async move {
-            let end = tell(&sender, &view, follower).await;
-            sender.close(end);
-        });
-        messages.own(AbortOnDropHandle::new(task));
-        messages.charge(charge);
-        Ok(Response::new(messages))
+        let messages =
+            ResponseStream::spawn(|sender| async move { tell(&sender, &view, follower).await });
+        Ok(Response::new(messages.charged(charge)))
     }
 }
 

@@ -54,17 +54,9 @@ impl<M> Clone for ResponseSender<M> {
 pub(super) struct ResponseStream<M> {
     message_rx: mpsc::Receiver<M>,
     end_rx: Option<oneshot::Receiver<Status>>,
-    task: Option<AbortOnDropHandle<()>>,
+    _task: AbortOnDropHandle<()>,
     /// The share of the budget that the stream uses, until its client has taken all of it.
-    charge: Option<Charge>,
-}
-
-pub(super) fn channel<M>() -> (ResponseSender<M>, ResponseStream<M>) {
-    let (message_tx, message_rx) = mpsc::channel(MESSAGE_QUEUE_DEPTH);
-    let (end_tx, end_rx) = oneshot::channel();
-    let end_tx = Arc::new(Mutex::new(Some(end_tx)));
-    let messages = ResponseStream { message_rx, end_rx: Some(end_rx), task: None, charge: None };
-    (ResponseSender { message_tx, end_tx }, messages)
+    _charge: Option<Charge>,
 }
 
 impl<M> ResponseSender<M> {
@@ -81,7 +73,7 @@ impl<M> ResponseSender<M> {
     }
 
     /// Ends the stream; after its messages the client gets the status.
-    pub(super) fn close(self, end: Result<(), StreamError>) {
+    fn close(self, end: Result<(), StreamError>) {
         let status = match end {
             Ok(()) | Err(StreamError::Gone) => return,
             Err(StreamError::Refused(refusal)) => Status::from(refusal),
@@ -94,13 +86,24 @@ impl<M> ResponseSender<M> {
     }
 }
 
-impl<M> ResponseStream<M> {
-    pub(super) fn own(&mut self, task: AbortOnDropHandle<()>) {
-        self.task = Some(task);
+impl<M: Send + 'static> ResponseStream<M> {
+    /// Starts the task that makes the messages. What it returns is how the stream ends.
+    pub(super) fn spawn<F>(make: impl FnOnce(ResponseSender<M>) -> F) -> Self
+    where
+        F: Future<Output = Result<(), StreamError>> + Send + 'static,
+    {
+        let (message_tx, message_rx) = mpsc::channel(MESSAGE_QUEUE_DEPTH);
+        let (end_tx, end_rx) = oneshot::channel();
+        let sender = ResponseSender { message_tx, end_tx: Arc::new(Mutex::new(Some(end_tx))) };
+        let made = make(sender.clone());
+        let task = tokio::spawn(async move { sender.close(made.await) });
+        let _task = AbortOnDropHandle::new(task);
+        Self { message_rx, end_rx: Some(end_rx), _task, _charge: None }
     }
 
-    pub(super) fn charge(&mut self, charge: Charge) {
-        self.charge = Some(charge);
+    /// Holds a share of the budget for as long as the stream is there.
+    pub(super) fn charged(self, charge: Charge) -> Self {
+        Self { _charge: Some(charge), ..self }
     }
 }
 

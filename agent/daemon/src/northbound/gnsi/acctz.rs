@@ -10,11 +10,10 @@ use holdfast_security::acctz::{
     CommandKind, DeliveredRecord, Rpc, ServiceFamily, Session, SessionStage, User,
 };
 use holdfast_store::accounts::{AccountingLog, Reader};
-use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 
 use super::admin;
-use crate::northbound::response_stream::{self, ResponseSender, ResponseStream, StreamError};
+use crate::northbound::response_stream::{ResponseSender, ResponseStream, StreamError};
 use crate::northbound::status::Refusal;
 
 /// Nanoseconds in a second.
@@ -46,11 +45,7 @@ impl<D: Datastore> AcctzStream for AcctzService<D> {
         admin(&self.core, &request, "gNSI RecordSubscribe")?;
         let after_ns = after(request.get_ref().timestamp.as_ref())?;
         let reader = self.accounts.read(after_ns);
-        let (outlet, mut messages) = response_stream::channel();
-        let task =
-            tokio::spawn(async move { outlet.clone().close(send_records(reader, outlet).await) });
-        messages.own(AbortOnDropHandle::new(task));
-        Ok(Response::new(messages))
+        Ok(Response::new(ResponseStream::spawn(|outlet| send_records(reader, outlet))))
     }
 }
 

@@ -21,7 +21,6 @@ use holdfast_proto::gnmi::{SubscribeRequest, subscribe_request, subscription_lis
 use holdfast_telemetry::Revision;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::{Stream, StreamExt};
-use tokio_util::task::AbortOnDropHandle;
 use tonic::{Extensions, Status};
 
 pub use self::ignored::IgnoredSubscriptions;
@@ -33,7 +32,7 @@ use self::plan::SubscriptionPlan;
 use self::sampler::Sampler;
 use self::stream::Subscriber;
 use super::reads::ReadPool;
-use super::response_stream::{StreamError, channel};
+use super::response_stream::StreamError;
 use super::status::Refusal;
 use crate::budget::CallerBudget;
 use crate::gnsi::pathz::PolicyWatch;
@@ -73,14 +72,11 @@ where
 {
     let charge = reader.budget.open_subscription()?;
     let dscp = extensions.get::<Peer>().map(|peer| peer.dscp.clone());
-    let (outlet, mut updates) = channel();
-    let task = tokio::spawn(async move {
-        let end = serve(&sampler, reader, dscp, requests, outlet.clone()).await;
-        outlet.close(end);
-    });
-    updates.own(AbortOnDropHandle::new(task));
-    updates.charge(charge);
-    Ok(updates)
+    let updates =
+        Updates::spawn(
+            |outlet| async move { serve(&sampler, reader, dscp, requests, outlet).await },
+        );
+    Ok(updates.charged(charge))
 }
 
 /// Serves one RPC to its end, which is `Ok` for ONCE, and for POLL when the client has no more to ask.
