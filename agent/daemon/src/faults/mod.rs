@@ -27,6 +27,7 @@ mod guard;
 mod handle;
 mod impacts;
 mod instances;
+mod level;
 mod links;
 mod objects;
 mod probes;

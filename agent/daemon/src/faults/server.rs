@@ -8,6 +8,7 @@ use smol_str::{SmolStr, format_smolstr};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
+use super::level::ToldLevel;
 use crate::gnsi::TlsProfiles;
 use crate::listeners::{ListenerState, ListenerStatus, Listeners};
 use crate::software::Software;
@@ -29,7 +30,7 @@ pub(super) async fn follow(
 ) {
     let mut sockets = listeners.watch();
     let mut identity = profiles.identity_changes();
-    let mut told = None;
+    let mut level = ToldLevel::new(Source::Server, inputs);
     loop {
         let now_ns = now_ns();
         let mut reports = socket_reports(&sockets.borrow_and_update(), now_ns);
@@ -37,13 +38,8 @@ pub(super) async fn follow(
         reports.extend(software.failure().map(|why| {
             Report::holding(Condition::new("image-fell-back", Resource::Box), why, now_ns)
         }));
-        let found: Vec<_> =
-            reports.iter().map(|it| (it.condition.clone(), it.text.clone())).collect();
-        if told.as_ref() != Some(&found) {
-            if inputs.send(Input::Level(Source::Server, reports)).await.is_err() {
-                return;
-            }
-            told = Some(found);
+        if level.tell(reports).await.is_err() {
+            return;
         }
         // Both senders live as long as this.
         tokio::select! {

@@ -9,6 +9,7 @@ use smol_str::format_smolstr;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
+use super::level::ToldLevel;
 use crate::services::{Handlers, RefusedPackage};
 
 /// Pause between two looks at the types that are loaded: one that was refused may have been installed again.
@@ -22,7 +23,7 @@ pub(super) async fn follow(
     inputs: mpsc::Sender<Input>,
 ) {
     let mut served = handlers.watch_served();
-    let mut told = None;
+    let mut level = ToldLevel::new(Source::Services, inputs);
     loop {
         served.borrow_and_update();
         let now_ns = now_ns();
@@ -38,13 +39,8 @@ pub(super) async fn follow(
             );
             Report::holding(lost, text, now_ns)
         }));
-        let found: Vec<_> =
-            reports.iter().map(|it| (it.condition.clone(), it.text.clone())).collect();
-        if told.as_ref() != Some(&found) {
-            if inputs.send(Input::Level(Source::Services, reports)).await.is_err() {
-                return;
-            }
-            told = Some(found);
+        if level.tell(reports).await.is_err() {
+            return;
         }
         // The registry of handlers lives as long as this.
         tokio::select! {

@@ -106,10 +106,7 @@ pub(super) async fn contents(
     let mut failed = Failure::default();
     let mut links: BTreeSet<InstancePath> = BTreeSet::new();
     for link in links_of(resources, core, objects) {
-        let Failure { targets, keys, below } = failure::of_interface(&link);
-        failed.targets.extend(targets);
-        failed.keys.extend(keys);
-        failed.below.extend(below);
+        failed = failed.and(failure::of_interface(&link));
         links.extend(objects.of(&Resource::Interface(link)));
     }
     let impact = core.impact(failed).await?;
