@@ -39,6 +39,11 @@ const POINTS: [(&str, &str); 11] = [
     ("T10", "this process has read it"),
 ];
 
+/// Places of the points that this process has.
+const ASKED: usize = 0;
+const HEARD: usize = 9;
+const READ: usize = 10;
+
 /// Failure of a profile.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -166,13 +171,13 @@ async fn measure(
     let faults = profile.resources.iter().map(|resource| {
         let alarm = alarm_of(resource);
         let mut points = [None; POINTS.len()];
-        points[0] = Some(began);
+        points[ASKED] = Some(began);
         if let Some(raise) = raises.get(&alarm) {
             raise.at.iter().for_each(|(moment, at)| points[place(*moment)] = Some(*at));
         }
         if let Some(told) = told.get(&alarm) {
-            points[9] = Some(told.heard);
-            points[10] = Some(told.read);
+            points[HEARD] = Some(told.heard);
+            points[READ] = Some(told.read);
         }
         let points = points.map(|at| Some(at?.saturating_sub(began)));
         let objects = raises.get(&alarm).map_or(0, |raise| raise.objects);
@@ -181,18 +186,9 @@ async fn measure(
     Ok(faults.collect())
 }
 
-/// The place of a moment of the agent among the points.
+/// The place of a moment of the agent among the points: T01 is the second one.
 fn place(moment: Moment) -> usize {
-    match moment {
-        Moment::T01 => 1,
-        Moment::T02 => 2,
-        Moment::T03 => 3,
-        Moment::T04 => 4,
-        Moment::T05 => 5,
-        Moment::T06 => 6,
-        Moment::T07 => 7,
-        Moment::T08 => 8,
-    }
+    moment as usize + 1
 }
 
 /// A message about an alarm.
@@ -338,8 +334,9 @@ fn text_of(faults: &[Fault]) -> String {
         let _ = writeln!(text, "  component                              time     share");
         for (point, took) in fault.components() {
             let meaning = POINTS[point].1;
-            let (ms, share) = (milliseconds(took), percent(took, fault));
-            let _ = writeln!(text, "  until {meaning:<32} {ms:>6.3} ms  {share:>4.0} %");
+            let share = percent(took, fault);
+            let took = milliseconds(took);
+            let _ = writeln!(text, "  until {meaning:<32} {took:>6.3} ms  {share:>4.0} %");
         }
         text.push('\n');
     }

@@ -365,7 +365,8 @@ impl FaultService {
         owner: &str,
         name: &str,
     ) -> Result<Result<bool, ResetError>, FaultsStopped> {
-        let (owner, name) = (owner.into(), name.into());
+        let owner = owner.into();
+        let name = name.into();
         self.ask(|answer| Request::ResetRule { owner, name, answer }).await
     }
 

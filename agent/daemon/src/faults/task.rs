@@ -558,11 +558,10 @@ impl FaultTask {
     }
 
     fn take(&mut self, input: Input) {
-        self.stamps.take_input();
+        let now = self.take_input();
         if let Input::Impact(condition, _) = &input {
             self.stamps.know_impact(condition);
         }
-        let now = self.now();
         let effects = self.faults.on(input, now);
         self.carry_out(effects, None);
     }
@@ -658,7 +657,8 @@ impl FaultTask {
     fn show(&mut self) {
         let unshown = std::mem::take(&mut self.unshown);
         let Unshown { alarms, marks, latches, monitors, rules, sessions, groups, .. } = unshown;
-        let (fences, wishes) = (unshown.fences, unshown.wishes);
+        let fences = unshown.fences;
+        let wishes = unshown.wishes;
         let mut marks: VecDeque<_> = marks.into_iter().collect();
         while marks.len() > MARKS_AT_ONCE {
             let portion = marks.drain(..MARKS_AT_ONCE).collect();
@@ -810,7 +810,7 @@ impl FaultTask {
             SessionRequest::Delete { session, .. } => self.faults.session(session).cloned(),
             _ => None,
         };
-        let now = self.now();
+        let now = self.take_input();
         let (id, effects) = match self.faults.request_session(request, now) {
             Ok(done) => done,
             Err(error) => return drop(answer.send(Err(error.into()))),
@@ -871,7 +871,7 @@ impl FaultTask {
 
     /// Takes a report from outside in.
     fn report(&mut self, reporter: &Reporter, report: OutsideReport) -> Result<(), ReportError> {
-        let now = self.now();
+        let now = self.take_input();
         let Reporter { monitor, caller } = reporter;
         let entry = self.faults.settings().monitor(monitor);
         if let Some(caller) = caller
@@ -928,8 +928,7 @@ impl FaultTask {
             return;
         }
         let condition = Condition::new(request.kind.alarm_type(), request.resource.clone());
-        self.stamps.take_input();
-        let now = self.now();
+        let now = self.take_input();
         match self.faults.latch(request, now) {
             Ok(effects) => {
                 let are_latches_changed = effects.are_latches_changed;
@@ -960,15 +959,9 @@ impl FaultTask {
         word: &OperatorWord,
         answer: oneshot::Sender<Result<bool, OperatorError>>,
     ) {
-        let now = self.now();
-        match self.faults.operate(word.condition(), word.state(), word.said(), now) {
-            Ok(effects) => {
-                let written = self.carry_out_noticed(effects);
-                self.show();
-                answer_when_written(written, answer);
-            }
-            Err(error) => drop(answer.send(Err(error))),
-        }
+        let now = self.take_input();
+        let done = self.faults.operate(word.condition(), word.state(), word.said(), now);
+        self.answer_operator(done, answer);
     }
 
     /// Sets a rule back whose alarm stays until somebody does.
@@ -978,8 +971,19 @@ impl FaultTask {
         name: &str,
         answer: oneshot::Sender<Result<bool, ResetError>>,
     ) {
-        let now = self.now();
-        match self.faults.reset_rule(owner, name, now) {
+        let now = self.take_input();
+        let done = self.faults.reset_rule(owner, name, now);
+        self.answer_operator(done, answer);
+    }
+
+    /// Carries out and shows what an operator's word comes to. The answer comes when that is on disk, or when the disk has
+    /// refused it.
+    fn answer_operator<E: Send + 'static>(
+        &mut self,
+        done: Result<Effects, E>,
+        answer: oneshot::Sender<Result<bool, E>>,
+    ) {
+        match done {
             Ok(effects) => {
                 let written = self.carry_out_noticed(effects);
                 self.show();
@@ -1004,7 +1008,9 @@ impl FaultTask {
         Listening { news, last_id, transitions }
     }
 
-    fn now(&self) -> Now {
+    /// Begins to take something in. The moment counts for all that comes of it.
+    fn take_input(&mut self) -> Now {
+        self.stamps.take_input();
         Now { monotonic: self.began.elapsed(), unix_ns: now_ns() }
     }
 }
@@ -1013,7 +1019,8 @@ impl FaultTask {
 fn log_step(event: &SessionEvent) {
     if event.consumer.is_none() {
         let Session { id, reason, .. } = &*event.session;
-        let (change, state) = (event.change.name(), event.state);
+        let change = event.change.name();
+        let state = event.state;
         info!(session = %id, %state, %reason, "maintenance: {change}");
     }
 }
