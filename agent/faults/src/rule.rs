@@ -290,27 +290,26 @@ impl Faults {
 
     /// Judges all event rules anew, because their owners may read something else than before.
     pub(crate) fn judge_rules_anew(&mut self, now: Now) {
-        let all: BTreeSet<Condition> = self.rules.states.keys().cloned().collect();
-        for rule in &all {
+        let rules = self.rules.states.iter();
+        let rules = rules.filter(|(_, state)| state.rule.threshold.is_none());
+        let rules: BTreeSet<Condition> = rules.map(|(rule, _)| rule.clone()).collect();
+        let mut had_matched = BTreeSet::new();
+        for rule in &rules {
             let Some(state) = self.rules.states.get_mut(rule) else { continue };
-            let matched = std::mem::take(&mut state.matched);
-            let is_event = state.rule.threshold.is_none();
-            if is_event && state.status == RuleStatus::InsufficientData {
+            if !std::mem::take(&mut state.matched).is_empty() {
+                had_matched.insert(rule);
+            }
+            if state.status == RuleStatus::InsufficientData {
                 self.set_status(rule, RuleStatus::Ok, now);
             }
-            for condition in &matched {
-                let alarm = self.alarm(condition).cloned();
-                let fits = alarm.is_some_and(|it| self.rules.verdict(rule, &it) == Verdict::True);
-                if fits && let Some(state) = self.rules.states.get_mut(rule) {
-                    state.matched.insert(condition.clone());
-                }
-            }
-            let is_unmatched = self.rules.states.get(rule).is_some_and(|it| it.matched.is_empty());
-            if is_event && is_unmatched && !matched.is_empty() {
+        }
+        self.judge_open_alarms(&rules, now);
+        for rule in had_matched {
+            let has_matched = self.rules.states.get(rule).is_some_and(|it| !it.matched.is_empty());
+            if !has_matched {
                 self.settle(rule, RuleStatus::InsufficientData, now);
             }
         }
-        self.judge_open_alarms(&all, now);
     }
 
     fn judge_open_alarms(&mut self, rules: &BTreeSet<Condition>, now: Now) {
