@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
 use holdfast_scheduler::{TransactionRecord, TxnId};
-use holdfast_store::{Journal, StoreError};
+use holdfast_store::Journal;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -17,6 +17,13 @@ use super::transactions::TransactionFilter;
 
 /// Operations stored of one transaction; the others of larger ones are only counted.
 const OPERATIONS_STORED: usize = 256;
+
+/// Which of the transactions that fit are returned, and at most how many.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Most {
+    First(usize),
+    Last(usize),
+}
 
 impl Introspect {
     /// Writes the transactions of this run to the journal, until the core ends.
@@ -63,42 +70,17 @@ impl Introspect {
         Ok(self.core.inspect(question).await?)
     }
 
-    /// Transactions of earlier runs in a window, ascending.
+    /// Transactions of earlier runs in a window, ascending: the first or the last of them.
     pub(super) async fn archived_transactions(
         &self,
         window: TransactionFilter,
+        most: Most,
     ) -> Result<Vec<TransactionDocument>, HttpError> {
         let before = self.first_in_memory().await?;
-        self.read_journal((window.after, before), window.limit, move |it| {
+        self.read_journal((window.after, before), most, move |it| {
             it.stop_ns >= window.since && it.start_ns <= window.until
         })
         .await
-    }
-
-    /// The newest transactions of earlier runs in a window, ascending.
-    pub(super) async fn last_archived(
-        &self,
-        window: TransactionFilter,
-    ) -> Result<Vec<TransactionDocument>, HttpError> {
-        let before = self.first_in_memory().await?;
-        let fits = move |it: &TransactionDocument| {
-            it.stop_ns >= window.since && it.start_ns <= window.until
-        };
-        let Some(journal) = self.journal.clone() else { return Ok(Vec::new()) };
-        let read = move || {
-            let mut found = VecDeque::new();
-            let take = |document: &[u8]| {
-                // Unknown documents of another version are left out.
-                let read = serde_json::from_slice::<TransactionDocument>(document).ok();
-                found.extend(read.filter(&fits));
-                if found.len() > window.limit {
-                    found.pop_front();
-                }
-                true
-            };
-            journal.read((window.after, before), take).map(|()| found.into())
-        };
-        outside_of_runtime(read).await
     }
 
     pub(super) async fn archived_transaction(
@@ -106,7 +88,7 @@ impl Introspect {
         number: u64,
     ) -> Result<Option<TransactionDocument>, HttpError> {
         let range = (number.saturating_sub(1), number.saturating_add(1));
-        Ok(self.read_journal(range, 1, |_| true).await?.pop())
+        Ok(self.read_journal(range, Most::First(1), |_| true).await?.pop())
     }
 
     /// Revisions of a value by earlier runs, up to the start of this run.
@@ -120,7 +102,7 @@ impl Introspect {
         let matches = move |it: &TransactionDocument| {
             it.last_operation_on(&name).is_some() || it.pending.contains(&name)
         };
-        let found = self.read_journal((0, before), usize::MAX, matches).await?;
+        let found = self.read_journal((0, before), Most::First(usize::MAX), matches).await?;
         let mut revisions: Vec<serde_json::Value> = Vec::new();
         for it in &found {
             let end = |last: &mut serde_json::Value| last["Until"] = json!(it.stop);
@@ -142,7 +124,7 @@ impl Introspect {
         let asks = move |it: &TransactionDocument| {
             it.client.is_some() && it.values.iter().any(|value| keys.contains(&value.key))
         };
-        let found = self.read_journal((0, before), usize::MAX, asks).await?;
+        let found = self.read_journal((0, before), Most::First(usize::MAX), asks).await?;
         Ok(found.last().map_or(serde_json::Value::Null, |it| {
             let txn = format!("TXN-{}", it.seq_num);
             json!({"Client": it.client, "Trace": it.trace, "Txn": txn, "Time": it.stop})
@@ -153,30 +135,32 @@ impl Introspect {
     async fn read_journal(
         &self,
         range: (u64, u64),
-        most: usize,
+        most: Most,
         matches: impl Fn(&TransactionDocument) -> bool + Send + 'static,
     ) -> Result<Vec<TransactionDocument>, HttpError> {
         let Some(journal) = self.journal.clone() else { return Ok(Vec::new()) };
         let read = move || {
-            let mut found = Vec::new();
+            let mut found = VecDeque::new();
             let take = |document: &[u8]| {
                 // Unknown documents of another version are left out.
                 let read = serde_json::from_slice::<TransactionDocument>(document).ok();
                 found.extend(read.filter(&matches));
-                found.len() < most
+                match most {
+                    Most::First(most) => found.len() < most,
+                    Most::Last(most) => {
+                        if found.len() > most {
+                            found.pop_front();
+                        }
+                        true
+                    }
+                }
             };
-            journal.read(range, take).map(|()| found)
+            journal.read(range, take).map(|()| found.into())
         };
-        outside_of_runtime(read).await
+        let found = tokio::task::spawn_blocking(read).await;
+        let found = found.map_err(|error| HttpError::internal(error.to_string()))?;
+        found.map_err(|error| HttpError::internal(ErrorChain(&error).to_string()))
     }
-}
-
-async fn outside_of_runtime(
-    read: impl FnOnce() -> Result<Vec<TransactionDocument>, StoreError> + Send + 'static,
-) -> Result<Vec<TransactionDocument>, HttpError> {
-    let found = tokio::task::spawn_blocking(read).await;
-    let found = found.map_err(|error| HttpError::internal(error.to_string()))?;
-    found.map_err(|error| HttpError::internal(ErrorChain(&error).to_string()))
 }
 
 impl TransactionDocument {

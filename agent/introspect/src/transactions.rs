@@ -11,6 +11,7 @@ use holdfast_core::{Datastore as _, UnconfirmedCommit};
 use holdfast_scheduler::{TransactionRecord, TxnId};
 use serde_json::json;
 
+use super::archive::Most;
 use super::arguments::Arguments;
 use super::document::TransactionDocument;
 use super::http_error::HttpError;
@@ -118,7 +119,7 @@ impl Introspect {
         &self,
         window: TransactionFilter,
     ) -> Result<Vec<TransactionDocument>, HttpError> {
-        let mut found = self.archived_transactions(window).await?;
+        let mut found = self.archived_transactions(window, Most::First(window.limit)).await?;
         let records = self.core.inspect(move |view| {
             let records = view.engine.history().after(TxnId(window.after));
             let matching = records.filter(|record| window.matches(record));
@@ -144,7 +145,7 @@ impl Introspect {
         let room = window.limit - records.len();
         let mut found = match room {
             0 => Vec::new(),
-            limit => self.last_archived(TransactionFilter { limit, ..window }).await?,
+            room => self.archived_transactions(window, Most::Last(room)).await?,
         };
         found.extend(records.iter().rev().map(|record| self.render.transaction(record)));
         Ok(found)
