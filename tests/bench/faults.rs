@@ -221,7 +221,7 @@ struct ReportedFault {
 
 impl ReportedFault {
     async fn new(agent: &AgentProcess, client: &GnmiClient) -> Result<Self> {
-        let faults = FaultsClient::with_interceptor(agent.channel().await, agent.credentials());
+        let faults = faults_of(agent).await;
         Ok(Self { faults, told: subscribe(client, &[DATA_PLANE_DOWN]).await? })
     }
 
@@ -245,13 +245,17 @@ impl ReportedFault {
     }
 }
 
+async fn faults_of(agent: &AgentProcess) -> Faults {
+    FaultsClient::with_interceptor(agent.channel().await, agent.credentials())
+}
+
 fn latch(name: &str, down: bool) -> LatchRequest {
     LatchRequest { resource: format!("interface:{name}"), down, ..LatchRequest::default() }
 }
 
 /// From the request that a link be shown as down to the answer, which comes when that is durable.
 async fn latch_rows(table: &mut Table, agent: &AgentProcess, sizes: Sizes) -> Result<()> {
-    let faults: Faults = FaultsClient::with_interceptor(agent.channel().await, agent.credentials());
+    let faults = faults_of(agent).await;
     let mut one = faults.clone();
     let mut delays = Vec::new();
     for _ in 0..sizes.faults {
@@ -306,8 +310,7 @@ async fn fence_rows(
         "allow-isolation": true,
     });
     client.update(&format!("{MANAGEMENT}/policy[name=bench]"), policy).await.context("a policy")?;
-    let mut faults: Faults =
-        FaultsClient::with_interceptor(agent.channel().await, agent.credentials());
+    let mut faults = faults_of(agent).await;
     let mut delays = Vec::new();
     for _ in 0..sizes.faults {
         delays.push(fence(&mut faults).await?);

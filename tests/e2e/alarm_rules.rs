@@ -8,9 +8,11 @@ use holdfast_tests::gnmi::GnmiClient;
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::alarms::{DOWN, NATIVE, fault, faults, leaf, wait_until_open, wait_until_over};
-use crate::documents::port;
+use crate::alarms::{
+    DOWN, NATIVE, agent_with_port, fault, faults, leaf, wait_until_open, wait_until_over,
+};
 use crate::foreign_routes::ports;
+use crate::impact::agent_with_ports;
 use crate::pathz::{ETH0, GUEST, GUEST_PASSWORD, permit};
 
 const RULES: &str = "holdfast_native:/fault-management/alarm-rule";
@@ -30,10 +32,7 @@ async fn state(client: &GnmiClient, name: &str, leaf: &str) -> Value {
 #[tokio::test]
 async fn a_rule_is_an_alarm_while_it_fits_one() {
     let net = ports(&["eth0", "eth1"]);
-    let mut agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    let links = [port("eth0", &["10.0.0.1/24"]), port("eth1", &["10.0.1.1/24"])];
-    client.update("/interfaces", json!({"interface": links})).await.unwrap();
+    let (mut agent, client) = agent_with_ports(&net).await;
     let eth0 = "interface:eth0";
     for (name, rule) in [
         (
@@ -166,10 +165,7 @@ async fn wait_for_state(client: &GnmiClient, owner: &str, name: &str, wanted: &s
 #[tokio::test]
 async fn a_threshold_rule_is_an_alarm_while_leaves_are_beyond_it() {
     let net = ports(&["eth0"]);
-    let mut agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    let links = [port("eth0", &["10.0.0.1/24"])];
-    client.update("/interfaces", json!({"interface": links})).await.unwrap();
+    let (mut agent, client) = agent_with_port(&net).await;
     let counters = "/interfaces/interface[name=eth0]/state/counters";
     for (name, expression) in [
         ("busy", format!("rate('{counters}/out-pkts') > 5")),
@@ -218,10 +214,7 @@ async fn a_threshold_rule_is_an_alarm_while_leaves_are_beyond_it() {
 #[tokio::test]
 async fn a_rule_that_is_reset_by_hand_waits_for_the_operator() {
     let net = ports(&["eth0"]);
-    let agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    let links = [port("eth0", &["10.0.0.1/24"])];
-    client.update("/interfaces", json!({"interface": links})).await.unwrap();
+    let (agent, client) = agent_with_port(&net).await;
     let rule = json!({"type": "link-down", "resource": "interface:eth0", "reset": "manual"});
     client.update(&entry("links"), rule).await.unwrap();
     net.ip("link set p0 down");
@@ -248,11 +241,8 @@ async fn a_rule_that_is_reset_by_hand_waits_for_the_operator() {
 #[tokio::test]
 async fn a_rule_reads_with_the_rights_of_its_owner() {
     let net = ports(&["eth0", "eth1"]);
-    let agent = AgentProcess::start(&net).await;
+    let (agent, client) = agent_with_ports(&net).await;
     assert!(agent.user(&["set", GUEST, "--role", "admin"], GUEST_PASSWORD).status.success());
-    let client = agent.gnmi().await;
-    let links = [port("eth0", &["10.0.0.1/24"]), port("eth1", &["10.0.1.1/24"])];
-    client.update("/interfaces", json!({"interface": links})).await.unwrap();
     let of_guest = |name: &str| format!("{RULES}[owner={GUEST}][name={name}]");
     for port in ["eth0", "eth1"] {
         let leaf = format!("openconfig:/interfaces/interface[name={port}]/state/oper-status");

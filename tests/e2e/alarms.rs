@@ -51,7 +51,7 @@ pub(crate) async fn wait_until_over(client: &GnmiClient, id: &str) {
 }
 
 /// An agent with eth0 configured.
-async fn agent_with_port(net: &Netns) -> (AgentProcess, GnmiClient) {
+pub(crate) async fn agent_with_port(net: &Netns) -> (AgentProcess, GnmiClient) {
     let agent = AgentProcess::start(net).await;
     let client = agent.gnmi().await;
     let document = json!({"interface": [port("eth0", &["10.0.0.1/24"])]});
@@ -330,7 +330,12 @@ pub(crate) fn acknowledge(agent: &AgentProcess, id: &str) -> String {
 
 /// What `holdfast fault ...` prints.
 pub(crate) fn fault(agent: &AgentProcess, arguments: &[&str]) -> String {
-    let output = agent.command("fault").args(arguments).output().unwrap();
+    printed(agent, "fault", arguments)
+}
+
+/// What a command at the box prints. It begins with `holdfast: ` where the command fails.
+pub(crate) fn printed(agent: &AgentProcess, command: &str, arguments: &[&str]) -> String {
+    let output = agent.command(command).args(arguments).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8(text).unwrap();
     assert_eq!(output.status.success(), !text.starts_with("holdfast: "), "{text}");

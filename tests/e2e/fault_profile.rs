@@ -7,9 +7,9 @@ use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::gnmi::update;
 use serde_json::{Value, json};
 
-use crate::alarms::{fault, open_alarms};
-use crate::documents::port;
+use crate::alarms::{agent_with_port, fault, open_alarms};
 use crate::foreign_routes::ports;
+use crate::impact::agent_with_ports;
 
 const STATIC: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes";
 const MANAGEMENT: &str = "holdfast_native:/fault-management";
@@ -47,10 +47,7 @@ fn missing(fault: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn a_profile_says_where_the_time_of_a_fault_goes() {
     let net = ports(&["eth0", "eth1"]);
-    let agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    let links = [port("eth0", &["10.0.0.1/24"]), port("eth1", &["10.0.1.1/24"])];
-    client.update("/interfaces", json!({"interface": links})).await.unwrap();
+    let (agent, client) = agent_with_ports(&net).await;
     for dependents in [1, 10, 25, 50] {
         let replace = vec![update(STATIC, routes(dependents))];
         client.set(SetRequest { replace, ..Default::default() }).await.unwrap();
@@ -88,10 +85,7 @@ async fn a_profile_says_where_the_time_of_a_fault_goes() {
 #[tokio::test]
 async fn a_profile_beyond_its_limit_fails_and_names_the_step() {
     let net = ports(&["eth0"]);
-    let agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    let links = [port("eth0", &["10.0.0.1/24"])];
-    client.update("/interfaces", json!({"interface": links})).await.unwrap();
+    let (agent, _client) = agent_with_port(&net).await;
     let refused = profile(&agent, &["--runs", "1", "--limit", "0", "interface:eth0"]);
     assert!(!refused.status.success());
     let said = String::from_utf8(refused.stderr).unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use holdfast_proto::gnmi::SetResponse;
 use holdfast_proto::holdfast::maintenance as wire;
 use holdfast_proto::holdfast::maintenance::maintenance_client::MaintenanceClient;
 use holdfast_proto::holdfast::maintenance::watch_response::Content;
@@ -12,12 +13,12 @@ use holdfast_tests::netns::Netns;
 use serde_json::json;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
-use tonic::{Code, Streaming};
+use tonic::{Code, Status, Streaming};
 
-use crate::alarms::{NATIVE, leaf, wait_until_open, wait_until_over};
-use crate::documents::port;
+use crate::alarms::{NATIVE, leaf, printed, wait_until_open, wait_until_over};
+use crate::documents::ipv4_of;
 use crate::foreign_routes::ports;
-use crate::impact::{add_route, link, route, status, wait_for};
+use crate::impact::{add_route, agent_with_ports, link, route, status, wait_for};
 
 pub(crate) type Maintenance = MaintenanceClient<InterceptedService<Channel, Credentials>>;
 
@@ -45,10 +46,7 @@ pub(crate) async fn maintenance(agent: &AgentProcess, credentials: Credentials) 
 
 /// An agent with eth0 and eth1, short times, and a consumer `ann`, who replies for the routes.
 async fn agent_with_consumer(net: &Netns) -> (AgentProcess, GnmiClient) {
-    let agent = AgentProcess::start(net).await;
-    let client = agent.gnmi().await;
-    let ports = [port("eth0", &["10.0.0.1/24"]), port("eth1", &["10.0.1.1/24"])];
-    client.update("/interfaces", json!({"interface": ports})).await.unwrap();
+    let (agent, client) = agent_with_ports(net).await;
     let settings = json!({
         "settings": {
             "minimum-lead-time": LEAD,
@@ -66,6 +64,12 @@ async fn agent_with_consumer(net: &Netns) -> (AgentProcess, GnmiClient) {
     assert!(agent.user(&["set", "ann", "--role", "read-only"], "secret of ann").status.success());
     add_route(&client, "198.51.100.0/24", &[("10.0.0.2", None)]).await;
     (agent, client)
+}
+
+/// Adds an address to eth0.
+async fn add_address(client: &GnmiClient) -> Result<SetResponse, Status> {
+    let path = format!("{}/addresses/address[ip=10.0.9.1]/config", ipv4_of("eth0"));
+    client.update(&path, json!({"ip": "10.0.9.1", "prefix-length": 24})).await
 }
 
 fn ann() -> Credentials {
@@ -112,6 +116,14 @@ async fn wait_for_state(rpc: &mut Maintenance, session: &wire::Session, wanted: 
         read.session.unwrap().state() == wanted
     })
     .await;
+}
+
+/// A session that has begun as early as it may, and has shut eth0.
+async fn shut_eth0(rpc: &mut Maintenance, net: &Netns) -> wire::Session {
+    let session = create(rpc, "interface:eth0", wire::Kind::Full, DRAIN + LEAD + 1).await;
+    wait_for_state(rpc, &session, wire::State::InMaintenance).await;
+    eventually("eth0 is shut", || !net.link("eth0").up).await;
+    session
 }
 
 async fn watch(rpc: &mut Maintenance) -> Streaming<wire::WatchResponse> {
@@ -168,9 +180,7 @@ async fn a_link_is_announced_shut_and_given_back() {
     assert_eq!(objects, json!([ROUTE]));
 
     // Nothing new is placed on the link; what is there may change and go.
-    let address = "/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=10.0.9.1]/config";
-    let refused = client.update(address, json!({"ip": "10.0.9.1", "prefix-length": 24})).await;
-    let refused = refused.unwrap_err();
+    let refused = add_address(&client).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     assert!(refused.message().contains(&session.id), "{refused}");
     client.update("/interfaces/interface[name=eth0]/config/description", "is new").await.unwrap();
@@ -199,7 +209,7 @@ async fn a_link_is_announced_shut_and_given_back() {
     .await;
     wait_for(&client, &link("eth0"), "UP").await;
     wait_for(&client, &route("198.51.100.0/24"), "UP").await;
-    client.update(address, json!({"ip": "10.0.9.1", "prefix-length": 24})).await.unwrap();
+    add_address(&client).await.unwrap();
 }
 
 // proves sv.C65, sv.C70, sv.C82
@@ -272,9 +282,7 @@ async fn a_session_is_cancelled_and_deleted_and_leaves_nothing() {
     let net = ports(&["eth0", "eth1"]);
     let (agent, client) = agent_with_consumer(&net).await;
     let mut admin = maintenance(&agent, agent.credentials()).await;
-    let session = create(&mut admin, "interface:eth0", wire::Kind::Full, DRAIN + LEAD + 1).await;
-    wait_for_state(&mut admin, &session, wire::State::InMaintenance).await;
-    eventually("eth0 is shut", || !net.link("eth0").up).await;
+    let session = shut_eth0(&mut admin, &net).await;
     let cancelled = admin.cancel(of(&session)).await.unwrap().into_inner().session.unwrap();
     assert_eq!(cancelled.state(), wire::State::Restoring, "the link has to come back first");
     wait_for_state(&mut admin, &session, wire::State::Cancelled).await;
@@ -330,18 +338,12 @@ async fn a_link_that_does_not_come_back_fails_the_session() {
     let net = ports(&["eth0", "eth1"]);
     let (agent, client) = agent_with_consumer(&net).await;
     let mut admin = maintenance(&agent, agent.credentials()).await;
-    let session = create(&mut admin, "interface:eth0", wire::Kind::Full, DRAIN + LEAD + 1).await;
-    wait_for_state(&mut admin, &session, wire::State::InMaintenance).await;
-    eventually("eth0 is shut", || !net.link("eth0").up).await;
+    let session = shut_eth0(&mut admin, &net).await;
     net.ip("link set p0 down");
     admin.work_done(of(&session)).await.unwrap();
     let failed = format!("session-failed.{}@agent", session.id);
     wait_for_state(&mut admin, &session, wire::State::Restoring).await;
-    eventually_async("the time for the link is over", async || {
-        let read = admin.clone().get(of(&session)).await.unwrap().into_inner();
-        read.session.unwrap().state() == wire::State::Failed
-    })
-    .await;
+    wait_for_state(&mut admin, &session, wire::State::Failed).await;
     wait_until_open(&client, &failed).await;
     wait_until_open(&client, "link-down@interface:eth0").await;
     admin.delete(of(&session)).await.unwrap();
@@ -359,10 +361,7 @@ async fn a_session_outlives_the_agent() {
     agent.restart().await;
     let client = agent.gnmi().await;
     let mut admin = maintenance(&agent, agent.credentials()).await;
-    let refused = client
-        .update("/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=10.0.9.1]/config", json!({"ip": "10.0.9.1", "prefix-length": 24}))
-        .await;
-    assert_eq!(refused.unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!(add_address(&client).await.unwrap_err().code(), Code::FailedPrecondition);
     wait_for_state(&mut admin, &session, wire::State::InMaintenance).await;
     eventually("eth0 is shut", || !net.link("eth0").up).await;
     agent.kill();
@@ -441,10 +440,7 @@ async fn what_cannot_move_fails_a_session_and_nothing_stays_fenced() {
 
 /// The text that `holdfast maintenance ...` prints.
 fn command(agent: &AgentProcess, arguments: &[&str]) -> String {
-    let output = agent.command("maintenance").args(arguments).output().unwrap();
-    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-    assert_eq!(output.status.success(), !text.starts_with("holdfast: "), "{text}");
-    text
+    printed(agent, "maintenance", arguments)
 }
 
 // proves sv.C81
