@@ -463,7 +463,7 @@ impl Configuration {
         }
     }
 
-    /// The value that the strongest layer below the fences has for a leaf. Defaults of OpenConfig are no matter of metrics.
+    /// The value that the strongest layer below the fences has for a leaf. Metrics have no default in OpenConfig.
     fn value_below_fences(&self, leaf: &InstancePath) -> Option<Value> {
         let layers = self.layers();
         let below = LayerKey::ALL.into_iter().filter(|layer| *layer != LayerKey::FENCE);

@@ -29,7 +29,7 @@ const PORTION: usize = 512;
 /// Tries for a metric that no other next hop of the route has; a route has at most 256 of them.
 const METRIC_TRIES: u32 = 256;
 
-/// What traffic is to leave.
+/// The interface or next hop that traffic is to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DrainTarget {
     Interface(SmolStr),
@@ -44,7 +44,7 @@ pub enum DrainTarget {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DrainPlan {
     pub items: Vec<FenceItem>,
-    /// Routes without another way, or of which a stronger layer holds the metric, as entries of the native model.
+    /// Routes that stay, as entries of the native model: they have no other way, or a stronger layer holds their metric.
     pub left: Vec<InstancePath>,
     /// There are more routes than are raised.
     pub is_truncated: bool,

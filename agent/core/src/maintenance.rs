@@ -68,8 +68,9 @@ fn needs(engine: &Engine, (key, value): &(Key, SharedValue), link: &str) -> bool
 impl CoreTask {
     /// Takes in which links are maintained.
     pub(super) fn maintain(&mut self, links: MaintainedLinks) {
+        let now = self.now();
         let prefixes = links.in_work.iter().flat_map(|link| failure::keys_of_interface(link));
-        let (prefixes, now) = (prefixes.collect(), self.now());
+        let prefixes = prefixes.collect();
         self.maintained = links.into();
         let step = self.engine.write().report_drift_of(prefixes, now);
         self.follow(step);
@@ -77,8 +78,8 @@ impl CoreTask {
 }
 
 impl CoreHandle {
-    /// Tells the core which links are maintained; no others are. Changes that are planned from then on are judged by it. Not
-    /// kept over a restart.
+    /// Tells the core all links that are maintained. Changes that are planned after the answer are judged by that. A restart
+    /// forgets it.
     ///
     /// # Errors
     /// When the core has stopped.

@@ -23,7 +23,7 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// True for a word of which something is not known.
+    /// True for a word that is not known as a whole.
     pub(super) fn is_unknown(&self) -> bool {
         self.text.contains(UNKNOWN)
     }

@@ -50,7 +50,7 @@ pub fn parse_with_progress(
 /// Stands in a text for what is not known of it: a word, or a part of one.
 pub const UNKNOWN: char = '\u{fffc}';
 
-/// What can be said of one line of a text in which something is not known.
+/// The result for one line of a text some words of which are not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkeletonLine {
     /// Line number, counted from 1.
@@ -66,7 +66,8 @@ pub fn read_skeleton(grammar: &Grammar<'_>, text: &str) -> Vec<SkeletonLine> {
     let mut reader = StatementReader::new(grammar);
     let mut found = Vec::new();
     for line in lines(text) {
-        let (statements, errors) = (reader.statements.len(), reader.errors.len());
+        let statements = reader.statements.len();
+        let errors = reader.errors.len();
         reader.line(&line, &ParseProgress::default());
         let statement = match (&reader.last, reader.errors.get(errors)) {
             (_, Some(error)) => Err(error.reason.clone()),

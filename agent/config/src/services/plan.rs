@@ -116,7 +116,7 @@ impl StatePlan {
 /// Status of a whole instance, as readers see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstanceStatus {
-    /// It is deleted or un-deployed, and not undone yet.
+    /// It is deleted or un-deployed, and some of what it made is still there.
     Zombie,
     Failed,
     Ready,

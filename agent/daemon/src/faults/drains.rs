@@ -422,7 +422,7 @@ impl Outcome {
 }
 
 impl Drain {
-    /// Waits until the metrics are in place: what has another way takes it from then on.
+    /// Waits until the metrics are in place. After that, whatever has another way takes it.
     ///
     /// # Errors
     /// When the core refuses them. They are tried again while the drain goes on.
