@@ -15,6 +15,7 @@ mod effective_status;
 pub mod fence;
 pub mod footprint;
 pub mod instance;
+pub mod intended;
 pub mod json;
 pub mod layer;
 mod leaf_list;

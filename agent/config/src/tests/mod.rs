@@ -8,6 +8,7 @@ mod boot;
 mod changes;
 mod fences;
 mod footprint;
+mod intended;
 mod limits;
 mod map;
 mod model;
