@@ -1,8 +1,7 @@
 //! Factory configuration: applied once, and restored by a reset.
 
 use std::fs;
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use holdfast_proto::gnmi::SetRequest;
 use holdfast_proto::gnmi_ext::extension::Ext;
@@ -13,6 +12,7 @@ use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::gnmi::{connect, update};
 use holdfast_tests::netns::Netns;
+use holdfast_tests::terminal::{TerminalRun, at_terminal};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -129,21 +129,6 @@ async fn a_kill_right_after_a_reset_was_answered_does_not_undo_it() {
     assert!(!String::from_utf8_lossy(&users.stdout).contains("ada"), "{users:?}");
 }
 
-/// Runs `holdfast factory-reset` on a terminal, at which somebody answers. Returns its success and all that was shown.
-fn at_terminal(agent: &AgentProcess, answer: &str) -> (bool, String, String) {
-    let command = agent.command("factory-reset");
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-    let mut script = Command::new("script");
-    script.args(["-qec", &words.join(" "), "/dev/null"]);
-    let mut script =
-        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    script.stdin.take().unwrap().write_all(format!("{answer}\n").as_bytes()).unwrap();
-    let output = script.wait_with_output().unwrap();
-    let text = |octets| String::from_utf8(octets).unwrap();
-    (output.status.success(), text(output.stdout), text(output.stderr))
-}
-
 #[tokio::test]
 async fn an_operator_resets_the_box_from_its_console() {
     let net = Netns::enter();
@@ -158,8 +143,8 @@ async fn an_operator_resets_the_box_from_its_console() {
     };
     let (is_done, _, refusal) = reset(&[]);
     assert!(!is_done && refusal.contains("it needs `--yes`"), "{refusal}");
-    let (is_done, shown, _) = at_terminal(&agent, "no");
-    assert!(!is_done && shown.contains("A factory reset removes:"), "{shown}");
+    let TerminalRun { has_succeeded, shown } = at_terminal(&agent.command("factory-reset"), "no\n");
+    assert!(!has_succeeded && shown.contains("A factory reset removes:"), "{shown}");
     assert!(shown.contains("the TLS identity of the box"), "{shown}");
     assert!(shown.contains("nothing is removed"), "{shown}");
     assert!(agent.show("config").contains("used"));

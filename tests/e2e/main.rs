@@ -23,6 +23,7 @@ mod carrier;
 mod certz;
 mod clients;
 mod commits;
+mod config_command;
 mod credentialz;
 mod doctor;
 mod documents;

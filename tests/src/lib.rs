@@ -29,4 +29,5 @@ pub mod sshd;
 pub mod subscription;
 pub mod systemd_unit;
 pub mod tap;
+pub mod terminal;
 pub mod trace;

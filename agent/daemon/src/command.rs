@@ -16,16 +16,17 @@ use holdfast_store::{Database, FILE_NAME, StoreError, User};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
+    config_command::{self, ConfigCommandError},
     fault_profile::{self, ProfileError},
     fault_watch::{self, Taker, WatchError},
     local::{Client, ClientError, Unsettled},
     prompt::{self, PromptError},
     services::{self, ServiceError},
     settings::{
-        BootzAction, BootzCommandSettings, FactoryResetSettings, FaultAction, FaultSettings,
-        FaultWatchRequest, InstanceAction, MaintenanceAction, MaintenanceSettings, Position,
-        ServiceAction, ServiceSettings, ShowSettings, StateDir, SwitchSettings, UserAction,
-        UserSettings, WaitOnlineSettings,
+        BootzAction, BootzCommandSettings, ConfigSettings, FactoryResetSettings, FaultAction,
+        FaultSettings, FaultWatchRequest, InstanceAction, MaintenanceAction, MaintenanceSettings,
+        Position, ServiceAction, ServiceSettings, ShowSettings, StateDir, SwitchSettings,
+        UserAction, UserSettings, WaitOnlineSettings,
     },
     users::{Password, PasswordError, UserError, check_name},
 };
@@ -66,6 +67,8 @@ pub enum CommandError {
     #[error(transparent)]
     Service(#[from] ServiceError),
     #[error(transparent)]
+    Config(#[from] ConfigCommandError),
+    #[error(transparent)]
     FaultWatch(#[from] WatchError),
     #[error(transparent)]
     FaultProfile(#[from] ProfileError),
@@ -85,6 +88,7 @@ impl CommandError {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Agent(ClientError::NotRunning { .. })
+            | Self::Config(ConfigCommandError::Agent(ClientError::NotRunning { .. }))
             | Self::FaultProfile(ProfileError::Agent(ClientError::NotRunning { .. }))
             | Self::FaultWatch(WatchError::Agent(ClientError::NotRunning { .. })) => {
                 ExitCode::from(EXIT_NOT_RUNNING)
@@ -106,6 +110,15 @@ pub fn show(settings: &ShowSettings) -> Result<(), CommandError> {
         text.push('\n');
     }
     print(&text)
+}
+
+/// Shows or changes the configuration.
+///
+/// # Errors
+/// When no agent runs, it refuses, or a file or the editor cannot be used.
+pub fn config(settings: &ConfigSettings) -> Result<(), CommandError> {
+    let client = Client::new(&settings.state.socket());
+    print(&asynchronously(config_command::run(&client, &settings.action))??)
 }
 
 /// Waits until what is configured is in the system.

@@ -2,6 +2,7 @@
 
 use holdfast_platform::probe::Probes;
 
+use crate::dhcp::LostLeases;
 use crate::packages::Packages;
 use crate::reboot::Reboots;
 use crate::software::Software;
@@ -13,4 +14,6 @@ pub struct Device {
     pub probes: Probes,
     pub packages: Packages,
     pub software: Software,
+    /// Leases that have ended without another one.
+    pub lost_leases: LostLeases,
 }

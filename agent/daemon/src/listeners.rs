@@ -35,6 +35,8 @@ pub enum ListenerKind {
     Grpc,
     Introspection,
     Local,
+    /// People of the box who are not root.
+    Users,
     Handlers,
 }
 
@@ -248,6 +250,7 @@ impl fmt::Display for ListenerKind {
             Self::Grpc => "gRPC",
             Self::Introspection => "introspection",
             Self::Local => "local",
+            Self::Users => "users",
             Self::Handlers => "handlers",
         })
     }

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
             run::run(*settings).map_or_else(|error| failed(&error, ExitCode::FAILURE), ended)
         }
         Command::Show(settings) => briefly(command::show(&settings)),
+        Command::Config(settings) => briefly(command::config(&settings)),
         Command::WaitOnline(settings) => briefly(command::wait_online(&settings)),
         Command::User(settings) => briefly(command::user(settings)),
         Command::Switch(settings) => briefly(command::switch(&settings)),

@@ -40,10 +40,11 @@ use crate::{
     auth::{Authenticator, CertificateTrust},
     bootz,
     device::Device,
+    dhcp::LostLeases,
     faults::{self, FaultParts, FaultSettingsCheck},
     gnsi::{Gnsi, TlsProfiles},
     listeners::{ListenerKind, Listeners},
-    local::{self, Inspect, Inspector, LocalServer},
+    local::{self, Inspect, Inspector, LocalServer, UserDependencies},
     logging,
     northbound::{self, RouteParts, RoutesError},
     packages::{PackageError, Packages},
@@ -182,6 +183,8 @@ struct StartedAgent {
     inspect: Arc<dyn Inspect>,
     /// Additional paths on the local socket.
     local_routes: Router,
+    /// Those of them that ask for the rights of their caller.
+    user_routes: Router,
     /// Task of the bootstrap client, which ends when this is dropped.
     bootz: Option<AbortOnDropHandle<()>>,
     /// Paths of the local socket that may be served on TCP as well.
@@ -212,7 +215,7 @@ async fn serve(
     let lock = NamespaceLock::take(&netns, version, &absolute(settings.state.path())).await?;
     let _lock = AbortOnDropHandle::new(tokio::spawn(lock.answer()));
     let listeners = Listeners::default();
-    let (local, served_tx) = local::start(&settings.state.socket(), &listeners);
+    let (local, served_tx) = local::start(&settings.state.own_socket(), &listeners);
     listeners.tried().await;
     let users = Users::new(std::mem::take(&mut loaded.users), store.clone())?;
     let mut is_password_set = set_admin_password(settings, &users).await;
@@ -252,6 +255,11 @@ async fn serve(
         more: running.local_routes,
     };
     let _ended_already = served_tx.send(served);
+    let _user_socket = settings.user_socket.as_deref().map(|path| {
+        let (users, accounts) = (users.clone(), accounts.clone());
+        let routes = running.user_routes.clone();
+        local::start_for_users(path, &listeners, UserDependencies { users, accounts, routes })
+    });
     let introspection = (settings.introspect_token, running.introspection);
     let _introspection = settings
         .introspect
@@ -419,6 +427,7 @@ async fn start_core(
         probes: platform.probes(),
         packages,
         software: software.clone(),
+        lost_leases: LostLeases::default(),
     };
     let (kept, store, transport) = (store.clone(), store.clone(), Box::new(platform));
     let listener_leaves = ListenerLeaves::find(&models.native)?;
@@ -464,6 +473,7 @@ async fn start_core(
         profiles: profiles.clone(),
         software: software.clone(),
         probes: device.probes.clone(),
+        lost_leases: device.lost_leases.clone(),
         handlers: handlers.clone(),
         refused_packages,
         pathz: Arc::clone(&gnsi.pathz),
@@ -494,6 +504,7 @@ async fn start_core(
     let service_socket = settings.service_socket.as_deref();
     let service_socket = service_socket
         .map(|path| service_socket::start(path, handlers.clone(), gnsi.clone(), listeners));
+    let user_routes = local::config_routes(core.handle(), gnsi.clone());
     Ok(StartedAgent {
         handlers,
         _service_socket: service_socket,
@@ -509,10 +520,12 @@ async fn start_core(
             .clone()
             .merge(local::maintenance_routes(core.handle(), reboots.clone()))
             .merge(local::service_routes(core.handle(), installer))
+            .merge(user_routes.clone())
             .merge(local::fault_routes(faults.clone()))
             .merge(local::session_routes(faults.clone()))
             .merge(local::start_routes(core.handle(), listeners.clone()))
             .merge(local::bootz_routes(bootz)),
+        user_routes,
         bootz: client,
         introspection,
         listener_leaves,

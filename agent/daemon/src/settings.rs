@@ -1,5 +1,6 @@
 //! The command line, and the settings of a run.
 
+mod config;
 mod fault;
 mod listen;
 mod maintenance;
@@ -21,6 +22,7 @@ use smol_str::SmolStr;
 
 use crate::reboot::RebootScope;
 
+pub use config::{ChangeTerms, ConfigAction, ConfigFormat, ConfigSettings, DocumentArgs};
 pub use fault::{
     FaultAction, FaultFilter, FaultLatch, FaultProfile, FaultQuestion, FaultReport, FaultSettings,
     FaultWatch, FaultWatchRequest, OperatorVerb, ReportVerb,
@@ -65,6 +67,8 @@ pub enum Command {
     Run(Box<RunSettings>),
     /// Show what the running agent knows
     Show(ShowSettings),
+    /// Show and change the configuration
+    Config(Box<ConfigSettings>),
     /// Wait until what is configured is in the system
     WaitOnline(WaitOnlineSettings),
     /// Manage the users of the agent
@@ -133,6 +137,10 @@ pub struct RunSettings {
     /// Unix socket for handlers of services. The user of a handler has to be the one that the outline of its type names
     #[arg(long, value_name = "PATH")]
     pub service_socket: Option<PathBuf>,
+    /// Unix socket for people of the box who are not root: an account has the role of the agent's user of the same name.
+    /// `holdfast config` and tables such as `show interfaces` are served there
+    #[arg(long, value_name = "PATH")]
+    pub user_socket: Option<PathBuf>,
     /// Scope of a reboot of the box: of one that is requested over gNOI with method COLD, of a factory reset, of an activated
     /// version
     #[arg(long, value_enum, default_value_t = RebootScope::Agent)]
@@ -300,12 +308,20 @@ pub struct StateDir {
     /// Folder with the database, the TLS identity and the local socket
     #[arg(long, global = true, value_name = "DIR", env = "HOLDFAST_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
+    /// Local socket of the agent, where it is not that of the state folder: the one of `--user-socket`
+    #[arg(long, global = true, value_name = "PATH", env = "HOLDFAST_SOCKET")]
+    pub socket: Option<PathBuf>,
 }
 
 impl StateDir {
-    /// Unix socket of a running agent.
-    pub fn socket(&self) -> PathBuf {
+    /// Unix socket of a running agent for root.
+    pub fn own_socket(&self) -> PathBuf {
         self.path().join("holdfast.sock")
+    }
+
+    /// Unix socket by which a command asks a running agent.
+    pub fn socket(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(|| self.own_socket())
     }
 
     pub fn path(&self) -> &Path {

@@ -23,6 +23,8 @@ pub enum Source {
     Server,
     /// Packages and handlers of services.
     Services,
+    /// Leases of DHCP clients.
+    Leases,
     /// Probes of next hops.
     Probes,
     /// Alarm rules that fit an open alarm.
@@ -57,6 +59,7 @@ impl Source {
             Self::Disk => "disk".into(),
             Self::Server => "server".into(),
             Self::Services => "services".into(),
+            Self::Leases => "leases".into(),
             Self::Probes => "probes".into(),
             Self::Rules => "rules".into(),
             Self::Diagnosis => "diagnosis".into(),

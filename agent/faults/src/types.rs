@@ -184,6 +184,11 @@ pub static TYPES: &[AlarmType] = &[
         Severity::Major,
         "The version of the software that was activated last does not run, or not with its configuration.",
     ),
+    simple(
+        "lease-lost",
+        Severity::Major,
+        "A lease of the port for DHCP has ended, and no server has granted another one. The address and routes that came with it are gone.",
+    ),
     AlarmType {
         flapping: Some("link-flapping"),
         ..outage(

@@ -64,7 +64,8 @@ fn list_of_commands() -> String {
     text
 }
 
-fn running_config(configuration: &Configuration) -> String {
+/// The native layer of clients as text, from which a replace makes it again.
+pub fn running_config(configuration: &Configuration) -> String {
     let layer = configuration.layers().tree(LayerKey::CLIENT_NATIVE);
     let is_elsewhere = |path: &InstancePath| is_explicit_in_openconfig(configuration, path);
     running(&configuration.models().native, layer, configuration.factory(), &is_elsewhere)
@@ -82,11 +83,17 @@ fn is_explicit_in_openconfig(configuration: &Configuration, native: &InstancePat
 }
 
 fn effective(configuration: &Configuration) -> String {
-    let note = |path: &InstancePath, prov: &Provenance| Some(provenance(configuration, path, prov));
+    let note =
+        |path: &InstancePath, prov: &Provenance| Some(provenance_note(configuration, path, prov));
     print_with_notes(&configuration.models().native, configuration.effective(), &note)
 }
 
-fn provenance(configuration: &Configuration, path: &InstancePath, prov: &Provenance) -> String {
+/// Names those who ask for a leaf or entry, for a comment behind its line.
+pub fn provenance_note(
+    configuration: &Configuration,
+    path: &InstancePath,
+    prov: &Provenance,
+) -> String {
     let owners = configuration.owner_names(path, prov).join(", ");
     match prov.kind {
         ProvenanceKind::Explicit => owners,

@@ -25,6 +25,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::device::Device;
+use crate::dhcp::LostLeases;
 use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::{IgnoredSubscriptions, resume_activation};
 use crate::packages::Packages;
@@ -166,7 +167,13 @@ impl Agent {
             gnsi.follow_access(core.handle().access_changes().unwrap()),
         ];
         resume_activation(&core.handle(), &gnsi, &software).await.unwrap();
-        let device = Device { reboots, probes: Probes::here(), packages, software };
+        let device = Device {
+            reboots,
+            probes: Probes::here(),
+            packages,
+            software,
+            lost_leases: LostLeases::default(),
+        };
         let actions = ActionResources {
             core: core.handle(),
             probes: device.probes.clone(),

@@ -109,9 +109,7 @@ pub async fn start(
     if settings.bootz_port.is_none() {
         dhcp::withdraw(&core).await;
     }
-    let Some((profile, equipment)) =
-        open_resources(settings, state, netns, &core, &device.software)?
-    else {
+    let Some((profile, equipment)) = open_resources(settings, state, netns, &core, device)? else {
         return Ok(None);
     };
     let held_rx = equipment.dhcp.as_ref().map(Dhcp::port_leases);
@@ -151,7 +149,7 @@ fn open_resources(
     state: &Path,
     netns: Netns,
     core: &impl Datastore,
-    software: &Software,
+    device: &Device,
 ) -> Result<Option<(BootstrapSettings, DriverResources)>, BootzError> {
     let Some(certificate) = &settings.bootz_idevid_cert else { return Ok(None) };
     let missing = |option| BootzError::Missing { option };
@@ -162,11 +160,14 @@ fn open_resources(
     let key = zeroize::Zeroizing::new(read(key)?);
     let (folder, netns) = (record::folder(state)?, Arc::new(netns));
     let port = settings.bootz_port.as_deref();
-    let dhcp = port.map(|port| dhcp::start(port, netns.clone(), &folder, core.clone()));
+    let dhcp = port.map(|port| {
+        let lost = device.lost_leases.clone();
+        dhcp::start(port, netns.clone(), &folder, core.clone(), lost)
+    });
     let equipment = DriverResources {
         tls: connect::BoxTls::new(&chain, &key)?,
         key: SigningKey::from_pem(&key, &chain)?,
-        software: software.clone(),
+        software: device.software.clone(),
         folder,
         network: Network::new(netns),
         dhcp: dhcp.transpose().map_err(BootzError::Dhcp)?,
@@ -184,8 +185,8 @@ fn open_resources(
             BootzRpc::Unary => Flows::Unary,
         },
         software: InstalledSoftware {
-            running: software.running().to_owned(),
-            can_install: software.slots().program().is_ok(),
+            running: device.software.running().to_owned(),
+            can_install: device.software.slots().program().is_ok(),
         },
         backoff: Backoff::default(),
         port: settings.bootz_port.clone(),

@@ -176,12 +176,16 @@ impl PortLeases {
         self.each().map(|(_, ends)| *ends).min()
     }
 
-    /// Drops the leases that have ended.
-    pub(super) fn expire(&mut self) {
+    /// Drops the leases that have ended, and returns their addresses.
+    pub(super) fn expire(&mut self) -> Vec<IpNet> {
         let now = Instant::now();
-        for lease in [&mut self.v4, &mut self.v6] {
-            *lease = lease.take().filter(|(_, ends)| *ends > now);
-        }
+        let ended = |it: &mut (Lease, Instant)| it.1 <= now;
+        let ended = [&mut self.v4, &mut self.v6].map(|lease| lease.take_if(ended));
+        ended.into_iter().flatten().map(|(lease, _)| lease.address).collect()
+    }
+
+    pub(super) fn port_name(&self) -> &SmolStr {
+        &self.port
     }
 
     /// The bootstrap servers of both leases, each once.

@@ -8,6 +8,7 @@
 //! Absent on purpose: options such as name servers, for which the models have no node; a second port.
 
 mod lease;
+mod lost;
 mod port;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ use tracing::{error, warn};
 
 use self::lease::Lease;
 pub use self::lease::PortLeases;
+pub use self::lost::{LeaseFamily, LostAddresses, LostLeases};
 use crate::deadline::wait_until;
 
 /// Requests for servers that wait: there is one bootstrap, so requests come one after the other.
@@ -87,6 +89,7 @@ pub fn start(
     netns: Arc<Netns>,
     folder: &Path,
     core: impl Datastore,
+    lost: LostLeases,
 ) -> io::Result<Dhcp> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let name = SmolStr::new(port);
@@ -98,7 +101,7 @@ pub fn start(
         clients
     };
     let leases = lease::read(&lease::file(folder), &port.into(), port::now());
-    let (leasing, dhcp) = LeaseTask::new(leases, lease::file(folder), core, begin);
+    let (leasing, dhcp) = LeaseTask::new(leases, lease::file(folder), (core, lost), begin);
     thread::Builder::new().name("dhcp".to_owned()).spawn(move || match netns.enter() {
         Ok(()) => runtime.block_on(leasing.run()),
         Err(error) => error!(error = %ErrorChain(&error), "cannot ask DHCP servers"),
@@ -118,6 +121,7 @@ struct LeaseTask<D, B> {
     leases: PortLeases,
     file: PathBuf,
     core: D,
+    lost: LostLeases,
     /// Starts the clients of the port.
     begin: B,
     clients: JoinSet<()>,
@@ -138,7 +142,12 @@ struct ServersRequest {
 }
 
 impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B> {
-    fn new(leases: PortLeases, file: PathBuf, core: D, begin: B) -> (Self, Dhcp) {
+    fn new(
+        leases: PortLeases,
+        file: PathBuf,
+        (core, lost): (D, LostLeases),
+        begin: B,
+    ) -> (Self, Dhcp) {
         let (ask_tx, ask_rx) = mpsc::channel(ASK_QUEUE_DEPTH);
         let (lease_tx, lease_rx) = mpsc::channel(LEASE_QUEUE_DEPTH);
         let (leases_tx, leases_rx) = watch::channel(leases.clone());
@@ -147,6 +156,7 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
             leases,
             file,
             core,
+            lost,
             begin,
             clients,
             ask_rx,
@@ -199,6 +209,7 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
             warn!(ignored, "DHCP names a bootstrap server that is not usable");
         }
         let family = usize::from(lease.address.addr().is_ipv6());
+        self.lost.note_grant(self.leases.port_name(), &lease.address);
         self.leases.put(lease);
         if let Err(why) = self.publish_leases().await {
             return self.answer(Err(why));
@@ -214,8 +225,11 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
     }
 
     async fn expire(&mut self) {
-        self.leases.expire();
-        warn!("a lease has ended");
+        for address in self.leases.expire() {
+            let port = self.leases.port_name();
+            warn!(%port, %address, "a lease has ended");
+            self.lost.note_end(port, address);
+        }
         if let Err(error) = self.publish_leases().await {
             error!(error, "cannot take back what was leased");
         }

@@ -21,6 +21,7 @@ struct Rig {
     kernel: SimulatedKernel,
     folder: TempDir,
     dhcp: Dhcp,
+    lost: LostLeases,
     /// A sender of leases for each start of the clients.
     begun: UnboundedReceiver<mpsc::Sender<Lease>>,
     task: JoinHandle<()>,
@@ -47,6 +48,7 @@ fn begin(
     leases: PortLeases,
     folder: &std::path::Path,
     agent: &Agent,
+    lost: &LostLeases,
 ) -> (Dhcp, UnboundedReceiver<mpsc::Sender<Lease>>, JoinHandle<()>) {
     let (begun_tx, begun) = mpsc::unbounded_channel();
     let clients = move |lease_tx: mpsc::Sender<Lease>| {
@@ -54,7 +56,8 @@ fn begin(
         JoinSet::new()
     };
     let file = lease::file(folder);
-    let (leasing, dhcp) = LeaseTask::new(leases, file, agent.handle.clone(), clients);
+    let told = (agent.handle.clone(), lost.clone());
+    let (leasing, dhcp) = LeaseTask::new(leases, file, told, clients);
     (dhcp, begun, tokio::spawn(leasing.run()))
 }
 
@@ -62,8 +65,10 @@ impl Rig {
     async fn new() -> Self {
         let (kernel, folder) = (SimulatedKernel::new(&[PORT]), TempDir::new().unwrap());
         let agent = Agent::start(&kernel, folder.path()).await;
-        let (dhcp, begun, task) = begin(PortLeases::nothing(PORT.into()), folder.path(), &agent);
-        Self { agent, kernel, folder, dhcp, begun, task }
+        let lost = LostLeases::default();
+        let leases = PortLeases::nothing(PORT.into());
+        let (dhcp, begun, task) = begin(leases, folder.path(), &agent, &lost);
+        Self { agent, kernel, folder, dhcp, lost, begun, task }
     }
 
     /// Asks for servers, and delivers these leases to the waiting call.
@@ -89,14 +94,14 @@ impl Rig {
 
     /// Ends the process and starts another on the same folder.
     async fn restart(self) -> Self {
-        let Self { agent, kernel, folder, dhcp, task, .. } = self;
+        let Self { agent, kernel, folder, dhcp, lost, task, .. } = self;
         drop(dhcp);
         task.await.unwrap();
         agent.stop().await;
         let agent = Agent::start(&kernel, folder.path()).await;
         let leases = lease::read(&lease::file(folder.path()), &PORT.into(), port::now());
-        let (dhcp, begun, task) = begin(leases, folder.path(), &agent);
-        Self { agent, kernel, folder, dhcp, begun, task }
+        let (dhcp, begun, task) = begin(leases, folder.path(), &agent, &lost);
+        Self { agent, kernel, folder, dhcp, lost, begun, task }
     }
 }
 
@@ -147,9 +152,18 @@ async fn a_renewed_lease_lasts_on_and_one_that_is_not_is_taken_back() {
     leases.changed().await.unwrap();
     rig.agent.pass(Duration::from_secs(40)).await;
     assert_eq!(rig.kernel.describe(), with(FIRST), "80 s after a lease of 60 s");
+    let mut lost = rig.lost.follow();
+    assert!(lost.borrow_and_update().is_empty());
     rig.agent.pass(Duration::from_secs(21)).await;
     rig.until(&LINK).await;
     assert!(!lease::file(rig.folder.path()).exists());
+
+    // What is lost is told until a server grants another lease.
+    let place = (PORT.into(), LeaseFamily::Ipv4);
+    assert_eq!(lost.borrow_and_update().get(&place), Some(&FIRST.parse().unwrap()));
+    lease_tx.send(lease(FIRST, 60, &[SERVER])).await.unwrap();
+    lost.changed().await.unwrap();
+    assert!(lost.borrow().is_empty());
 }
 
 #[tokio::test]

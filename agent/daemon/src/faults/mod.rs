@@ -10,6 +10,7 @@
 //!  disk ------+                                          +--> listeners
 //!  server ----+
 //!  services --+
+//!  leases ----+
 //!  probes ----+
 //! ```
 //!
@@ -27,6 +28,7 @@ mod guard;
 mod handle;
 mod impacts;
 mod instances;
+mod leases;
 mod level;
 mod links;
 mod objects;

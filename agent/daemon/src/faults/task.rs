@@ -50,8 +50,9 @@ use super::shown::AlarmLeaves;
 use super::shown_sessions::SessionLeaves;
 use super::stamps::{RuleStamps, Stamps};
 use super::visibility::{AlarmPlaces, RuleOwners};
-use super::{disk, probes, server, services, sessions, thresholds, values};
+use super::{disk, leases, probes, server, services, sessions, thresholds, values};
 use crate::deadline::wait_until;
+use crate::dhcp::LostLeases;
 use crate::gnsi::pathz::PolicyWatch;
 use crate::gnsi::{Pathz, TlsProfiles};
 use crate::listeners::Listeners;
@@ -93,6 +94,7 @@ pub struct FaultParts {
     pub profiles: TlsProfiles,
     pub software: Software,
     pub probes: Probes,
+    pub lost_leases: LostLeases,
     pub handlers: Handlers,
     /// Packages that could not be loaded.
     pub refused_packages: Vec<RefusedPackage>,
@@ -190,6 +192,7 @@ impl Keeper {
             profiles,
             software,
             probes,
+            lost_leases,
             handlers,
             refused_packages,
             pathz,
@@ -247,6 +250,7 @@ impl Keeper {
         tasks.spawn(thresholds::follow(core.clone(), owners, judged, input_tx.clone()));
         let probing = probes::follow(probes.clone(), probed, input_tx.clone(), reprobe);
         tasks.spawn(probing);
+        tasks.spawn(leases::follow(lost_leases.clone(), input_tx.clone()));
         let services_tx = input_tx.clone();
         tasks.spawn(server::follow(
             listeners.clone(),
@@ -624,6 +628,7 @@ impl FaultTask {
                 Source::Disk
                 | Source::Server
                 | Source::Services
+                | Source::Leases
                 | Source::Latches
                 | Source::Fences
                 | Source::Drains

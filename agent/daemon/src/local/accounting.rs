@@ -1,5 +1,6 @@
 //! Accounting for the local socket, on which people on the box send commands.
 
+use axum::Extension;
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::StatusCode;
@@ -13,7 +14,7 @@ use holdfast_security::acctz::{
 use holdfast_services::limits::PACKAGE_SIZE;
 use holdfast_store::accounts::AccountingLog;
 
-use super::{LocalPeer, failure};
+use super::{Identified, LocalPeer, failure};
 use crate::accounting;
 
 /// Largest body of a request, in octets; the largest is a package of services.
@@ -23,13 +24,13 @@ const MAX_BODY: usize = PACKAGE_SIZE.figure;
 pub(super) async fn record_request(
     State(accounts): State<AccountingLog>,
     ConnectInfo(peer): ConnectInfo<LocalPeer>,
+    Extension(Identified(caller)): Extension<Identified>,
     request: Request,
     next: Next,
 ) -> Response {
     let (head, body) = request.into_parts();
     let command = format!("{} {}", head.method, head.uri);
     let only_reads = head.method.is_safe();
-    let caller = peer.caller();
     let (arguments, response) = match to_bytes(body, MAX_BODY).await {
         Ok(body) => {
             let arguments = arguments(&body, caller.is_some());

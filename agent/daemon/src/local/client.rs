@@ -17,6 +17,7 @@ use smol_str::SmolStr;
 use tokio::{net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
 
+use super::config;
 use super::faults;
 use super::maintenance::FactoryResetRequest;
 use super::online::{UNSETTLED, Unsettled};
@@ -24,7 +25,8 @@ use super::packages::{self, Removal};
 use super::service_operations;
 use super::sessions;
 use super::{
-    BootzStartRequest, DeleteUserRequest, Failure, SetUserRequest, SwitchEntry, UserSummary,
+    BootzStartRequest, ChangeAnswer, ChangeRequest, ConfirmRequest, DeleteUserRequest, Export,
+    Failure, SetUserRequest, ShowRequest, SwitchEntry, UserSummary,
 };
 use crate::faults::Raise;
 use crate::settings::{
@@ -166,14 +168,54 @@ impl Client {
         self.post("/switches/set", &SwitchEntry { service: service.to_owned(), on }).await
     }
 
+    /// Prints the configuration.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn show_config(&self, request: &ShowRequest) -> Result<String, ClientError> {
+        self.ask(config::SHOW, request).await
+    }
+
+    /// Changes the configuration, or plans that.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn change_config(
+        &self,
+        request: &ChangeRequest,
+    ) -> Result<ChangeAnswer, ClientError> {
+        Ok(serde_json::from_str(&self.ask(config::CHANGE, request).await?)?)
+    }
+
+    /// Keeps or takes back the commit that waits to be confirmed; the answer is a text.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn confirm_config(&self, request: &ConfirmRequest) -> Result<String, ClientError> {
+        self.ask(config::CONFIRM, request).await
+    }
+
+    /// What clients configured, as a document.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn export_config(&self) -> Result<Export, ClientError> {
+        Ok(serde_json::from_str(&self.ask(config::EXPORT, &()).await?)?)
+    }
+
+    /// Sends a JSON document; the answer is a text.
+    async fn ask(&self, address: &str, question: &impl Serialize) -> Result<String, ClientError> {
+        let body = Zeroizing::new(serde_json::to_vec(question)?);
+        let text = self.send_request(Method::POST, address, Bytes::from_owner(body)).await?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
     /// Carries out an operation on service instances; the answer is a text.
     ///
     /// # Errors
     /// When no agent runs, or it refuses.
     pub async fn operate(&self, action: &InstanceAction) -> Result<String, ClientError> {
-        let body = serde_json::to_vec(action)?.into();
-        let text = self.send_request(Method::POST, service_operations::ADDRESS, body).await?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        self.ask(service_operations::ADDRESS, action).await
     }
 
     /// Carries out an operation whose answer goes on.
@@ -190,9 +232,7 @@ impl Client {
     /// # Errors
     /// When no agent runs, or it refuses.
     pub async fn ask_of_faults(&self, question: &FaultQuestion) -> Result<String, ClientError> {
-        let body = serde_json::to_vec(question)?.into();
-        let text = self.send_request(Method::POST, faults::QUESTION, body).await?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        self.ask(faults::QUESTION, question).await
     }
 
     /// Follows alarms: each line is a JSON document.
@@ -225,9 +265,7 @@ impl Client {
         &self,
         question: &MaintenanceQuestion,
     ) -> Result<String, ClientError> {
-        let body = serde_json::to_vec(question)?.into();
-        let text = self.send_request(Method::POST, sessions::QUESTION, body).await?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        self.ask(sessions::QUESTION, question).await
     }
 
     /// Follows maintenance sessions: each line is a JSON document.
@@ -269,10 +307,7 @@ impl Client {
     /// # Errors
     /// When no agent runs, or it refuses.
     pub async fn remove_package(&self, name: &str, force: bool) -> Result<String, ClientError> {
-        let body = serde_json::to_vec(&Removal { name: name.to_owned(), force })?.into();
-        let address = packages::REMOVE_PACKAGE;
-        let text = self.send_request(Method::POST, address, body).await?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        self.ask(packages::REMOVE_PACKAGE, &Removal { name: name.to_owned(), force }).await
     }
 
     /// Lists the loaded packages of services.
@@ -292,10 +327,7 @@ impl Client {
         retain_certificates: bool,
         dry_run: bool,
     ) -> Result<String, ClientError> {
-        let request = FactoryResetRequest { retain_certificates, dry_run };
-        let body = serde_json::to_vec(&request)?.into();
-        let text = self.send_request(Method::POST, "/factory-reset", body).await?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        self.ask("/factory-reset", &FactoryResetRequest { retain_certificates, dry_run }).await
     }
 
     /// Starts a bootstrap.

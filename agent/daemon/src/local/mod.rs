@@ -3,10 +3,14 @@
 //! HTTP on `holdfast.sock` in the state folder, mode 0600. The peer credentials from the kernel are checked too:
 //! only root and the agent's own user are served. Status texts come from an [`Inspect`]. Users are managed here,
 //! because the first one must exist before anyone can log in over the network.
+//!
+//! Other people of the box have a socket of their own, if the operator wants that ([`start_for_users`]). There an account has the
+//! role of the user of the same name, and only what asks for the rights of its caller is served.
 
 mod accounting;
 mod bootz;
 mod client;
+mod config;
 mod faults;
 mod inspect;
 mod maintenance;
@@ -25,6 +29,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use axum::{
@@ -37,16 +42,22 @@ use axum::{
 };
 use holdfast_base::{AuthMethod, Caller, ErrorChain, Role, http1, is_root_or_own};
 use holdfast_store::accounts::AccountingLog;
+use nix::unistd::User as Account;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use tokio_util::task::AbortOnDropHandle;
 use zeroize::{Zeroize, Zeroizing};
 
 pub use self::bootz::{BootzStartRequest, bootz_routes};
 pub(crate) use self::client::AnswerLines;
 pub use self::client::{Client, ClientError};
+pub use self::config::{
+    ChangeAnswer, ChangeContent, ChangeRequest, ConfirmRequest, Export, KeptLine, ObjectLine,
+    PendingLine, SentDocument, ShowRequest, config_routes,
+};
 pub use self::faults::fault_routes;
 pub use self::inspect::{Inspect, Inspector};
 pub use self::maintenance::{SwitchEntry, maintenance_routes};
@@ -57,6 +68,7 @@ use crate::{
     listeners::{ListenerKind, Listeners},
     services::Requester,
     settings::ShowContent,
+    socket_for_all::bind_for_all,
     trace::trace_of,
     users::{Password, UserError, Users},
 };
@@ -92,6 +104,19 @@ impl Drop for LocalServer {
     fn drop(&mut self) {
         let _gone_already = fs::remove_file(&self.path);
     }
+}
+
+/// Time for a client that is not root to take any part of an answer.
+const USER_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the socket for people who are not root needs.
+#[derive(Debug)]
+pub struct UserDependencies {
+    pub users: Users,
+    /// Accounting records of requests.
+    pub accounts: AccountingLog,
+    /// Routes that ask for the rights of their [`Caller`].
+    pub routes: Router,
 }
 
 /// Dependencies of the socket's handlers.
@@ -148,8 +173,34 @@ async fn serve(listener: UnixListener, served: LocalDependencies) {
         .with_state(LocalAgent { inspect, users })
         .merge(more)
         .layer(middleware::from_fn(admit))
-        .layer(middleware::from_fn_with_state(accounts, accounting::record_request));
-    let bounds = http1::Bounds { connections: MAX_CONNECTIONS, write_timeout: None };
+        .layer(middleware::from_fn_with_state(accounts, accounting::record_request))
+        .layer(middleware::from_fn_with_state(Admission::Root, identify));
+    serve_peers(listener, None, routes).await;
+}
+
+/// Serves people of the box who are not root on a socket of their own, with routes that ask for the rights of their callers.
+pub fn start_for_users(
+    path: &Path,
+    listeners: &Listeners,
+    served: UserDependencies,
+) -> LocalServer {
+    let entry = listeners.add(ListenerKind::Users, path.to_string_lossy());
+    let wanted = path.to_owned();
+    let UserDependencies { users, accounts, routes } = served;
+    let routes = routes
+        .fallback(async || failure(StatusCode::FORBIDDEN, FOR_ROOT.to_owned()))
+        .layer(middleware::from_fn(admit))
+        .layer(middleware::from_fn_with_state(accounts, accounting::record_request))
+        .layer(middleware::from_fn_with_state(Admission::Users(users), identify));
+    let task = tokio::spawn(async move {
+        let listener = entry.open(|| bind_for_all(&wanted)).await;
+        serve_peers(listener, Some(USER_WRITE_TIMEOUT), routes).await;
+    });
+    LocalServer { path: path.into(), task: AbortOnDropHandle::new(task) }
+}
+
+async fn serve_peers(listener: UnixListener, write_timeout: Option<Duration>, routes: Router) {
+    let bounds = http1::Bounds { connections: MAX_CONNECTIONS, write_timeout };
     http1::serve(listener, bounds, move |stream| {
         routes.clone().layer(Extension(ConnectInfo(LocalPeer::of(stream))))
     })
@@ -176,38 +227,74 @@ impl LocalPeer {
     fn of(stream: &UnixStream) -> Self {
         Self { uid: stream.peer_cred().ok().map(|credentials| credentials.uid()) }
     }
+}
 
-    /// Caller for root and the agent's own user; `None` for others.
-    fn caller(self) -> Option<Caller> {
-        let uid = self.uid.filter(|uid| is_root_or_own(*uid))?;
-        Some(Caller {
-            name: SmolStr::new_static("local"),
-            role: Role::Admin,
-            auth_method: AuthMethod::Local { uid },
-            peer: None,
-        })
+/// Who is served on a socket.
+#[derive(Clone)]
+enum Admission {
+    /// Root and the agent's own user.
+    Root,
+    /// Accounts of the box that have the name of a user with a role, too.
+    Users(Users),
+}
+
+impl Admission {
+    /// The caller at the other end; `None` for one who is not served.
+    async fn caller(&self, peer: LocalPeer) -> Option<Caller> {
+        let uid = peer.uid?;
+        let auth_method = AuthMethod::Local { uid };
+        if is_root_or_own(uid) {
+            let name = SmolStr::new_static("local");
+            return Some(Caller { name, role: Role::Admin, auth_method, peer: None });
+        }
+        let Self::Users(users) = self else { return None };
+        // The database of accounts may be on another box.
+        let account = spawn_blocking(move || Account::from_uid(uid.into())).await;
+        let name: SmolStr = account.ok()?.ok()??.name.into();
+        let role = users.role(&name).filter(|role| *role != Role::None)?;
+        Some(Caller { name, role, auth_method, peer: None })
     }
 }
 
-/// Adds the [`Caller`] to a request of a permitted user, with its trace as [`Requester`], and refuses others.
-async fn admit(
+/// The caller of a request; `None` for one who is not served.
+#[derive(Clone)]
+struct Identified(Option<Caller>);
+
+/// Adds [`Identified`] to a request.
+async fn identify(
+    State(admission): State<Admission>,
     ConnectInfo(peer): ConnectInfo<LocalPeer>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    match peer.caller() {
+    let caller = admission.caller(peer).await;
+    request.extensions_mut().insert(Identified(caller));
+    next.run(request).await
+}
+
+/// Adds the [`Caller`] to a request of a permitted user, with its trace as [`Requester`], and refuses others.
+async fn admit(
+    Extension(Identified(caller)): Extension<Identified>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match caller {
         Some(caller) => {
             let trace = trace_of(request.headers());
             request.extensions_mut().insert(Requester { caller: caller.clone(), trace });
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
-        None => failure(
-            StatusCode::FORBIDDEN,
-            "only root and the user of the agent may use this socket".to_owned(),
-        ),
+        None => failure(StatusCode::FORBIDDEN, NOT_SERVED.to_owned()),
     }
 }
+
+/// Text for a command that the socket for users does not serve.
+const FOR_ROOT: &str = "this command is for root, on the socket in the state folder";
+
+/// Text for a caller who is not served.
+const NOT_SERVED: &str = "this socket serves root, the user of the agent, and where `--user-socket` opens one, accounts with \
+                          the name of a user who has a role";
 
 #[derive(Clone)]
 struct LocalAgent {

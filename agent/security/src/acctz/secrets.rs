@@ -35,7 +35,8 @@ pub fn is_secret(name: &str) -> bool {
         || name.split(['-', '_', '.']).any(|word| SECRET_WORDS.contains(&word))
 }
 
-/// Removes the values of secret members from a JSON document. `None` when the document cannot be parsed.
+/// Removes the values of secret members from a JSON document, also within documents and CLI text that are strings of it.
+/// `None` when the document cannot be parsed.
 pub fn json(document: &[u8]) -> Option<Vec<u8>> {
     let mut value = serde_json::from_slice(document).ok()?;
     withhold(&mut value);
@@ -54,8 +55,19 @@ fn withhold(value: &mut Value) {
                 }
             }
         }
-        _ => {}
+        Value::String(words) => *words = within_string(words),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// A string without the secrets of the document or text that it may be. A string that begins as a document and is none is
+/// withheld.
+fn within_string(words: &str) -> String {
+    if words.trim_start().starts_with(['{', '[']) {
+        let document = json(words.as_bytes()).and_then(|json| String::from_utf8(json).ok());
+        return document.unwrap_or_else(|| WITHHELD.to_owned());
+    }
+    if words.contains('\n') { text(words) } else { words.to_owned() }
 }
 
 /// Removes from CLI text whatever follows a secret name, on its line and on the lines below it in the hierarchy.
@@ -134,6 +146,15 @@ mod tests {
             (r#"[{"secrets":{"a":["x"]}}]"#, Some(r#"[{"secrets":"(withheld)"}]"#)),
             (r#"{"passw\u006frd":"x"}"#, Some(r#"{"password":"(withheld)"}"#)),
             (r#""plain""#, Some(r#""plain""#)),
+            (
+                r#"{"text":"{\"password\":\"x\"}"}"#,
+                Some(r#"{"text":"{\"password\":\"(withheld)\"}"}"#),
+            ),
+            (r#"{"text":"{\"password\":\"x\""}"#, Some(r#"{"text":"(withheld)"}"#)),
+            (
+                r#"{"text":"mtu 1\npassword x\n"}"#,
+                Some(r#"{"text":"mtu 1\npassword (withheld)\n"}"#),
+            ),
             (r#"{"password":"x"#, None),
             ("", None),
         ] {

@@ -39,7 +39,7 @@ pub(in crate::northbound) struct SystemService<D> {
 
 impl<D: Datastore> SystemService<D> {
     pub(in crate::northbound) fn new(core: D, device: Device) -> Self {
-        let Device { reboots, packages, probes, software } = device;
+        let Device { reboots, packages, probes, software, .. } = device;
         Self { core, reboots, packages, software, prober: Prober::new(probes) }
     }
 

@@ -24,6 +24,7 @@ use smol_str::SmolStr;
 use tokio::sync::watch;
 
 use crate::device::Device;
+use crate::dhcp::LostLeases;
 use crate::gnsi::pathz::tests::MODELS;
 use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
 use crate::northbound::IgnoredSubscriptions;
@@ -103,6 +104,7 @@ impl FakeDatastore {
                 probes: Probes::here(),
                 packages: Packages::new(folder.path(), slots),
                 software,
+                lost_leases: LostLeases::default(),
             },
             store,
             folder,

@@ -1,0 +1,659 @@
+//! `holdfast config`: the configuration as one text, and changes of it.
+//!
+//! A change takes the way of a gNMI Set: it is a plain Set that [`holdfast_config::intended`] makes, with the rights of
+//! the caller, and its answer says what it does in lines of the configuration.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Extension, Json, Router};
+use holdfast_base::{AuthMethod, Caller, ErrorChain, is_root_or_own, now_ns};
+use holdfast_config::cli::{self, StatementAction};
+use holdfast_config::edit::{EditAuthorization, EditAuthorizer, EditTarget, Payload};
+use holdfast_config::intended::{
+    self, Document, DocumentError, DocumentFormat, Kept, Placement, Wish,
+};
+use holdfast_config::layer::LayerKey;
+use holdfast_config::limits::MESSAGE_SIZE;
+use holdfast_config::path::PathSyntaxError;
+use holdfast_config::schema::{NodeKind, Origin};
+use holdfast_config::tree::{Child, NodeRef, Tree};
+use holdfast_config::{
+    Configuration, Edit, EditErrors, InstancePath, Models, Path, Provenance, Value, json,
+};
+use holdfast_core::{
+    CommitError, CommitOptions, ConfirmAction, ConfirmError, Confirmation, Datastore, Intent,
+    Preview, UnconfirmedCommit,
+};
+use http::HeaderMap;
+use rand::Rng as _;
+use serde::{Deserialize, Serialize};
+use smol_str::{SmolStr, format_smolstr};
+use tokio::task::spawn_blocking;
+
+use super::failure;
+use crate::gnsi::Gnsi;
+use crate::gnsi::pathz::{PathPermissions, Scope};
+use crate::services::Requester;
+use crate::settings::ConfigFormat;
+
+/// Addresses on the local socket; the bodies are [`ShowRequest`], [`ChangeRequest`] and [`ConfirmRequest`].
+pub(super) const SHOW: &str = "/config/show";
+pub(super) const CHANGE: &str = "/config/change";
+pub(super) const CONFIRM: &str = "/config/confirm";
+pub(super) const EXPORT: &str = "/config/export";
+
+/// The calls over the network that do the same, for the authz policy.
+const GET: &str = "/gnmi.gNMI/Get";
+const SET: &str = "/gnmi.gNMI/Set";
+
+/// Lines of a difference that an answer has; a person reads no more.
+const MAX_LINES: usize = 10_000;
+
+/// What is to be shown.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ShowRequest {
+    pub path: Option<String>,
+    pub format: ConfigFormat,
+    pub owner: bool,
+}
+
+/// A change, and how it is made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ChangeRequest {
+    pub content: ChangeContent,
+    pub dry_run: bool,
+    /// Hash of the plan that the change must have.
+    pub expect: Option<String>,
+    /// Seconds in which the change must be confirmed.
+    pub confirm_within: Option<u64>,
+}
+
+/// What is changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeContent {
+    Merge(SentDocument),
+    Replace(SentDocument),
+    /// What differs between two versions of a text.
+    Versions {
+        old: String,
+        new: String,
+    },
+    /// A leaf gets values. Their member has the name of the leaf, so that accounting withholds those of secrets.
+    Leaf {
+        path: String,
+        values: serde_json::Map<String, serde_json::Value>,
+    },
+    Delete {
+        path: String,
+    },
+    /// All that clients configured becomes what an exported document says.
+    Import(Export),
+}
+
+/// A document as the client read it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SentDocument {
+    pub text: String,
+    /// Without it, the beginning of the text tells.
+    pub format: Option<ConfigFormat>,
+}
+
+/// A commit to confirm or to take back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConfirmRequest {
+    /// Without it, the commit that waits.
+    pub id: Option<String>,
+    pub keeps: bool,
+}
+
+/// Answer to a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeAnswer {
+    /// What differs, in lines of the configuration that begin with `+` or `-`.
+    pub difference: Vec<String>,
+    /// Number of all lines, where the answer does not have all.
+    pub lines: usize,
+    /// What the document leaves out and no client holds, so that it stays.
+    pub kept: Vec<KeptLine>,
+    /// Hash of the plan; of a dry run.
+    pub plan: Option<String>,
+    /// What happens to objects of the system; of a dry run.
+    pub operations: Vec<ObjectLine>,
+    /// Objects that would wait, with what they wait for; of a dry run.
+    pub pending: Vec<PendingLine>,
+    /// Id of the commit that has to be confirmed.
+    pub unconfirmed: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptLine {
+    pub path: String,
+    pub owners: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectLine {
+    pub object: String,
+    pub effect: String,
+    /// Objects that the system removes along with it.
+    pub interrupts: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingLine {
+    pub object: String,
+    pub waits_for: Vec<String>,
+}
+
+/// What clients configured, in both models. Secrets are not in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Export {
+    /// Version of the form of this document.
+    pub format: u32,
+    /// SHA-256 of the two texts, in hexadecimal digits.
+    pub sha256: String,
+    /// The clients' native layer, as lines from which a replace makes it again.
+    pub native: String,
+    /// The clients' OpenConfig as JSON.
+    pub openconfig: String,
+}
+
+/// Version of the form of exported documents.
+const EXPORT_FORMAT: u32 = 1;
+
+impl Export {
+    fn of(configuration: &Configuration) -> Self {
+        let native = cli::running_config(configuration);
+        let openconfig = printed(
+            configuration.models(),
+            Origin::OpenConfig,
+            NodeRef::Branch(configuration.layers().tree(LayerKey::CLIENT_OPENCONFIG).root()),
+        );
+        let sha256 = digest(&native, &openconfig);
+        Self { format: EXPORT_FORMAT, sha256, native, openconfig }
+    }
+
+    fn check(&self) -> Result<(), ChangeError> {
+        if self.format != EXPORT_FORMAT {
+            return Err(ChangeError::ExportFormat(self.format));
+        }
+        match digest(&self.native, &self.openconfig) == self.sha256 {
+            true => Ok(()),
+            false => Err(ChangeError::Checksum),
+        }
+    }
+}
+
+fn digest(native: &str, openconfig: &str) -> String {
+    let mut context = Context::new(&SHA256);
+    for text in [native, openconfig] {
+        context.update(&u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
+        context.update(text.as_bytes());
+    }
+    context.finish().as_ref().iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// Reason for which there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+enum ChangeError {
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    #[error("path `{path}`: {reason}")]
+    Path { path: String, reason: String },
+    /// The text of the reason names the path.
+    #[error("{0}")]
+    UnknownPath(String),
+    #[error("{0}")]
+    Edit(EditErrors),
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    #[error(transparent)]
+    Confirm(#[from] ConfirmError),
+    #[error("a configuration is changed by users with the role admin; `{0}` does not have it")]
+    Role(SmolStr),
+    #[error(
+        "the pathz policy permits `{0}` to read a part of the configuration; this shows all of it"
+    )]
+    Denied(SmolStr),
+    #[error("{0}")]
+    Policy(String),
+    #[error("`{0}` is not the hash of a plan")]
+    Hash(String),
+    #[error("the exported document has the form {0}; this version reads the form {EXPORT_FORMAT}")]
+    ExportFormat(u32),
+    #[error("the checksum of the exported document is wrong: it was changed or is damaged")]
+    Checksum,
+    #[error("the answer could not be made")]
+    Ended,
+}
+
+impl ChangeError {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Role(_) | Self::Denied(_) | Self::Policy(_) => StatusCode::FORBIDDEN,
+            Self::Document(_) | Self::Path { .. } | Self::UnknownPath(_) => StatusCode::BAD_REQUEST,
+            Self::Edit(_) | Self::Hash(_) => StatusCode::BAD_REQUEST,
+            Self::ExportFormat(_) | Self::Checksum => StatusCode::BAD_REQUEST,
+            Self::Commit(_) | Self::Confirm(_) => StatusCode::CONFLICT,
+            Self::Ended => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct ConfigState<C> {
+    core: C,
+    gnsi: Gnsi,
+}
+
+/// Routes of the configuration, for [`super::start`].
+pub fn config_routes<C: Datastore>(core: C, gnsi: Gnsi) -> Router {
+    Router::new()
+        .route(SHOW, post(show::<C>))
+        .route(CHANGE, post(change::<C>))
+        .route(CONFIRM, post(confirm::<C>))
+        .route(EXPORT, post(export::<C>))
+        .layer(DefaultBodyLimit::max(MESSAGE_SIZE.figure))
+        .with_state(ConfigState { core, gnsi })
+}
+
+fn answered<T: IntoResponse>(result: Result<T, ChangeError>) -> Response {
+    match result {
+        Ok(answer) => answer.into_response(),
+        Err(error) => failure(error.status(), ErrorChain(&error).to_string()),
+    }
+}
+
+async fn show<C: Datastore>(
+    State(state): State<ConfigState<C>>,
+    Extension(caller): Extension<Caller>,
+    Json(request): Json<ShowRequest>,
+) -> Response {
+    answered(state.show(&caller, request).await)
+}
+
+async fn change<C: Datastore>(
+    State(state): State<ConfigState<C>>,
+    Extension(by): Extension<Requester>,
+    Json(request): Json<ChangeRequest>,
+) -> Response {
+    answered(state.change(by, request).await.map(Json))
+}
+
+async fn confirm<C: Datastore>(
+    State(state): State<ConfigState<C>>,
+    Extension(by): Extension<Requester>,
+    Json(request): Json<ConfirmRequest>,
+) -> Response {
+    answered(state.confirm(by, request).await)
+}
+
+async fn export<C: Datastore>(
+    State(state): State<ConfigState<C>>,
+    Extension(caller): Extension<Caller>,
+) -> Response {
+    let export = async {
+        state.admit(&caller, GET)?;
+        let configuration = state.core.configuration();
+        spawn_blocking(move || Json(Export::of(&configuration)))
+            .await
+            .map_err(|_| ChangeError::Ended)
+    };
+    answered(export.await)
+}
+
+impl<C: Datastore> ConfigState<C> {
+    /// Rights of a caller who may read all of the configuration, by the same policies as over the network; `None` for
+    /// one whom the pathz policy does not restrict. Root is not restricted: it owns the files of the policies.
+    fn admit(
+        &self,
+        caller: &Caller,
+        rpc: &str,
+    ) -> Result<Option<Arc<PathPermissions>>, ChangeError> {
+        if matches!(caller.auth_method, AuthMethod::Local { uid } if is_root_or_own(uid)) {
+            return Ok(None);
+        }
+        let permitted = self.gnsi.authz.authorize(caller, None, rpc, &HeaderMap::new(), now_ns());
+        permitted.map_err(|denial| ChangeError::Policy(denial.to_string()))?;
+        let rights = self.gnsi.pathz.rights(&caller.name, &self.core.models());
+        let reads_all = |rights: &Arc<PathPermissions>| {
+            [Scope::OpenConfig, Scope::Native].iter().all(|scope| rights.reads_all(*scope))
+        };
+        match rights.as_ref().is_none_or(reads_all) {
+            true => Ok(rights),
+            false => Err(ChangeError::Denied(caller.name.clone())),
+        }
+    }
+
+    async fn show(&self, caller: &Caller, request: ShowRequest) -> Result<String, ChangeError> {
+        self.admit(caller, GET)?;
+        let configuration = self.core.configuration();
+        let shown = spawn_blocking(move || text_of(&configuration, &request)).await;
+        shown.map_err(|_| ChangeError::Ended)?
+    }
+
+    async fn change(
+        &self,
+        Requester { caller, trace }: Requester,
+        request: ChangeRequest,
+    ) -> Result<ChangeAnswer, ChangeError> {
+        if !caller.may_write() {
+            return Err(ChangeError::Role(caller.name));
+        }
+        let rights = self.admit(&caller, SET)?;
+        let ChangeRequest { content, dry_run, expect, confirm_within } = request;
+        let expected_plan = expect.map(|hash| hash.parse().map_err(|_| ChangeError::Hash(hash)));
+        let id = format_smolstr!("cli-{:08x}", rand::rng().random::<u32>());
+        let begin = |within| Confirmation {
+            id: id.clone(),
+            action: ConfirmAction::Begin { rollback_after: Duration::from_secs(within) },
+        };
+        let options = CommitOptions {
+            expected_plan: expected_plan.transpose()?,
+            confirmation: confirm_within.map(begin),
+            trace,
+            ..CommitOptions::default()
+        };
+        let configuration = self.core.configuration();
+        let placed = spawn_blocking(move || Change::of(&configuration, content)).await;
+        let Change { mut edit, kept, mut difference } =
+            placed.map_err(|_| ChangeError::Ended)??;
+        if let Some(rights) = rights {
+            edit.authorization = EditAuthorization::new(rights as Arc<dyn EditAuthorizer>);
+        }
+        let lines = difference.len();
+        difference.truncate(MAX_LINES);
+        let answer = ChangeAnswer {
+            difference,
+            lines,
+            kept: kept.into_iter().map(|Kept { path, owners }| KeptLine { path, owners }).collect(),
+            ..ChangeAnswer::default()
+        };
+        if dry_run {
+            let options = CommitOptions { confirmation: None, ..options };
+            let preview = self.core.preview(&caller, Intent::edit(edit), options).await?;
+            return Ok(with_plan(answer, preview));
+        }
+        let unconfirmed = options.confirmation.as_ref().map(|it| it.id.to_string());
+        if edit.is_empty() && unconfirmed.is_none() {
+            return Ok(answer);
+        }
+        self.core.commit(&caller, edit, options).await?;
+        Ok(ChangeAnswer { unconfirmed, ..answer })
+    }
+
+    async fn confirm(&self, by: Requester, request: ConfirmRequest) -> Result<String, ChangeError> {
+        if !by.caller.may_write() {
+            return Err(ChangeError::Role(by.caller.name));
+        }
+        self.admit(&by.caller, SET)?;
+        let waiting = UnconfirmedCommit::of(&*self.core.current_revision().await);
+        let id = match (request.id, waiting) {
+            (Some(id), _) => id.into(),
+            (None, Some(waiting)) => waiting.id,
+            (None, None) => return Err(ConfirmError::NoneWaits.into()),
+        };
+        let action = if request.keeps { ConfirmAction::Confirm } else { ConfirmAction::Cancel };
+        let confirmation = Some(Confirmation { id: id.clone(), action });
+        let options = CommitOptions { confirmation, trace: by.trace, ..CommitOptions::default() };
+        self.core.commit(&by.caller, Edit::default(), options).await?;
+        Ok(match request.keeps {
+            true => format!("the commit `{id}` is kept\n"),
+            false => format!("the commit `{id}` is taken back\n"),
+        })
+    }
+}
+
+/// A change that was read and placed.
+struct Change {
+    edit: Edit,
+    kept: Vec<Kept>,
+    /// Lines that differ after it, without what services make of it.
+    difference: Vec<String>,
+}
+
+impl Change {
+    fn of(configuration: &Configuration, content: ChangeContent) -> Result<Self, ChangeError> {
+        let models = configuration.models();
+        let placement = match content {
+            ChangeContent::Merge(document) => Placement::Merge(read(models, &document)?),
+            ChangeContent::Replace(document) => Placement::Replace(read(models, &document)?),
+            ChangeContent::Versions { old, new } => Placement::Differences {
+                old: statements(models, &old)?,
+                new: statements(models, &new)?,
+            },
+            ChangeContent::Leaf { path, values } => {
+                Placement::Wishes(vec![leaf_wish(models, &path, values)?])
+            }
+            ChangeContent::Delete { path } => {
+                let found = native_path(models, &path)?;
+                Placement::Wishes(vec![Wish { path: found, act: StatementAction::No }])
+            }
+            ChangeContent::Import(export) => {
+                export.check()?;
+                return Self::of_edit(configuration, imported(export), Vec::new());
+            }
+        };
+        let (edit, kept) = intended::place(configuration, placement).map_err(ChangeError::Edit)?;
+        Self::of_edit(configuration, edit, kept)
+    }
+
+    fn of_edit(
+        configuration: &Configuration,
+        edit: Edit,
+        kept: Vec<Kept>,
+    ) -> Result<Self, ChangeError> {
+        // Services walk when the change is carried out; here it is looked at alone. Errors are told by the commit, which
+        // knows the rights of the caller.
+        let alone = configuration.clone().with_services(None);
+        let after = alone.edit(&edit).unwrap_or_else(|_| alone.clone());
+        let lines = intended::lines_between(&alone, &after);
+        let difference = lines.iter().map(ToString::to_string).collect();
+        Ok(Self { edit, kept, difference })
+    }
+}
+
+/// A union_replace of both layers of clients.
+fn imported(export: Export) -> Edit {
+    let root = |origin| EditTarget { origin, path: Path { elems: Vec::new() } };
+    let openconfig = Payload::Json { text: export.openconfig.into_bytes().into(), ietf: true };
+    let union_replace = vec![
+        (root(Origin::Native), Payload::Cli { text: export.native }),
+        (root(Origin::OpenConfig), openconfig),
+    ];
+    Edit { union_replace, ..Edit::default() }
+}
+
+fn read(models: &Models, document: &SentDocument) -> Result<Document, ChangeError> {
+    let format = match document.format {
+        Some(ConfigFormat::Text) => DocumentFormat::Text,
+        Some(ConfigFormat::Json) => DocumentFormat::Json,
+        Some(ConfigFormat::Openconfig) => DocumentFormat::OpenConfig,
+        None => DocumentFormat::of(models, &document.text)?,
+    };
+    Ok(Document::read(models, &document.text, format)?)
+}
+
+fn statements(models: &Models, text: &str) -> Result<Vec<Wish>, ChangeError> {
+    match Document::read(models, text, DocumentFormat::Text)? {
+        Document::Native(wishes) => Ok(wishes),
+        Document::OpenConfig(_) => Ok(Vec::new()),
+    }
+}
+
+/// The wish that a leaf has these values.
+fn leaf_wish(
+    models: &Models,
+    path: &str,
+    values: serde_json::Map<String, serde_json::Value>,
+) -> Result<Wish, ChangeError> {
+    let refused = |reason: String| ChangeError::Path { path: path.to_owned(), reason };
+    let (origin, named) = named_path(models, path)?;
+    let schema = models.schema(origin);
+    let node = schema.node(named.last().map_or(schema.root(), |step| step.node));
+    let Some(leaf) = &node.leaf else {
+        return Err(refused("it is not a leaf; give a file to set more than one leaf".to_owned()));
+    };
+    let texts = values.into_iter().flat_map(|(_, values)| match values {
+        serde_json::Value::Array(values) => values,
+        value => vec![value],
+    });
+    let texts: Vec<String> = texts.map(|it| it.as_str().unwrap_or_default().to_owned()).collect();
+    let parse =
+        |text: &String| leaf.ty.parse_text(text).map_err(|error| refused(error.to_string()));
+    let value = match (&node.kind, &texts[..]) {
+        (NodeKind::LeafList, _) => {
+            Value::List(texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?.into())
+        }
+        (_, [text]) => parse(text)?,
+        (_, []) => parse(&String::new())?,
+        (_, [..]) => return Err(refused("the leaf has one value".to_owned())),
+    };
+    let (path, value) = match origin {
+        Origin::Native => (named, value),
+        Origin::OpenConfig => models
+            .map
+            .down(&named, &value)
+            .map_err(|reason| refused(format!("its value {reason}")))?
+            .ok_or_else(|| refused(NO_COUNTERPART.to_owned()))?,
+    };
+    Ok(Wish { path, act: StatementAction::Set(value) })
+}
+
+/// Reason to refuse a path of OpenConfig alone.
+const NO_COUNTERPART: &str =
+    "the native model has no counterpart of it; set it by a document of OpenConfig";
+
+/// The native node that a path of either model names.
+fn native_path(models: &Models, path: &str) -> Result<InstancePath, ChangeError> {
+    let (origin, named) = named_path(models, path)?;
+    let is_entry = named.last().is_some_and(|step| step.keys.is_some());
+    match origin {
+        Origin::Native => Some(named),
+        Origin::OpenConfig if is_entry => models.map.entry_to_native(&named),
+        Origin::OpenConfig => models.map.path_to_native(&named),
+    }
+    .ok_or_else(|| ChangeError::Path { path: path.to_owned(), reason: NO_COUNTERPART.to_owned() })
+}
+
+/// Reads a path, of the native model if that has it, else of OpenConfig; or words of a line of CLI text that name an entry.
+fn named_path(models: &Models, text: &str) -> Result<(Origin, InstancePath), ChangeError> {
+    if !text.contains(['/', '['])
+        && let Ok(statements) = cli::parse(&models.native, text)
+        && let [cli::Statement { path, act: StatementAction::Create, .. }] = &statements[..]
+    {
+        return Ok((Origin::Native, path.clone()));
+    }
+    let rooted = if text.starts_with('/') { text.to_owned() } else { format!("/{text}") };
+    let path: Path = rooted
+        .parse()
+        .map_err(|error: PathSyntaxError| ChangeError::UnknownPath(error.to_string()))?;
+    let native = match models.native.resolve_write(&path) {
+        Ok(found) => return Ok((Origin::Native, found)),
+        Err(error) => error,
+    };
+    let openconfig = match models.openconfig.resolve_write(&path) {
+        Ok(found) => return Ok((Origin::OpenConfig, found)),
+        Err(error) => error,
+    };
+    // The reason is that of the model that has the beginning of the path.
+    let native_root = models.native.root();
+    let is_native = |name: &str| models.native.child(native_root, None, name).is_some();
+    let begins_native = path.elems.first().is_some_and(|elem| is_native(&elem.name));
+    let has_config =
+        path.elems.iter().any(|elem| ["config", "state"].contains(&elem.name.as_str()));
+    let reason = if begins_native && !has_config { native } else { openconfig };
+    Err(ChangeError::UnknownPath(reason.to_string()))
+}
+
+fn text_of(configuration: &Configuration, request: &ShowRequest) -> Result<String, ChangeError> {
+    let models = configuration.models();
+    if request.format == ConfigFormat::Openconfig {
+        let layer = configuration.layers().tree(LayerKey::CLIENT_OPENCONFIG);
+        let Some(path) = &request.path else {
+            return Ok(printed(models, Origin::OpenConfig, NodeRef::Branch(layer.root())) + "\n");
+        };
+        let (origin, at) = named_path(models, path)?;
+        let reason = "it is not a path of OpenConfig".to_owned();
+        if origin != Origin::OpenConfig {
+            return Err(ChangeError::Path { path: path.clone(), reason });
+        }
+        let mut part = Tree::new();
+        if let Some(child) = layer.find(&at.0) {
+            part.put(&models.openconfig, &at, child, &holdfast_config::LeafMark::Explicit);
+        }
+        return Ok(printed(models, Origin::OpenConfig, NodeRef::Branch(part.root())) + "\n");
+    }
+    let whole = intended::tree(configuration);
+    let shown = match &request.path {
+        None => whole,
+        Some(path) => part_of(models, &whole, &native_path(models, path)?),
+    };
+    if request.format == ConfigFormat::Json {
+        return Ok(printed(models, Origin::Native, NodeRef::Branch(shown.root())) + "\n");
+    }
+    let note = |path: &InstancePath, provenance: &Provenance| {
+        request.owner.then(|| cli::provenance_note(configuration, path, provenance))
+    };
+    Ok(cli::print_with_notes(&models.native, &shown, &note))
+}
+
+/// What is at a path and below it.
+fn part_of(models: &Models, whole: &Tree<Provenance>, at: &InstancePath) -> Tree<Provenance> {
+    let mut part = Tree::new();
+    if let Some(child) = whole.find(&at.0) {
+        let meta = first_meta(&child);
+        if let Some(meta) = meta {
+            part.put(&models.native, at, child, &meta);
+        }
+    }
+    part
+}
+
+/// Provenance of some leaf of a node, for the keys of the entries above it.
+fn first_meta(child: &Child<Provenance>) -> Option<Provenance> {
+    let mut found = None;
+    NodeRef::from(child).walk(&mut InstancePath::root(), &mut |_, leaf| {
+        found.get_or_insert(leaf.meta);
+    });
+    found
+}
+
+fn printed<M: holdfast_config::LeafMeta>(
+    models: &Models,
+    origin: Origin,
+    found: NodeRef<'_, M>,
+) -> String {
+    let schema = models.schema(origin);
+    let text = json::print(schema, schema.root(), found, json::Flavour::Ietf, &|_| true);
+    let document = text.and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
+    let document = document.unwrap_or_else(|| serde_json::json!({}));
+    serde_json::to_string_pretty(&document).unwrap_or_default()
+}
+
+fn with_plan(answer: ChangeAnswer, preview: Preview) -> ChangeAnswer {
+    let Preview { hash, operations, pending, .. } = preview;
+    let operation = |it: holdfast_core::ObjectChange| ObjectLine {
+        object: it.object,
+        effect: it.effect.name().to_owned(),
+        interrupts: it.interrupts,
+    };
+    let waiting = |it: holdfast_core::PendingObject| PendingLine {
+        object: it.object,
+        waits_for: it.waits_for,
+    };
+    ChangeAnswer {
+        plan: Some(hash.to_string()),
+        operations: operations.first.into_iter().map(operation).collect(),
+        pending: pending.first.into_iter().map(waiting).collect(),
+        ..answer
+    }
+}

@@ -1,0 +1,151 @@
+//! Arguments of `holdfast config`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use holdfast_core::PlanHash;
+use serde::{Deserialize, Serialize};
+
+use super::StateDir;
+
+#[derive(Clone, Debug, Args)]
+pub struct ConfigSettings {
+    #[command(flatten)]
+    pub state: StateDir,
+    #[command(subcommand)]
+    pub action: ConfigAction,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum ConfigAction {
+    /// Print the configuration, whatever origin brought it
+    Show {
+        /// Path of either model, or the words of an entry such as `interface eth1`, to print what is at it and below it
+        #[arg(value_name = "PATH|WORD")]
+        path: Vec<String>,
+        #[arg(long, value_enum, default_value_t = ConfigFormat::Text)]
+        format: ConfigFormat,
+        /// End each line with the names of those who ask for it
+        #[arg(long, conflicts_with = "format")]
+        owner: bool,
+    },
+    /// Print what differs between the configuration and a file, as lines of the configuration
+    Diff {
+        #[command(flatten)]
+        document: DocumentArgs,
+    },
+    /// Check that a file can replace the configuration, and print what that would do
+    Check {
+        #[command(flatten)]
+        document: DocumentArgs,
+    },
+    /// Set a leaf, or merge a file. In text, `no LINE` removes something
+    #[command(
+        override_usage = "holdfast config set [OPTIONS] FILE|-\n       holdfast config set [OPTIONS] PATH VALUE..."
+    )]
+    Set {
+        /// A file, `-` for standard input, or the path of a leaf of either model
+        #[arg(value_name = "FILE|-|PATH")]
+        target: String,
+        /// Value of the leaf, of which a leaf-list gets all; or the other words of the line
+        #[arg(value_name = "VALUE|WORD")]
+        values: Vec<String>,
+        #[arg(long, value_enum)]
+        format: Option<ConfigFormat>,
+        #[command(flatten)]
+        terms: ChangeTerms,
+    },
+    /// Remove what is at a path of either model, and below it
+    Delete {
+        /// Path of either model, or the words of a line such as `interface eth1 mtu`
+        #[arg(value_name = "PATH|WORD", required = true)]
+        path: Vec<String>,
+        #[command(flatten)]
+        terms: ChangeTerms,
+    },
+    /// Make a file the configuration: what it leaves out goes
+    Replace {
+        #[command(flatten)]
+        document: DocumentArgs,
+        #[command(flatten)]
+        terms: ChangeTerms,
+    },
+    /// Change the configuration in an editor ($VISUAL or $EDITOR): the difference is shown before it is made
+    Edit {
+        /// Path of either model, or the words of an entry, to edit what is at it and below it
+        #[arg(value_name = "PATH|WORD")]
+        path: Vec<String>,
+        #[command(flatten)]
+        terms: ChangeTerms,
+    },
+    /// Keep the commit that waits to be confirmed
+    Confirm {
+        /// Id of the commit; without it, the one that waits
+        id: Option<String>,
+    },
+    /// Take back the commit that waits to be confirmed
+    Cancel {
+        /// Id of the commit; without it, the one that waits
+        id: Option<String>,
+    },
+    /// Print what clients configured, in both models, as one document for a backup or for a like box
+    Export,
+    /// Make the configuration of clients that of an exported document
+    Import {
+        /// The file, or `-` for standard input
+        file: PathBuf,
+        #[command(flatten)]
+        terms: ChangeTerms,
+    },
+}
+
+/// A document, and its form.
+#[derive(Clone, Debug, Args)]
+pub struct DocumentArgs {
+    /// The file, or `-` for standard input
+    pub file: PathBuf,
+    /// Form of the file; without it, its beginning tells: `{` begins JSON
+    #[arg(long, value_enum)]
+    pub format: Option<ConfigFormat>,
+}
+
+/// How a change is made.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ChangeTerms {
+    /// Print the plan and the difference, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Make the change only if its plan has this hash, from a dry run
+    #[arg(long, value_name = "HASH", value_parser = plan_hash)]
+    pub expect: Option<PlanHash>,
+    /// Take the change back unless `holdfast config confirm` comes within this time, such as 5m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub confirm_within: Option<Duration>,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Form of a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConfigFormat {
+    /// Lines of the native model
+    Text,
+    /// JSON of the native model (RFC 7951)
+    Json,
+    /// JSON of what clients set by OpenConfig (RFC 7951)
+    Openconfig,
+}
+
+fn plan_hash(text: &str) -> Result<PlanHash, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is not the hash of a plan: it has 16 hexadecimal digits"))
+}
+
+/// Parses a time such as 90s, 5m or 1h30m.
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("`{text}` is not a time such as 90s or 5m: {error}"))
+}

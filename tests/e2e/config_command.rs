@@ -1,0 +1,277 @@
+//! `holdfast config`: the operator changes the configuration at the box itself.
+
+use std::fs::{self, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use holdfast_tests::agent::{AgentProcess, binary};
+use holdfast_tests::eventually::eventually;
+use holdfast_tests::netns::Netns;
+use holdfast_tests::terminal::at_terminal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Runs `holdfast config ARGUMENTS` with this text on standard input.
+fn run(agent: &AgentProcess, arguments: &[&str], input: &str) -> Output {
+    let mut command = agent.command("config");
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[track_caller]
+pub(crate) fn config(agent: &AgentProcess, arguments: &[&str], input: &str) -> String {
+    let output = run(agent, arguments, input);
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[track_caller]
+pub(crate) fn refused(agent: &AgentProcess, arguments: &[&str], input: &str) -> String {
+    let output = run(agent, arguments, input);
+    assert!(!output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+async fn start() -> (Netns, AgentProcess) {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    let agent = AgentProcess::start(&net).await;
+    (net, agent)
+}
+
+/// UNION.md, cases 15 and 16, on a box that is configured by a controller and by hand.
+#[tokio::test]
+async fn a_leaf_is_changed_where_its_origin_holds_it() {
+    let (net, agent) = start().await;
+    let client = agent.gnmi().await;
+    let port = json!({"name": "eth0", "config": {"name": "eth0", "mtu": 1414, "description": "to the core"}});
+    client.update("/interfaces", json!({"interface": [port]})).await.unwrap();
+    assert_eq!(
+        config(&agent, &["set", "/interfaces/interface[name=eth1]/mtu", "1300"], ""),
+        "+ interface eth1 mtu 1300\n"
+    );
+    let shown =
+        "interface eth0\n  description \"to the core\"\n  mtu 1400\ninterface eth1\n  mtu 1300\n";
+    assert_eq!(config(&agent, &["show"], ""), shown);
+    assert_eq!(config(&agent, &["diff", "-"], shown), "");
+    assert_eq!(
+        config(&agent, &["replace", "-"], shown),
+        "the configuration was like that already\n"
+    );
+    let owners = config(&agent, &["show", "--owner", "interfaces/interface[name=eth0]"], "");
+    assert!(owners.contains("mtu 1400 # client openconfig\n"), "{owners}");
+
+    // The same leaf by the path of OpenConfig, and by text.
+    let path = "/interfaces/interface[name=eth0]/config/mtu";
+    let changed = "- interface eth0 mtu 1400\n+ interface eth0 mtu 1350\n";
+    assert_eq!(config(&agent, &["set", path, "1364"], ""), changed);
+    assert_eq!(net.link("eth0").mtu, 1350);
+    config(&agent, &["set", "-"], "interface eth0 mtu 1351\ninterface eth1\n  enabled false\n");
+    assert_eq!((net.link("eth0").mtu, net.link("eth1").up), (1351, false));
+    let openconfig = config(&agent, &["show", "--format", "openconfig"], "");
+    let openconfig: Value = serde_json::from_str(&openconfig).unwrap();
+    let held = &openconfig["openconfig-interfaces:interfaces"]["interface"][0]["config"];
+    assert_eq!(held["mtu"], 1365, "{openconfig}");
+    let native: Value =
+        serde_json::from_str(&config(&agent, &["show", "--format", "json"], "")).unwrap();
+    assert_eq!(native["holdfast:interfaces"]["interface"][1]["mtu"], 1300, "{native}");
+
+    let words = ["set", "interface", "eth1", "description", "to the edge"];
+    assert_eq!(config(&agent, &words, ""), "+ interface eth1 description \"to the edge\"\n");
+    assert!(config(&agent, &["show", "interface", "eth1"], "").starts_with("interface eth1\n"));
+    config(&agent, &["delete", "interface", "eth1", "description"], "");
+    config(&agent, &["delete", "interfaces/interface[name=eth0]"], "");
+    assert_eq!(config(&agent, &["show"], ""), "interface eth1\n  enabled false\n  mtu 1300\n");
+    config(&agent, &["set", "-"], "no interface eth1\n");
+    assert_eq!(config(&agent, &["show"], ""), "");
+}
+
+#[tokio::test]
+async fn a_dry_run_shows_the_difference_and_its_plan_is_the_one_that_is_made() {
+    let (net, agent) = start().await;
+    config(&agent, &["set", "-"], "interface eth0\n  mtu 1400\n");
+    let change = "interface eth0 mtu 1500\ninterface br7\n  type bridge\ninterface eth9 ipv4 address 10.0.0.1 prefix-length 24\n";
+    let plan = config(&agent, &["set", "--dry-run", "-"], change);
+    let hash = plan.lines().find_map(|line| line.strip_prefix("plan ")).expect(&plan).to_owned();
+    for line in [
+        "- interface eth0 mtu 1400\n+ interface eth0 mtu 1500\n",
+        "+ interface br7 type bridge\n",
+        "  changed in place  link eth0\n",
+        "  created           link br7\n",
+        "  waits for link eth9: address 10.0.0.1",
+    ] {
+        assert!(plan.contains(line), "`{line}` is not in:\n{plan}");
+    }
+    assert_eq!(net.link("eth0").mtu, 1400);
+    let json = config(&agent, &["set", "--dry-run", "--json", "-"], change);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["plan"], json!(hash), "{json}");
+
+    let other = refused(&agent, &["set", "--expect", "0123456789abcdef", "-"], change);
+    assert!(other.contains("plan of this change has become"), "{other}");
+    config(&agent, &["set", "--expect", &hash, "-"], change);
+    assert_eq!(net.link("eth0").mtu, 1500);
+    assert!(net.find_link("br7").is_some());
+}
+
+#[tokio::test]
+async fn a_change_that_nobody_confirms_is_taken_back() {
+    let (net, agent) = start().await;
+    let set = |within: &str, mtu: &str| {
+        let path = "/interfaces/interface[name=eth0]/mtu";
+        config(&agent, &["set", "--confirm-within", within, path, mtu], "")
+    };
+    let answer = set("5m", "1400");
+    assert!(
+        answer.contains("is taken back in 5m unless `holdfast config confirm` keeps it"),
+        "{answer}"
+    );
+    let pending = agent.show("pending");
+    assert!(pending.contains("waits to be confirmed; it is rolled back in"), "{pending}");
+    let second = refused(&agent, &["set", "/interfaces/interface[name=eth0]/mtu", "1300"], "");
+    assert!(second.contains("waits to be confirmed or cancelled"), "{second}");
+    assert!(config(&agent, &["cancel"], "").ends_with("is taken back\n"));
+    assert_eq!(net.link("eth0").mtu, 1500);
+    set("5m", "1401");
+    assert!(refused(&agent, &["confirm", "other"], "").contains("is not `other`"));
+    assert!(config(&agent, &["confirm"], "").ends_with("is kept\n"));
+    assert!(refused(&agent, &["confirm"], "").contains("no commit waits"));
+    set("1s", "1402");
+    eventually("it is taken back", || net.link("eth0").mtu == 1401).await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_refused_with_its_place() {
+    let (_net, agent) = start().await;
+    let mtu = "/interfaces/interface[name=eth0]/mtu";
+    for (arguments, input, reason) in [
+        (&["set", "-"][..], "interface eth0\n  mtuu 1\n  mtu many\n", "line 2: `mtuu 1`"),
+        (&["set", "-"], "interface eth0\n  mtuu 1\n  mtu many\n", "line 3: `mtu many`"),
+        (&["set", "-"], "{\"a\": 1}", "no such node"),
+        (&["set", "-"], "{\"holdfast:system\": {\"hostname\": 7}}", "/system/hostname"),
+        (&["set", mtu, "many"], "", "path `/interfaces/interface[name=eth0]/mtu`"),
+        (&["set", mtu, "1", "2"], "", "the leaf has one value"),
+        (&["set", "/interfaces/interface[name=eth0]", "1"], "", "it is not a leaf"),
+        (&["set", "/nothing/here", "1"], "", "path `/nothing/here`"),
+        (&["set", "interface", "eth0", "mtuu", "1"], "", "unknown word `mtuu`"),
+        (&["set", mtu], "", "to set a leaf, give its value after its path"),
+        (&["set", "--format", "text", mtu, "1400"], "", "`--format` is for a file"),
+        (&["set", "--expect", "zz", mtu, "1400"], "", "it has 16 hexadecimal digits"),
+        (&["set", "--confirm-within", "soon", mtu, "1400"], "", "not a time such as"),
+        (&["delete", "/interfaces/interface[name=*]/mtu"], "", "wildcard"),
+        (&["show", "/system/nothing"], "", "path `/system/nothing`"),
+        (&["import", "-"], "{}", "is not a document that `holdfast config export` made"),
+        (&["replace", "/no/such/file"], "", "cannot read `/no/such/file`"),
+    ] {
+        let error = refused(&agent, arguments, input);
+        assert!(error.contains(reason), "{arguments:?}: {error}");
+    }
+    assert_eq!(config(&agent, &["show"], ""), "");
+}
+
+#[tokio::test]
+async fn what_was_exported_makes_a_like_box() {
+    let (net, agent) = start().await;
+    let client = agent.gnmi().await;
+    let port = json!({"name": "eth0", "config": {"name": "eth0", "mtu": 1414}});
+    client.update("/interfaces", json!({"interface": [port]})).await.unwrap();
+    config(&agent, &["set", "-"], "interface eth1 mtu 1300\n");
+    let export = config(&agent, &["export"], "");
+    let [text, openconfig] = [&["show"][..], &["show", "--format", "openconfig"]]
+        .map(|arguments| config(&agent, arguments, ""));
+    config(&agent, &["replace", "-"], "system domain-name example\n");
+    assert_eq!(net.link("eth0").mtu, 1500);
+    let damaged = export.replace("1300", "1301");
+    assert!(refused(&agent, &["import", "-"], &damaged).contains("checksum"));
+    config(&agent, &["import", "-"], &export);
+    assert_eq!(config(&agent, &["show"], ""), text);
+    assert_eq!(config(&agent, &["show", "--format", "openconfig"], ""), openconfig);
+    assert_eq!((net.link("eth0").mtu, net.link("eth1").mtu), (1400, 1300));
+    assert_eq!(config(&agent, &["export"], ""), export);
+}
+
+/// A person edits the text, sees what that does, and says `yes`. What others changed meanwhile stays.
+#[tokio::test]
+async fn an_editor_changes_what_the_person_changed() {
+    let (net, agent) = start().await;
+    config(&agent, &["set", "-"], "interface eth0 mtu 1400\ninterface eth1 mtu 1300\n");
+    let folder = TempDir::new().unwrap();
+    let edit = |script: &str, answers: &str| {
+        let path = folder.path().join("editor");
+        fs::write(&path, script).unwrap();
+        let mut command = agent.command("config");
+        command.arg("edit").env("VISUAL", format!("sh {}", path.display()));
+        let run = at_terminal(&command, answers);
+        (run.has_succeeded, run.shown)
+    };
+    let to_1401 = "sed -i 's/mtu 1400/mtu 1401/' \"$1\"";
+    let (done, shown) = edit(to_1401, "no\n");
+    assert!(!done && shown.contains("+ interface eth0 mtu 1401"), "{shown}");
+    assert_eq!(net.link("eth0").mtu, 1400);
+    let (done, shown) = edit(to_1401, "yes\n");
+    assert!(done && shown.contains("changed in place  link eth0"), "{shown}");
+    assert_eq!((net.link("eth0").mtu, net.link("eth1").mtu), (1401, 1300));
+    // The first text has a mistake; the person edits it again.
+    let mends = "grep -q wrong \"$1\" && sed -i 's/wrong/1402/' \"$1\" || sed -i 's/mtu 1401/mtu wrong/' \"$1\"";
+    let (done, shown) = edit(mends, "yes\nyes\n");
+    assert!(done && shown.contains("`mtu wrong`"), "{shown}");
+    assert_eq!(net.link("eth0").mtu, 1402);
+    let (done, shown) = edit("true", "");
+    assert!(done && shown.contains("nothing is changed"), "{shown}");
+    let (done, shown) = edit("exit 3", "");
+    assert!(!done && shown.contains("nothing is changed"), "{shown}");
+}
+
+/// An account of the box that every Debian has, and another one.
+const ACCOUNT: &str = "daemon";
+const STRANGER: &str = "games";
+
+/// Runs a command as an account of the box, by the socket for users.
+fn run_as(account: &str, socket: &Path, arguments: &[&str]) -> Result<String, String> {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", account, "--clear-groups", "--"]).arg(binary());
+    let output = command.args(arguments).arg("--socket").arg(socket).output().unwrap();
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout).unwrap()),
+        false => Err(String::from_utf8(output.stderr).unwrap()),
+    }
+}
+
+/// People of the box have the rights of the agent's user with the name of their account.
+#[tokio::test]
+async fn a_person_of_the_box_has_the_role_of_the_user_of_that_name() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let folder = TempDir::new().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let socket = folder.path().join("users.sock");
+    let path = socket.to_str().unwrap();
+    let agent = AgentProcess::start_with(&net, &["--user-socket", path]).await;
+    let mtu = "/interfaces/interface[name=eth0]/mtu";
+    let set = |value: &str| run_as(ACCOUNT, &socket, &["config", "set", mtu, value]);
+    assert!(
+        run_as(ACCOUNT, &socket, &["config", "show"])
+            .unwrap_err()
+            .contains("a user who has a role")
+    );
+
+    assert!(
+        agent.user(&["set", ACCOUNT, "--role", "read-only"], "secret of daemon").status.success()
+    );
+    assert_eq!(run_as(ACCOUNT, &socket, &["config", "show"]), Ok(String::new()));
+    let refusal = set("1400").unwrap_err();
+    assert!(refusal.contains("role admin; `daemon` does not have it"), "{refusal}");
+    let refusal = run_as(ACCOUNT, &socket, &["config", "confirm"]).unwrap_err();
+    assert!(refusal.contains("role admin"), "{refusal}");
+    assert!(run_as(STRANGER, &socket, &["config", "show"]).is_err());
+    let root_only = run_as(ACCOUNT, &socket, &["user", "list"]).unwrap_err();
+    assert!(root_only.contains("for root"), "{root_only}");
+
+    assert!(agent.user(&["set", ACCOUNT, "--role", "admin"], "secret of daemon").status.success());
+    assert_eq!(set("1400"), Ok("+ interface eth0 mtu 1400\n".to_owned()));
+    assert_eq!(net.link("eth0").mtu, 1400);
+    let transactions = agent.show("transactions");
+    assert!(transactions.contains("by daemon"), "{transactions}");
+}
