@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::Wish;
-use crate::cli::{self, StatementAction};
+use crate::cli::{LinePrinter, StatementAction};
 use crate::instance::{InstancePath, Step};
 use crate::schema::{NodeKind, Schema};
 use crate::tree::{Branch, Change, Child, LeafMeta, ListEntry as _, NodeRef, Tree};
@@ -34,7 +34,8 @@ impl fmt::Display for DifferenceLine {
 /// Compares two trees of the native model. That an entry was supplied as such is no difference.
 pub fn difference<M: LeafMeta>(schema: &Schema, old: &Tree<M>, new: &Tree<M>) -> Difference {
     let mut found = Difference::default();
-    Tree::diff(old, new, &mut |path, change| found.add(schema, path, change));
+    let printer = LinePrinter::new(schema);
+    Tree::diff(old, new, &mut |path, change| found.add((schema, &printer), path, change));
     let emptied: BTreeSet<InstancePath> =
         found.wishes.iter().filter_map(|wish| emptied_entry(schema, wish, new)).collect();
     let created = emptied.into_iter().map(|path| Wish { path, act: StatementAction::Create });
@@ -61,24 +62,29 @@ fn emptied_entry<M: LeafMeta>(schema: &Schema, wish: &Wish, new: &Tree<M>) -> Op
 }
 
 impl Difference {
-    fn add<M: LeafMeta>(&mut self, schema: &Schema, path: &InstancePath, change: Change<'_, M>) {
+    fn add<M: LeafMeta>(
+        &mut self,
+        (schema, printer): (&Schema, &LinePrinter<'_>),
+        path: &InstancePath,
+        change: Change<'_, M>,
+    ) {
         match change {
             Change::Added(node) => {
                 for (path, act) in statements(schema, path, node) {
-                    self.add_line(schema, true, &path, &act);
+                    self.add_line(printer, true, &path, &act);
                     self.wishes.push(Wish { path, act });
                 }
             }
             Change::Removed(node) => {
                 for (path, act) in statements(schema, path, node) {
-                    self.add_line(schema, false, &path, &act);
+                    self.add_line(printer, false, &path, &act);
                 }
                 self.wishes.push(Wish { path: path.clone(), act: StatementAction::No });
             }
             Change::Leaf { old, new } if old.value != new.value => {
                 let [old, new] = [old, new].map(|leaf| StatementAction::Set(leaf.value.clone()));
-                self.add_line(schema, false, path, &old);
-                self.add_line(schema, true, path, &new);
+                self.add_line(printer, false, path, &old);
+                self.add_line(printer, true, path, &new);
                 self.wishes.push(Wish { path: path.clone(), act: new });
             }
             Change::Leaf { .. } | Change::Given(_) => {}
@@ -87,12 +93,12 @@ impl Difference {
 
     fn add_line(
         &mut self,
-        schema: &Schema,
+        printer: &LinePrinter<'_>,
         is_new: bool,
         path: &InstancePath,
         act: &StatementAction,
     ) {
-        self.lines.push(DifferenceLine { is_new, text: cli::line(schema, path, act) });
+        self.lines.push(DifferenceLine { is_new, text: printer.line(path, act) });
     }
 }
 

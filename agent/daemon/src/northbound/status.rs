@@ -252,6 +252,7 @@ impl From<&EditErrors> for Refusal {
                 EditOperation::Lease => "lease".to_owned(),
                 EditOperation::Walk => "walk".to_owned(),
                 EditOperation::Fence => "fence".to_owned(),
+                EditOperation::Restore => "restore".to_owned(),
                 EditOperation::Boot(Origin::Native) => "boot_config.vendor_config".to_owned(),
                 EditOperation::Boot(Origin::OpenConfig) => "boot_config.oc_config".to_owned(),
                 EditOperation::InitialConfiguration(Origin::Native) => {
@@ -300,6 +301,17 @@ impl From<CommitError> for Refusal {
             CommitError::Abandoned => Self::new(Code::Cancelled, text),
             CommitError::Overloaded => Self::new(Code::ResourceExhausted, text),
             CommitError::Stopped => Self::stopping(),
+            CommitError::Log { source, .. } => {
+                let code = match source {
+                    StoreError::NoRevision { .. } | StoreError::NoCheckpoint { .. } => {
+                        Code::NotFound
+                    }
+                    StoreError::TooManyCheckpoints { .. }
+                    | StoreError::CheckpointsTooLarge { .. } => Code::ResourceExhausted,
+                    _ => return Self::internal(text),
+                };
+                Self::new(code, text)
+            }
             CommitError::Store(_) | CommitError::Internal { .. } => Self::internal(text),
         }
     }
