@@ -225,6 +225,79 @@ async fn an_editor_changes_what_the_person_changed() {
     assert!(!done && shown.contains("nothing is changed"), "{shown}");
 }
 
+/// Who changed what, when, from where and why; and the way back.
+#[tokio::test]
+async fn the_log_says_who_changed_what_and_leads_back() {
+    let (net, mut agent) = start().await;
+    assert_eq!(config(&agent, &["log"], ""), "");
+    let set = |agent: &AgentProcess, mtu: &str, comment: &str| {
+        let words = ["set", "--comment", comment, "interface", "eth0", "mtu", mtu];
+        config(agent, &words, "")
+    };
+    set(&agent, "1400", "ticket 4711");
+    let port = json!({"name": "eth1", "config": {"name": "eth1", "mtu": 1414}});
+    agent.gnmi().await.update("/interfaces", json!({"interface": [port]})).await.unwrap();
+    assert_eq!(
+        config(&agent, &["checkpoint", "before-upgrade"], ""),
+        "`before-upgrade` keeps revision 2\n"
+    );
+    set(&agent, "1401", "a mistake");
+    config(&agent, &["delete", "interface", "eth1"], "");
+
+    let log = config(&agent, &["log"], "");
+    let lines: Vec<Vec<&str>> = log.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0][0], "REVISION", "{log}");
+    let rows = [
+        ("1", "local", "the"),
+        ("2", "admin", "127.0.0.1"),
+        ("3", "local", "the"),
+        ("4", "local", "the"),
+    ];
+    for (line, (number, author, from)) in lines[1..].iter().zip(rows) {
+        assert_eq!((line[0], line[2], line[3]), (number, author, from), "{log}");
+    }
+    assert!(log.contains("ticket 4711") && log.contains(" gnmi "), "{log}");
+    let shown = config(&agent, &["log", "3"], "");
+    for part in [
+        "comment   a mistake\n",
+        "- interface eth0 mtu 1400\n+ interface eth0 mtu 1401\n",
+        "link eth0",
+    ] {
+        assert!(shown.contains(part), "`{part}` is not in:\n{shown}");
+    }
+    assert_eq!(
+        config(&agent, &["diff", "3"], ""),
+        "- interface eth0 mtu 1400\n+ interface eth0 mtu 1401\n"
+    );
+    assert!(refused(&agent, &["log", "77"], "").contains("there is no revision 77"));
+
+    agent.restart().await;
+    let plan = config(&agent, &["rollback", "--dry-run", "2"], "");
+    let back = "- interface eth0 mtu 1401\n+ interface eth0 mtu 1400\n+ interface eth1 mtu 1400\n";
+    assert!(plan.starts_with(back) && plan.contains("plan "), "{plan}");
+    assert_eq!(net.link("eth0").mtu, 1401);
+    assert_eq!(config(&agent, &["rollback", "--comment", "back", "2"], ""), back);
+    assert_eq!((net.link("eth0").mtu, net.link("eth1").mtu), (1400, 1400));
+    let openconfig = config(&agent, &["show", "--format", "openconfig"], "");
+    assert!(openconfig.contains("1414"), "eth1 is OpenConfig's again: {openconfig}");
+    config(&agent, &["rollback", "0"], "");
+    assert_eq!(config(&agent, &["show"], ""), "");
+    config(&agent, &["rollback", "--confirm-within", "5m", "before-upgrade"], "");
+    config(&agent, &["cancel"], "");
+    assert_eq!(config(&agent, &["show"], ""), "");
+    config(&agent, &["rollback", "before-upgrade"], "");
+    assert_eq!((net.link("eth0").mtu, net.link("eth1").mtu), (1400, 1400));
+
+    let checkpoints = config(&agent, &["checkpoint"], "");
+    assert!(checkpoints.contains("before-upgrade"), "{checkpoints}");
+    assert!(refused(&agent, &["checkpoint", "7"], "").contains("names a revision"));
+    assert!(refused(&agent, &["checkpoint", "a b"], "").contains("letters, digits"));
+    config(&agent, &["checkpoint", "--delete", "before-upgrade"], "");
+    assert_eq!(config(&agent, &["checkpoint"], ""), "");
+    assert!(refused(&agent, &["rollback", "before-upgrade"], "").contains("before-upgrade"));
+    assert!(refused(&agent, &["rollback", "99"], "").contains("99"));
+}
+
 /// An account of the box that every Debian has, and another one.
 const ACCOUNT: &str = "daemon";
 const STRANGER: &str = "games";

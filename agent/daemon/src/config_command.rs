@@ -6,15 +6,18 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use holdfast_config::cli::write_word;
 use holdfast_config::limits::MESSAGE_SIZE;
+use holdfast_store::{ConfigRevision, ListedRevision, RevisionList};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tempfile::NamedTempFile;
 
 use crate::local::{
-    ChangeAnswer, ChangeContent, ChangeRequest, Client, ClientError, ConfirmRequest, Export,
-    SentDocument, ShowRequest,
+    ChangeAnswer, ChangeContent, ChangeRequest, CheckpointRequest, Client, ClientError,
+    ConfirmRequest, Export, LogRequest, SentDocument, ShowRequest,
 };
 use crate::prompt::{self, PromptError};
 use crate::settings::{ChangeTerms, ConfigAction, ConfigFormat, DocumentArgs};
@@ -67,11 +70,39 @@ pub(crate) async fn run(
             let request = ShowRequest { path: joined(path), format: *format, owner: *owner };
             client.show_config(&request).await?
         }
-        ConfigAction::Diff { document } => {
-            let answer = planned_replace(client, document).await?;
-            let mut text = String::new();
-            write_difference(&mut text, &answer);
-            text
+        ConfigAction::Diff { what: None, .. } => {
+            let last: RevisionList = log_document(client, None).await?;
+            last.revisions.last().map_or_else(String::new, |it| lines_of(&it.revision))
+        }
+        ConfigAction::Diff { what: Some(what), format } => match what.parse() {
+            Ok(number) => {
+                let found: ListedRevision = log_document(client, Some(number)).await?;
+                lines_of(&found.revision)
+            }
+            Err(_) => {
+                let document = DocumentArgs { file: what.into(), format: *format };
+                let answer = planned_replace(client, &document).await?;
+                let mut text = String::new();
+                write_difference(&mut text, &answer);
+                text
+            }
+        },
+        ConfigAction::Log { number, limit, json } => {
+            let request = LogRequest { number: *number, limit: *limit, json: *json };
+            let text = client.config_log(&request).await?;
+            match number {
+                Some(number) if !json => text + &objects_of(client, *number).await?,
+                _ => text,
+            }
+        }
+        ConfigAction::Rollback { target, terms } => {
+            change(client, ChangeContent::Rollback(target.clone()), terms).await?
+        }
+        ConfigAction::Checkpoint { name: None, json, .. } => client.checkpoints(*json).await?,
+        ConfigAction::Checkpoint { name: Some(name), comment, delete, .. } => {
+            let comment = comment.as_ref().map(ToString::to_string);
+            let request = CheckpointRequest { name: name.clone(), comment, delete: *delete };
+            client.set_checkpoint(&request).await?
         }
         ConfigAction::Check { document } => {
             let answer = planned_replace(client, document).await?;
@@ -116,12 +147,46 @@ async fn planned_replace(
     Ok(client.change_config(&request(content, &terms)).await?)
 }
 
+async fn log_document<T: DeserializeOwned>(
+    client: &Client,
+    number: Option<u64>,
+) -> Result<T, ConfigCommandError> {
+    let text = client.config_log(&LogRequest { number, limit: 1, json: true }).await?;
+    Ok(serde_json::from_str(&text).map_err(ClientError::from)?)
+}
+
+fn lines_of(revision: &ConfigRevision) -> String {
+    revision.difference.lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Transactions that are looked at for that of a revision.
+const NEAR_TRANSACTIONS: usize = 1000;
+/// Time before a revision in which its transaction may have ended: the disk makes it final meanwhile.
+const LOOK_BACK: Duration = Duration::from_secs(10);
+
+/// What the transaction of a revision did to objects of the system, as long as the history has it.
+async fn objects_of(client: &Client, number: u64) -> Result<String, ConfigCommandError> {
+    let found: ListedRevision = log_document(client, Some(number)).await?;
+    let ConfigRevision { time_ns, trace, .. } = found.revision;
+    let since = Duration::from_nanos(time_ns).saturating_sub(LOOK_BACK).as_nanos();
+    let near = format!("/scheduler/txn-history?since={since}&limit={NEAR_TRANSACTIONS}");
+    // A caller without rights on the history reads the difference alone.
+    let Ok(near) = client.text(&near).await else { return Ok(String::new()) };
+    let near: Vec<serde_json::Value> = serde_json::from_str(&near).map_err(ClientError::from)?;
+    let Some(own) = near.iter().find(|it| it["Trace"] == trace.as_str()) else {
+        return Ok(String::new());
+    };
+    let address = format!("/scheduler/txn-history?seq-num={}&format=text", own["SeqNum"]);
+    Ok(format!("\n{}", client.text(&address).await?))
+}
+
 fn request(content: ChangeContent, terms: &ChangeTerms) -> ChangeRequest {
     ChangeRequest {
         content,
         dry_run: terms.dry_run,
         expect: terms.expect.map(|hash| hash.to_string()),
         // A part of a second counts as a whole one: a commit without any time would be taken back at once.
+        comment: terms.comment.as_ref().map(ToString::to_string),
         confirm_within: terms.confirm_within.map(|time| time.as_secs_f64().ceil() as u64),
     }
 }

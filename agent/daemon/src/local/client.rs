@@ -25,8 +25,9 @@ use super::packages::{self, Removal};
 use super::service_operations;
 use super::sessions;
 use super::{
-    BootzStartRequest, ChangeAnswer, ChangeRequest, ConfirmRequest, DeleteUserRequest, Export,
-    Failure, SetUserRequest, ShowRequest, SwitchEntry, UserSummary,
+    BootzStartRequest, ChangeAnswer, ChangeRequest, CheckpointRequest, ConfirmRequest,
+    DeleteUserRequest, Export, Failure, LogRequest, SetUserRequest, ShowRequest, SwitchEntry,
+    UserSummary,
 };
 use crate::faults::Raise;
 use crate::settings::{
@@ -201,6 +202,30 @@ impl Client {
     /// When no agent runs, or it refuses.
     pub async fn export_config(&self) -> Result<Export, ClientError> {
         Ok(serde_json::from_str(&self.ask(config::EXPORT, &()).await?)?)
+    }
+
+    /// The revisions of the configuration, or one of them, as a text or a JSON document.
+    ///
+    /// # Errors
+    /// When no agent runs, it refuses, or there is no such revision.
+    pub async fn config_log(&self, request: &LogRequest) -> Result<String, ClientError> {
+        self.ask(config::LOG, request).await
+    }
+
+    /// Makes or removes a checkpoint; the answer is a text.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn set_checkpoint(&self, request: &CheckpointRequest) -> Result<String, ClientError> {
+        self.ask(config::CHECKPOINT, request).await
+    }
+
+    /// All checkpoints, as a text or a JSON document.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn checkpoints(&self, json: bool) -> Result<String, ClientError> {
+        self.ask(config::CHECKPOINTS, &json).await
     }
 
     /// Sends a JSON document; the answer is a text.

@@ -27,8 +27,12 @@ use holdfast_config::{
     Configuration, Edit, EditErrors, InstancePath, Models, Path, Provenance, Value, json,
 };
 use holdfast_core::{
-    CommitError, CommitOptions, ConfirmAction, ConfirmError, Confirmation, Datastore, Intent,
-    Preview, UnconfirmedCommit,
+    CommitError, CommitOptions, ConfirmAction, ConfirmError, Confirmation, CoreHandle, Datastore,
+    Intent, InvalidComment, Preview, RestoreRequest, UnconfirmedCommit,
+};
+use holdfast_store::{
+    Checkpoint, CheckpointName, ConfigRevision, InvalidCheckpointName, ListedRevision,
+    MAX_REVISIONS, RevisionList, RevisionTarget,
 };
 use http::HeaderMap;
 use rand::Rng as _;
@@ -37,6 +41,8 @@ use smol_str::{SmolStr, format_smolstr};
 use tokio::task::spawn_blocking;
 
 use super::failure;
+use super::faults::time_text;
+use super::table::aligned;
 use crate::gnsi::Gnsi;
 use crate::gnsi::pathz::{PathPermissions, Scope};
 use crate::services::Requester;
@@ -47,6 +53,9 @@ pub(super) const SHOW: &str = "/config/show";
 pub(super) const CHANGE: &str = "/config/change";
 pub(super) const CONFIRM: &str = "/config/confirm";
 pub(super) const EXPORT: &str = "/config/export";
+pub(super) const LOG: &str = "/config/log";
+pub(super) const CHECKPOINT: &str = "/config/checkpoint";
+pub(super) const CHECKPOINTS: &str = "/config/checkpoints";
 
 /// The calls over the network that do the same, for the authz policy.
 const GET: &str = "/gnmi.gNMI/Get";
@@ -54,6 +63,23 @@ const SET: &str = "/gnmi.gNMI/Set";
 
 /// Lines of a difference that an answer has; a person reads no more.
 const MAX_LINES: usize = 10_000;
+
+/// The revisions to list, or one of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LogRequest {
+    /// Number of the revision; without it, the last ones are listed.
+    pub number: Option<u64>,
+    pub limit: usize,
+    pub json: bool,
+}
+
+/// A checkpoint to make or to remove.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CheckpointRequest {
+    pub name: String,
+    pub comment: Option<String>,
+    pub delete: bool,
+}
 
 /// What is to be shown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -72,6 +98,7 @@ pub struct ChangeRequest {
     pub expect: Option<String>,
     /// Seconds in which the change must be confirmed.
     pub confirm_within: Option<u64>,
+    pub comment: Option<String>,
 }
 
 /// What is changed.
@@ -95,6 +122,8 @@ pub enum ChangeContent {
     },
     /// All that clients configured becomes what an exported document says.
     Import(Export),
+    /// All that clients configured becomes what it was: after a revision, by its number, or at a checkpoint.
+    Rollback(String),
 }
 
 /// A document as the client read it.
@@ -225,6 +254,16 @@ enum ChangeError {
     Denied(SmolStr),
     #[error("{0}")]
     Policy(String),
+    #[error(transparent)]
+    Comment(#[from] InvalidComment),
+    #[error(transparent)]
+    Name(#[from] InvalidCheckpointName),
+    #[error(
+        "there is no revision {number}: the last one is {last}, and the log keeps {MAX_REVISIONS}"
+    )]
+    NoRevision { number: u64, last: u64 },
+    #[error("`{0}` is a number, which names a revision: give the checkpoint another name")]
+    NumberedCheckpoint(String),
     #[error("`{0}` is not the hash of a plan")]
     Hash(String),
     #[error("the exported document has the form {0}; this version reads the form {EXPORT_FORMAT}")]
@@ -241,7 +280,9 @@ impl ChangeError {
             Self::Role(_) | Self::Denied(_) | Self::Policy(_) => StatusCode::FORBIDDEN,
             Self::Document(_) | Self::Path { .. } | Self::UnknownPath(_) => StatusCode::BAD_REQUEST,
             Self::Edit(_) | Self::Hash(_) => StatusCode::BAD_REQUEST,
-            Self::ExportFormat(_) | Self::Checksum => StatusCode::BAD_REQUEST,
+            Self::ExportFormat(_) | Self::Checksum | Self::Comment(_) => StatusCode::BAD_REQUEST,
+            Self::Name(_) | Self::NumberedCheckpoint(_) => StatusCode::BAD_REQUEST,
+            Self::NoRevision { .. } => StatusCode::NOT_FOUND,
             Self::Commit(_) | Self::Confirm(_) => StatusCode::CONFLICT,
             Self::Ended => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -249,18 +290,21 @@ impl ChangeError {
 }
 
 #[derive(Clone)]
-struct ConfigState<C> {
-    core: C,
+struct ConfigState {
+    core: CoreHandle,
     gnsi: Gnsi,
 }
 
 /// Routes of the configuration, for [`super::start`].
-pub fn config_routes<C: Datastore>(core: C, gnsi: Gnsi) -> Router {
+pub fn config_routes(core: CoreHandle, gnsi: Gnsi) -> Router {
     Router::new()
-        .route(SHOW, post(show::<C>))
-        .route(CHANGE, post(change::<C>))
-        .route(CONFIRM, post(confirm::<C>))
-        .route(EXPORT, post(export::<C>))
+        .route(SHOW, post(show))
+        .route(CHANGE, post(change))
+        .route(CONFIRM, post(confirm))
+        .route(EXPORT, post(export))
+        .route(LOG, post(log))
+        .route(CHECKPOINT, post(checkpoint))
+        .route(CHECKPOINTS, post(checkpoints))
         .layer(DefaultBodyLimit::max(MESSAGE_SIZE.figure))
         .with_state(ConfigState { core, gnsi })
 }
@@ -272,32 +316,32 @@ fn answered<T: IntoResponse>(result: Result<T, ChangeError>) -> Response {
     }
 }
 
-async fn show<C: Datastore>(
-    State(state): State<ConfigState<C>>,
+async fn show(
+    State(state): State<ConfigState>,
     Extension(caller): Extension<Caller>,
     Json(request): Json<ShowRequest>,
 ) -> Response {
     answered(state.show(&caller, request).await)
 }
 
-async fn change<C: Datastore>(
-    State(state): State<ConfigState<C>>,
+async fn change(
+    State(state): State<ConfigState>,
     Extension(by): Extension<Requester>,
     Json(request): Json<ChangeRequest>,
 ) -> Response {
     answered(state.change(by, request).await.map(Json))
 }
 
-async fn confirm<C: Datastore>(
-    State(state): State<ConfigState<C>>,
+async fn confirm(
+    State(state): State<ConfigState>,
     Extension(by): Extension<Requester>,
     Json(request): Json<ConfirmRequest>,
 ) -> Response {
     answered(state.confirm(by, request).await)
 }
 
-async fn export<C: Datastore>(
-    State(state): State<ConfigState<C>>,
+async fn export(
+    State(state): State<ConfigState>,
     Extension(caller): Extension<Caller>,
 ) -> Response {
     let export = async {
@@ -310,7 +354,48 @@ async fn export<C: Datastore>(
     answered(export.await)
 }
 
-impl<C: Datastore> ConfigState<C> {
+async fn log(
+    State(state): State<ConfigState>,
+    Extension(caller): Extension<Caller>,
+    Json(request): Json<LogRequest>,
+) -> Response {
+    let read = async {
+        state.admit(&caller, GET)?;
+        let mut list = state.core.revisions().await?;
+        let Some(number) = request.number else {
+            let first = list.revisions.len().saturating_sub(request.limit);
+            list.revisions.drain(..first);
+            return Ok(if request.json { document(&list) } else { log_table(&list) });
+        };
+        let found = list.revisions.iter().find(|it| it.revision.number == number);
+        let found = found.ok_or(ChangeError::NoRevision { number, last: list.last })?;
+        Ok::<_, ChangeError>(if request.json { document(found) } else { revision_text(found) })
+    };
+    answered(read.await)
+}
+
+async fn checkpoint(
+    State(state): State<ConfigState>,
+    Extension(by): Extension<Requester>,
+    Json(request): Json<CheckpointRequest>,
+) -> Response {
+    answered(state.checkpoint(&by.caller, request).await)
+}
+
+async fn checkpoints(
+    State(state): State<ConfigState>,
+    Extension(caller): Extension<Caller>,
+    Json(json): Json<bool>,
+) -> Response {
+    let read = async {
+        state.admit(&caller, GET)?;
+        let all = state.core.checkpoints().await?;
+        Ok::<_, ChangeError>(if json { document(&all) } else { checkpoint_table(&all) })
+    };
+    answered(read.await)
+}
+
+impl ConfigState {
     /// Rights of a caller who may read all of the configuration, by the same policies as over the network; `None` for
     /// one whom the pathz policy does not restrict. Root is not restricted: it owns the files of the policies.
     fn admit(
@@ -349,7 +434,7 @@ impl<C: Datastore> ConfigState<C> {
             return Err(ChangeError::Role(caller.name));
         }
         let rights = self.admit(&caller, SET)?;
-        let ChangeRequest { content, dry_run, expect, confirm_within } = request;
+        let ChangeRequest { content, dry_run, expect, confirm_within, comment } = request;
         let expected_plan = expect.map(|hash| hash.parse().map_err(|_| ChangeError::Hash(hash)));
         let id = format_smolstr!("cli-{:08x}", rand::rng().random::<u32>());
         let begin = |within| Confirmation {
@@ -360,23 +445,24 @@ impl<C: Datastore> ConfigState<C> {
             expected_plan: expected_plan.transpose()?,
             confirmation: confirm_within.map(begin),
             trace,
+            comment: comment.map(|text| text.parse()).transpose()?,
             ..CommitOptions::default()
+        };
+        let content = match content {
+            ChangeContent::Rollback(target) => {
+                let by = (&caller, rights);
+                return self.roll_back(by, revision_target(&target)?, (options, dry_run)).await;
+            }
+            content => content,
         };
         let configuration = self.core.configuration();
         let placed = spawn_blocking(move || Change::of(&configuration, content)).await;
-        let Change { mut edit, kept, mut difference } =
-            placed.map_err(|_| ChangeError::Ended)??;
+        let Change { mut edit, kept, difference } = placed.map_err(|_| ChangeError::Ended)??;
         if let Some(rights) = rights {
             edit.authorization = EditAuthorization::new(rights as Arc<dyn EditAuthorizer>);
         }
-        let lines = difference.len();
-        difference.truncate(MAX_LINES);
-        let answer = ChangeAnswer {
-            difference,
-            lines,
-            kept: kept.into_iter().map(|Kept { path, owners }| KeptLine { path, owners }).collect(),
-            ..ChangeAnswer::default()
-        };
+        let kept = kept.into_iter().map(|Kept { path, owners }| KeptLine { path, owners });
+        let answer = ChangeAnswer { kept: kept.collect(), ..differing(difference) };
         if dry_run {
             let options = CommitOptions { confirmation: None, ..options };
             let preview = self.core.preview(&caller, Intent::edit(edit), options).await?;
@@ -388,6 +474,58 @@ impl<C: Datastore> ConfigState<C> {
         }
         self.core.commit(&caller, edit, options).await?;
         Ok(ChangeAnswer { unconfirmed, ..answer })
+    }
+
+    /// Goes back to an earlier configuration of clients.
+    async fn roll_back(
+        &self,
+        (caller, rights): (&Caller, Option<Arc<PathPermissions>>),
+        target: RevisionTarget,
+        (options, dry_run): (CommitOptions, bool),
+    ) -> Result<ChangeAnswer, ChangeError> {
+        let authorization =
+            rights.map(|rights| EditAuthorization::new(rights as Arc<dyn EditAuthorizer>));
+        let authorization = authorization.unwrap_or_default();
+        let before = self.core.configuration();
+        let layers = self.core.client_layers_at(&target).await?;
+        let compared = spawn_blocking(move || {
+            let alone = before.with_services(None);
+            intended::lines_between(&alone, &alone.with_client_of(&layers))
+        });
+        let lines = compared.await.map_err(|_| ChangeError::Ended)?;
+        let answer = differing(lines.iter().map(ToString::to_string).collect());
+        let request = RestoreRequest { target, authorization };
+        if dry_run {
+            let options = CommitOptions { confirmation: None, ..options };
+            let preview = self.core.preview_restore(caller, request, options).await?;
+            return Ok(with_plan(answer, preview));
+        }
+        let unconfirmed = options.confirmation.as_ref().map(|it| it.id.to_string());
+        self.core.restore(caller, request, options).await?;
+        Ok(ChangeAnswer { unconfirmed, ..answer })
+    }
+
+    async fn checkpoint(
+        &self,
+        caller: &Caller,
+        request: CheckpointRequest,
+    ) -> Result<String, ChangeError> {
+        if !caller.may_write() {
+            return Err(ChangeError::Role(caller.name.clone()));
+        }
+        self.admit(caller, SET)?;
+        let CheckpointRequest { name, comment, delete } = request;
+        let name: CheckpointName = match revision_target(&name)? {
+            RevisionTarget::Number(_) => return Err(ChangeError::NumberedCheckpoint(name)),
+            RevisionTarget::Checkpoint(name) => name,
+        };
+        if delete {
+            self.core.delete_checkpoint(&name).await?;
+            return Ok(format!("the checkpoint `{name}` is removed\n"));
+        }
+        let comment = comment.map(|text| text.parse()).transpose()?;
+        let made = self.core.set_checkpoint(caller, name, comment).await?;
+        Ok(format!("`{}` keeps revision {}\n", made.name, made.revision))
     }
 
     async fn confirm(&self, by: Requester, request: ConfirmRequest) -> Result<String, ChangeError> {
@@ -410,6 +548,106 @@ impl<C: Datastore> ConfigState<C> {
             false => format!("the commit `{id}` is taken back\n"),
         })
     }
+}
+
+/// A JSON document in lines.
+fn document(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
+}
+
+/// A line for each revision, the last one last.
+fn log_table(list: &RevisionList) -> String {
+    let heading = ["REVISION", "TIME", "AUTHOR", "FROM", "BY", "LEAVES", "COMMENT"];
+    let heading = heading.map(ToOwned::to_owned);
+    let line = |it: &ListedRevision| {
+        let revision = &it.revision;
+        [
+            revision.number.to_string(),
+            time_text(revision.time_ns),
+            revision.author.clone(),
+            place(revision),
+            way(revision),
+            revision.difference.leaves.to_string(),
+            revision.comment.clone().unwrap_or_default(),
+        ]
+    };
+    let table = aligned([heading].into_iter().chain(list.revisions.iter().map(line)));
+    match list.revisions.first() {
+        None => String::new(),
+        Some(first) if first.revision.number >= list.oldest_restorable => table,
+        Some(_) => {
+            format!(
+                "{table}`config rollback` goes back to revision {} at most\n",
+                list.oldest_restorable
+            )
+        }
+    }
+}
+
+/// Where the author of a revision was.
+fn place(revision: &ConfigRevision) -> String {
+    revision.from.map_or_else(|| "the box".to_owned(), |address| address.to_string())
+}
+
+fn way(revision: &ConfigRevision) -> String {
+    match &revision.restored {
+        Some(target) => format!("{} of {target}", revision.by),
+        None => revision.by.to_string(),
+    }
+}
+
+/// All that is known of a revision, with its difference.
+fn revision_text(listed: &ListedRevision) -> String {
+    let ListedRevision { revision, restorable } = listed;
+    let mut lines = vec![
+        format!("revision  {}", revision.number),
+        format!("time      {}", time_text(revision.time_ns)),
+        format!("author    {} from {}, by {}", revision.author, place(revision), way(revision)),
+        format!("trace     {}", revision.trace),
+    ];
+    lines.extend(revision.comment.as_ref().map(|comment| format!("comment   {comment}")));
+    if !restorable {
+        lines.push("the log does not keep enough to go back to it".to_owned());
+    }
+    let difference = &revision.difference;
+    lines.extend(difference.lines.iter().cloned());
+    let more = difference.total_lines.saturating_sub(difference.lines.len());
+    if more > 0 {
+        lines.push(format!("... and {more} more lines"));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn checkpoint_table(checkpoints: &[Checkpoint]) -> String {
+    let heading = ["NAME", "REVISION", "TIME", "AUTHOR", "COMMENT"].map(ToOwned::to_owned);
+    let line = |it: &Checkpoint| {
+        [
+            it.name.to_string(),
+            it.revision.to_string(),
+            time_text(it.time_ns),
+            it.author.clone(),
+            it.comment.clone().unwrap_or_default(),
+        ]
+    };
+    match checkpoints {
+        [] => String::new(),
+        some => aligned([heading].into_iter().chain(some.iter().map(line))),
+    }
+}
+
+/// The revision of a number, or the checkpoint of a name.
+fn revision_target(text: &str) -> Result<RevisionTarget, ChangeError> {
+    Ok(match text.parse() {
+        Ok(number) => RevisionTarget::Number(number),
+        Err(_) => RevisionTarget::Checkpoint(text.parse()?),
+    })
+}
+
+/// An answer with these lines, as far as a person reads them.
+fn differing(mut difference: Vec<String>) -> ChangeAnswer {
+    let lines = difference.len();
+    difference.truncate(MAX_LINES);
+    ChangeAnswer { difference, lines, ..ChangeAnswer::default() }
 }
 
 /// A change that was read and placed.
@@ -441,6 +679,8 @@ impl Change {
                 export.check()?;
                 return Self::of_edit(configuration, imported(export), Vec::new());
             }
+            // It is no edit, and taken before.
+            ChangeContent::Rollback(_) => Placement::Wishes(Vec::new()),
         };
         let (edit, kept) = intended::place(configuration, placement).map_err(ChangeError::Edit)?;
         Self::of_edit(configuration, edit, kept)

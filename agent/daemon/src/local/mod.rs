@@ -55,8 +55,8 @@ pub use self::bootz::{BootzStartRequest, bootz_routes};
 pub(crate) use self::client::AnswerLines;
 pub use self::client::{Client, ClientError};
 pub use self::config::{
-    ChangeAnswer, ChangeContent, ChangeRequest, ConfirmRequest, Export, KeptLine, ObjectLine,
-    PendingLine, SentDocument, ShowRequest, config_routes,
+    ChangeAnswer, ChangeContent, ChangeRequest, CheckpointRequest, ConfirmRequest, Export,
+    KeptLine, LogRequest, ObjectLine, PendingLine, SentDocument, ShowRequest, config_routes,
 };
 pub use self::faults::fault_routes;
 pub use self::inspect::{Inspect, Inspector};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use holdfast_core::PlanHash;
+use holdfast_core::{Comment, PlanHash};
 use serde::{Deserialize, Serialize};
 
 use super::StateDir;
@@ -30,10 +30,15 @@ pub enum ConfigAction {
         #[arg(long, conflicts_with = "format")]
         owner: bool,
     },
-    /// Print what differs between the configuration and a file, as lines of the configuration
+    /// Print what differs between the configuration and a file, or what a revision has changed, as lines of the
+    /// configuration
     Diff {
-        #[command(flatten)]
-        document: DocumentArgs,
+        /// The file, `-` for standard input, or the number of a revision; without it, the last revision
+        #[arg(value_name = "FILE|-|REVISION")]
+        what: Option<String>,
+        /// Form of the file; without it, its beginning tells: `{` begins JSON
+        #[arg(long, value_enum)]
+        format: Option<ConfigFormat>,
     },
     /// Check that a file can replace the configuration, and print what that would do
     Check {
@@ -79,6 +84,37 @@ pub enum ConfigAction {
         #[command(flatten)]
         terms: ChangeTerms,
     },
+    /// Print the revisions of the configuration: who changed what, when, and from where; or one of them with its difference
+    Log {
+        /// Number of a revision
+        #[arg(value_name = "REVISION")]
+        number: Option<u64>,
+        /// Number of revisions to print, the last ones
+        #[arg(long, value_name = "N", default_value_t = DEFAULT_LOG, conflicts_with = "number")]
+        limit: usize,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Go back to what clients had configured after an earlier revision, or at a checkpoint
+    Rollback {
+        /// Number of the revision, 0 for what was there before the first one, or name of the checkpoint
+        #[arg(value_name = "REVISION|CHECKPOINT")]
+        target: String,
+        #[command(flatten)]
+        terms: ChangeTerms,
+    },
+    /// Keep what clients have configured now under a name; without a name, print the checkpoints
+    Checkpoint {
+        name: Option<String>,
+        /// What it is, for people
+        #[arg(long, value_name = "TEXT", requires = "name")]
+        comment: Option<Comment>,
+        /// Remove the checkpoint
+        #[arg(long, requires = "name", conflicts_with = "comment")]
+        delete: bool,
+        #[arg(long, conflicts_with = "name")]
+        json: bool,
+    },
     /// Keep the commit that waits to be confirmed
     Confirm {
         /// Id of the commit; without it, the one that waits
@@ -122,10 +158,16 @@ pub struct ChangeTerms {
     /// Take the change back unless `holdfast config confirm` comes within this time, such as 5m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub confirm_within: Option<Duration>,
+    /// Why the change is made, for the log
+    #[arg(long, value_name = "TEXT")]
+    pub comment: Option<Comment>,
     /// Print the answer as JSON
     #[arg(long)]
     pub json: bool,
 }
+
+/// Revisions that are printed: a screen.
+const DEFAULT_LOG: usize = 20;
 
 /// Form of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]

@@ -135,7 +135,7 @@ pub struct ConfigRevision {
 }
 
 /// A configuration revision in a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedRevision {
     #[serde(flatten)]
     pub revision: ConfigRevision,
@@ -144,7 +144,7 @@ pub struct ListedRevision {
 }
 
 /// The configuration revisions that are kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevisionList {
     /// Number of the newest one; 0 before the first.
     pub last: u64,
