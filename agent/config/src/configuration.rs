@@ -123,12 +123,24 @@ impl Configuration {
         attribution: &Attribution<'_>,
         cancel: &CancelToken,
     ) -> Result<Self, EditErrors> {
+        self.with_layers_despite(&|_| false, layers, attribution, cancel)
+    }
+
+    /// Computes the configuration with other layers, whatever problems of these kinds it has: see
+    /// [`Configuration::with_layers`].
+    pub(crate) fn with_layers_despite(
+        &self,
+        is_passed_over: &dyn Fn(&Problem) -> bool,
+        layers: Layers,
+        attribution: &Attribution<'_>,
+        cancel: &CancelToken,
+    ) -> Result<Self, EditErrors> {
         let refused = |cause: EditCause| EditErrors::from(attribution.last_operation_error(cause));
         let entries = entries_after(self.entries, &self.layers, &layers);
         if entries > self.entries {
             LIST_ENTRIES.check(entries).map_err(|error| refused(error.into()))?;
         }
-        let (after, problems) = self.advanced(layers, entries, cancel);
+        let (after, problems) = self.advanced_despite(is_passed_over, layers, entries, cancel);
         cancel.check().map_err(|stop| refused(stop.into()))?;
         if !problems.is_empty() {
             let mut errors = attribution.errors(problems, after.layers.claims());
@@ -143,13 +155,26 @@ impl Configuration {
     /// the ground or the claims, the claims stay as they were.
     fn advanced(
         &self,
+        layers: Layers,
+        entries: usize,
+        cancel: &CancelToken,
+    ) -> (Self, Vec<Problem>) {
+        self.advanced_despite(&|_| false, layers, entries, cancel)
+    }
+
+    /// Computes the configuration with other layers, and the problems in it, without those that `is_passed_over` names: see
+    /// [`Configuration::advanced`].
+    fn advanced_despite(
+        &self,
+        is_passed_over: &dyn Fn(&Problem) -> bool,
         mut layers: Layers,
         mut entries: usize,
         cancel: &CancelToken,
     ) -> (Self, Vec<Problem>) {
         if !self.has_services() && layers.claims().is_empty() {
             let old = (&self.layers, &self.images);
-            let (images, problems, work) = unite(&self.models, old, &layers, cancel);
+            let (images, mut problems, work) = unite(&self.models, old, &layers, cancel);
+            problems.retain(|problem| !is_passed_over(problem));
             let (ground, walks) = (images.clone(), Arc::default());
             return (
                 Self { layers, images, ground, walks, entries, work, ..self.clone() },
@@ -159,6 +184,7 @@ impl Configuration {
         let old = (&self.layers.without_claims(), &self.ground);
         let without = layers.without_claims();
         let (mut ground, mut problems, mut work) = unite(&self.models, old, &without, cancel);
+        problems.retain(|problem| !is_passed_over(problem));
         let mut walks = BTreeMap::new();
         if problems.is_empty() && !cancel.is_cancelled() {
             let before = layers.clone();
@@ -173,6 +199,7 @@ impl Configuration {
             work.entries += more.entries;
             if problems.is_empty() {
                 problems = found;
+                problems.retain(|problem| !is_passed_over(problem));
                 problems.extend(user_keys::conflicts(&self.models, &self.layers, &layers));
             }
         }

@@ -9,6 +9,7 @@ pub mod changes;
 pub mod claims;
 pub mod cli;
 pub mod configuration;
+pub mod difference;
 pub mod document;
 pub mod edit;
 mod effective_status;
@@ -29,6 +30,7 @@ pub mod pending;
 pub mod progress;
 pub mod reserved;
 pub mod resolve;
+mod restore;
 mod role_name;
 mod route_metric;
 pub mod rows;
@@ -47,6 +49,7 @@ pub use claims::{
     Claim, ClaimChange, ClaimError, ClaimKey, Claims, GrowingClaim, PersistedOutput, ServiceTag,
 };
 pub use configuration::Configuration;
+pub use difference::{LayerDifference, MAX_DIFFERENCE_LINES};
 pub use edit::{Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload};
 pub use effective_status::EffectiveStatus;
 pub use fence::{
@@ -66,7 +69,10 @@ pub use progress::{CancelToken, ParseProgress, StopReason};
 pub use resolve::{KeyPattern, MissingNode, PathError, PathPattern, PatternStep};
 pub use role_name::{MAX_ROLE_NAME, is_role_name};
 pub use route_metric::{IPV4_METRIC, IPV6_METRIC};
-pub use rows::{LayersReader, RowChange, RowError, is_secret_row, is_service_row, layer_rows_diff};
+pub use rows::{
+    LayersReader, RowChange, RowError, is_client_row, is_configuration_row, is_secret_row,
+    is_service_row, layer_rows_diff,
+};
 pub use schema::{NodeId, Schema};
 pub use secrets::{SecretLeaf, SecretRef, Secrets};
 pub use tree::{Branch, Child, LeafMeta, List, NodeRef, StoredMeta, Tree};

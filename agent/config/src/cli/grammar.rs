@@ -1,5 +1,7 @@
 //! The words of the CLI, derived from the schema.
 
+use std::sync::OnceLock;
+
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::instance::Step;
@@ -13,8 +15,8 @@ pub(super) const NO: &str = "no";
 #[derive(Debug)]
 pub struct Grammar<'a> {
     schema: &'a Schema,
-    /// By node: the words that are valid below it.
-    below: Vec<Vec<Keyword>>,
+    /// By node: the words that are valid below it, made when they are first asked for.
+    below: Vec<OnceLock<Vec<Keyword>>>,
 }
 
 /// A word and the node it names.
@@ -30,8 +32,13 @@ pub(super) struct Keyword {
 
 impl<'a> Grammar<'a> {
     pub fn new(schema: &'a Schema) -> Self {
-        let below = schema.nodes().iter().map(|node| words(schema, node)).collect();
+        let below = schema.nodes().iter().map(|_| OnceLock::new()).collect();
         Self { schema, below }
+    }
+
+    /// The words that are valid below a node.
+    fn below(&self, at: NodeId) -> &[Keyword] {
+        self.below[at.0 as usize].get_or_init(|| words(self.schema, self.schema.node(at)))
     }
 
     pub(super) fn schema(&self) -> &'a Schema {
@@ -39,12 +46,12 @@ impl<'a> Grammar<'a> {
     }
 
     pub(super) fn word(&self, at: NodeId, text: &str) -> Option<&Keyword> {
-        self.below[at.0 as usize].iter().find(|word| word.text == text)
+        self.below(at).iter().find(|word| word.text == text)
     }
 
     /// Words that are valid below a node, in schema order.
     pub(super) fn suggested_keywords(&self, at: NodeId) -> impl Iterator<Item = &Keyword> {
-        self.below[at.0 as usize].iter().filter(|word| !word.hidden)
+        self.below(at).iter().filter(|word| !word.hidden)
     }
 
     /// The word below `at` that leads to `node`; `None` for a skipped container, unless it is the target
@@ -57,7 +64,7 @@ impl<'a> Grammar<'a> {
     ) -> Option<&Keyword> {
         let through = self.schema.node(node).parent.filter(|parent| *parent != at);
         let fits = |word: &&Keyword| word.node == node && word.through == through;
-        self.below[at.0 as usize].iter().find(fits).filter(|word| is_target || !word.hidden)
+        self.below(at).iter().find(fits).filter(|word| is_target || !word.hidden)
     }
 
     /// Usage of a statement that begins with `word`, as in `interface NAME`.

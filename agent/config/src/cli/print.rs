@@ -44,14 +44,31 @@ fn text<M: LeafMeta>(
 
 /// Prints one statement on one line, relative to the root.
 pub fn line(schema: &Schema, path: &InstancePath, act: &StatementAction) -> String {
-    let grammar = Grammar::new(schema);
-    let mut out = String::new();
-    if *act == StatementAction::No {
-        out += NO;
+    LinePrinter::new(schema).line(path, act)
+}
+
+/// Printer of statements, each on one line.
+#[derive(Debug)]
+pub struct LinePrinter<'a> {
+    grammar: Grammar<'a>,
+}
+
+impl<'a> LinePrinter<'a> {
+    pub fn new(schema: &'a Schema) -> Self {
+        Self { grammar: Grammar::new(schema) }
     }
-    write_steps(&grammar, &mut out, schema.root(), &path.0);
-    write_value(schema, &mut out, path, act);
-    out
+
+    /// Prints one statement, relative to the root.
+    pub fn line(&self, path: &InstancePath, act: &StatementAction) -> String {
+        let schema = self.grammar.schema();
+        let mut out = String::new();
+        if *act == StatementAction::No {
+            out += NO;
+        }
+        write_steps(&self.grammar, &mut out, schema.root(), &path.0);
+        write_value(schema, &mut out, path, act);
+        out
+    }
 }
 
 /// A line to be printed, with its comment.

@@ -26,7 +26,7 @@ pub(crate) struct Attribution<'a> {
     models: &'a Models,
     scopes: Vec<OperationScope>,
     /// Permissions of the author, which limit what a message may reveal.
-    pub(super) authorization: EditAuthorization,
+    pub(crate) authorization: EditAuthorization,
 }
 
 #[derive(Debug)]

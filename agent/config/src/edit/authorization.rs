@@ -7,7 +7,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::attribution::Subject;
+use smol_str::SmolStr;
+
+use super::attribution::{Attribution, Subject};
 use super::payload::ParsedPayload;
 use super::session::EditSession;
 use super::{EditCause, EditErrors, EditOperation, EditTarget};
@@ -18,7 +20,10 @@ use crate::layer::{Layers, LeafMark};
 use crate::models::Models;
 use crate::resolve::{PathPattern, PatternStep};
 use crate::schema::Origin;
+use crate::secret_nodes::SecretNodes;
+use crate::secrets::Secrets;
 use crate::tree::{Leaf, NodeRef};
+use crate::value::Value;
 
 /// Permissions of the author of a Set.
 pub trait EditAuthorizer: fmt::Debug + Send + Sync {
@@ -91,7 +96,7 @@ impl EditAuthorization {
     }
 
     /// The authorization for an edit of a configuration with these models.
-    pub(super) fn for_models(&self, models: &Arc<Models>) -> Self {
+    pub(crate) fn for_models(&self, models: &Arc<Models>) -> Self {
         let other = self.0.as_ref().and_then(|admission| admission.for_models(models));
         Self(other.or_else(|| self.0.clone()))
     }
@@ -171,20 +176,68 @@ impl EditSession<'_> {
     /// # Errors
     /// With a difference that is not permitted. Its path is included only if the author may read it.
     pub(super) fn check_changes_permitted(&self) -> Result<(), EditErrors> {
-        let Some(admission) = &self.authorization.0 else { return Ok(()) };
-        let changed = admission.may_change(self.before, &self.layers, self.forms);
-        changed.map_err(|(origin, path)| {
-            let is_readable = admission.may_read(origin, &path);
-            let subject = match origin {
-                Origin::OpenConfig => Subject { native: None, openconfig: Some(&path) },
-                Origin::Native => Subject { native: Some(&path), openconfig: None },
-            };
-            let error = if is_readable {
-                self.attribution.error(subject, EditCause::Denied)
-            } else {
-                self.attribution.last_operation_error(EditCause::Denied)
-            };
-            error.into()
-        })
+        let changes = (self.before, &self.layers, self.forms);
+        self.authorization.check_changes(changes, &self.attribution)
+    }
+}
+
+/// A leaf in place of a secret, whose path alone is judged.
+fn unshown_secret() -> Leaf<LeafMark> {
+    Leaf::new(Value::Str(SmolStr::default()), LeafMark::Explicit)
+}
+
+impl EditAuthorization {
+    /// Checks the permission for a change of the client's layers, with the layers before and after it.
+    ///
+    /// # Errors
+    /// With a difference that is not permitted. Its path is included only if the author may read it.
+    pub(crate) fn check_changes(
+        &self,
+        (before, after, forms): (&Configuration, &Layers, RequestForms),
+        attribution: &Attribution<'_>,
+    ) -> Result<(), EditErrors> {
+        let Some(admission) = &self.0 else { return Ok(()) };
+        let changed = admission.may_change(before, after, forms);
+        changed.map_err(|(origin, path)| self.denied(origin, &path, attribution))
+    }
+
+    /// Checks the permission for each secret of a user that differs between two versions of the layers.
+    ///
+    /// # Errors
+    /// With a leaf that is not permitted. Its path is included only if the author may read it.
+    pub(crate) fn check_secrets(
+        &self,
+        (before, after): (&Configuration, &Layers),
+        attribution: &Attribution<'_>,
+    ) -> Result<(), EditErrors> {
+        let Some(admission) = &self.0 else { return Ok(()) };
+        let differing = Secrets::differences(&before.layers().secrets, &after.secrets);
+        let Some(nodes) = SecretNodes::find(&before.models().openconfig) else { return Ok(()) };
+        let (origin, leaf) = (Origin::OpenConfig, unshown_secret());
+        for (user, secret, _) in differing {
+            let Some(path) = nodes.leaf(user, secret) else { continue };
+            let written = NodeRef::Leaf(&leaf);
+            let permitted = admission.may_write_payload(before, origin, &path, written);
+            permitted.map_err(|path| self.denied(origin, &path, attribution))?;
+        }
+        Ok(())
+    }
+
+    fn denied(
+        &self,
+        origin: Origin,
+        path: &InstancePath,
+        attribution: &Attribution<'_>,
+    ) -> EditErrors {
+        let subject = match origin {
+            Origin::OpenConfig => Subject { native: None, openconfig: Some(path) },
+            Origin::Native => Subject { native: Some(path), openconfig: None },
+        };
+        let error = if self.may_read(origin, path) {
+            attribution.error(subject, EditCause::Denied)
+        } else {
+            attribution.last_operation_error(EditCause::Denied)
+        };
+        error.into()
     }
 }

@@ -49,6 +49,8 @@ pub enum EditOperation {
     Walk,
     /// Items of the fence layer.
     Fence,
+    /// A return of the clients' layers to an earlier revision or a checkpoint.
+    Restore,
 }
 
 /// Problem with an operation.
@@ -261,6 +263,7 @@ impl fmt::Display for EditOperation {
             Self::Lease => "lease",
             Self::Walk => "walk services at",
             Self::Fence => "fence",
+            Self::Restore => "go back at",
             Self::Boot(Origin::Native) => "boot with vendor_config at",
             Self::Boot(Origin::OpenConfig) => "boot with oc_config at",
             Self::InitialConfiguration(Origin::Native) => "begin with dynamic_vendor_config at",

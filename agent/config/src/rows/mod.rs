@@ -51,6 +51,24 @@ pub fn is_service_row(key: &[u8]) -> bool {
     key.first().is_some_and(|code| codes.contains(code))
 }
 
+/// True of the key of a row that a return to an earlier configuration restores: of the two client layers, the annotation
+/// of the root, and the secrets of users.
+pub fn is_client_row(key: &[u8]) -> bool {
+    let codes = [LayerKey::CLIENT_NATIVE, LayerKey::CLIENT_OPENCONFIG].map(code);
+    key.first().is_some_and(|code| codes.contains(code))
+        || key == META_ANNOTATION
+        || is_secret_row(key)
+}
+
+/// True of the key of a row that holds configuration of boot, of clients or of services. The others hold leases, fences,
+/// switches, service plans, and the texts of boot and factory.
+pub fn is_configuration_row(key: &[u8]) -> bool {
+    let layers = [LayerKey::BOOT_NATIVE, LayerKey::BOOT_OPENCONFIG].map(code);
+    let claims = [Origin::Native, Origin::OpenConfig].map(claim_code);
+    is_client_row(key)
+        || key.first().is_some_and(|code| layers.contains(code) || claims.contains(code))
+}
+
 impl std::fmt::Debug for RowChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let value = self

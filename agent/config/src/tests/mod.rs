@@ -6,6 +6,7 @@
 
 mod boot;
 mod changes;
+mod difference;
 mod fences;
 mod footprint;
 mod limits;

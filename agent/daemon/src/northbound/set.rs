@@ -94,6 +94,7 @@ fn note_decisions(
         | EditOperation::Lease
         | EditOperation::Walk
         | EditOperation::Fence
+        | EditOperation::Restore
         | EditOperation::Boot(_)
         | EditOperation::InitialConfiguration(_) => None,
     };

@@ -252,6 +252,7 @@ impl From<&EditErrors> for Refusal {
                 EditOperation::Lease => "lease".to_owned(),
                 EditOperation::Walk => "walk".to_owned(),
                 EditOperation::Fence => "fence".to_owned(),
+                EditOperation::Restore => "restore".to_owned(),
                 EditOperation::Boot(Origin::Native) => "boot_config.vendor_config".to_owned(),
                 EditOperation::Boot(Origin::OpenConfig) => "boot_config.oc_config".to_owned(),
                 EditOperation::InitialConfiguration(Origin::Native) => {
