@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use holdfast_proto::gnmi::SetRequest;
+use holdfast_store::{Database, MAX_REVISION_OCTETS};
 use holdfast_tests::agent::{AgentProcess, PASSWORD, ResourceUse};
 use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
@@ -273,6 +274,13 @@ async fn run() -> Result<ExitCode> {
     );
     table.note_cost(&agent.resource_use());
     agent.kill();
+    let log = Database::open(&agent.state_dir())?.revisions()?;
+    table.row(
+        "log of revisions, MB",
+        megabytes(log.octets),
+        None,
+        Some(megabytes(MAX_REVISION_OCTETS)),
+    );
     notices::sampler_rows(&mut table, sizes.notices).await?;
     faults::rows(&mut table, sizes.faults).await?;
     union::rows(&mut table, sizes.cables, sizes.tables).await?;

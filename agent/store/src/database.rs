@@ -27,6 +27,7 @@ use super::{
     notes::{self, NOTES},
     prepared::{self, PreparedSet, RowDigests, Ticket},
     refusal_log::RefusalLog,
+    revisions::{self, LogLimits, LogWork, UndoRows},
     tables::{LAYER, RESTORE, SECRETS, apply, apply_recording, rows},
     taken_back::{self, NotedRows, TakenBackRows},
     unconfirmed::{self, JoinedRows},
@@ -44,7 +45,7 @@ pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("me
 /// Role and password hash, by name.
 pub(super) const USERS: TableDefinition<'_, &str, (&str, &str)> = TableDefinition::new("users");
 
-const META_LAST_TRANSACTION: &str = "last-transaction";
+pub(super) const META_LAST_TRANSACTION: &str = "last-transaction";
 
 /// The open database, which only one process can have open.
 #[derive(Debug)]
@@ -64,6 +65,8 @@ pub struct Database {
     /// Rows of the layers that were taken back since the file was opened.
     pub(super) taken_back: NotedRows,
     pub(super) block_work: BlockWork,
+    pub(super) log_limits: LogLimits,
+    pub(super) log_work: LogWork,
     refusals: RefusalLog,
     /// Why the disk refused the last write; `None` once a write has succeeded.
     health: watch::Sender<Option<Arc<str>>>,
@@ -114,6 +117,8 @@ impl Database {
             rolled_back: 0,
             taken_back: NotedRows::default(),
             block_work: BlockWork::default(),
+            log_limits: LogLimits::default(),
+            log_work: LogWork::default(),
             refusals: RefusalLog::default(),
             health: watch::Sender::default(),
             #[cfg(any(test, feature = "faults"))]
@@ -138,6 +143,7 @@ impl Database {
     /// Makes tables that are missing, and rolls back what the last run left unfinished or unconfirmed.
     fn settle_last_run(&mut self) -> Result<(), StoreError> {
         format::establish(self.redb()?, &self.path)?;
+        self.ensure_log_is_covered()?;
         self.taken_back = NotedRows::default();
         self.roll_back_unfinished()?;
         self.roll_back_unconfirmed()
@@ -362,17 +368,28 @@ impl Database {
         }
         let write = self.begin(ATTEMPT)?;
         give_number(&write, ticket, number)?;
+        revisions::cover(&write, number)?;
         artefacts::write(&write, &content.artefacts).map_err(StoreError::accessing(ATTEMPT))?;
         apply(&write, &content.rows, &mut self.block_work)?;
+        let mut revision = None;
+        if let Some(logged) = &content.revision {
+            let log = (self.log_limits, &mut self.log_work);
+            let rows = UndoRows::Of(ticket);
+            revision = Some(revisions::append(&write, (logged, rows), log)?);
+        }
         let mut joined = Vec::new();
         match unconfirmed {
             Unconfirmed::Stays => {}
             Unconfirmed::Begins => {
                 unconfirmed::keep(&write, ticket, number)?;
+                revisions::note_wait(&write, revision)?;
                 self.joined.clear();
             }
             Unconfirmed::Joins => joined = unconfirmed::join(&write, ticket, &self.joined)?,
-            Unconfirmed::Ends => unconfirmed::forget(&write)?,
+            Unconfirmed::Ends => {
+                unconfirmed::forget(&write)?;
+                revisions::note_end_of_wait(&write)?;
+            }
         }
         prepared::forget(&write, ticket)?;
         #[cfg(any(test, feature = "faults"))]
@@ -389,6 +406,7 @@ impl Database {
     pub fn confirm(&mut self) -> Result<(), StoreError> {
         let write = self.begin("confirm a commit")?;
         unconfirmed::forget(&write)?;
+        revisions::note_end_of_wait(&write)?;
         finish(write, "confirm a commit")
     }
 
@@ -514,11 +532,15 @@ impl Database {
             write.open_table(USERS)?;
             write.delete_table(NOTES)?;
             write.open_table(NOTES)?;
+            revisions::clear(&write)?;
             Ok(artefacts)
         };
         let artefacts = erased().map_err(&failed)?;
         finish(write, ATTEMPT)?;
-        info!(artefacts, "factory reset: users, credentials, histories and notes are erased");
+        info!(
+            artefacts,
+            "factory reset: users, credentials, histories, revisions and notes are erased"
+        );
         Ok(())
     }
 

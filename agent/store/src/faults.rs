@@ -142,7 +142,10 @@ impl DiskStop {
             | Command::ForgetTakenBack { answer }
             | Command::WriteArtefacts { answer, .. }
             | Command::SetUser { answer, .. } => self.withhold(answer),
-            Command::DeleteUser { answer, .. } => self.withhold(answer),
+            Command::DeleteUser { answer, .. } | Command::DeleteCheckpoint { answer, .. } => {
+                self.withhold(answer);
+            }
+            Command::SetCheckpoint { answer, .. } => self.withhold(answer),
             _ => prepared.into_iter().for_each(|answer| self.withhold(answer)),
         }
         if self.stopped.is_some() {
@@ -181,9 +184,14 @@ fn kind_of_write(command: &Command) -> Option<WriteKind> {
         | Command::ForgetTakenBack { .. }
         | Command::WriteArtefacts { .. }
         | Command::SetUser { .. }
-        | Command::DeleteUser { .. } => Some(WriteKind::Rows),
+        | Command::DeleteUser { .. }
+        | Command::SetCheckpoint { .. }
+        | Command::DeleteCheckpoint { .. } => Some(WriteKind::Rows),
         Command::Prepare { .. }
         | Command::Decide { .. }
+        | Command::Revisions { .. }
+        | Command::RowsAt { .. }
+        | Command::Checkpoints { .. }
         | Command::Refuse { .. }
         | Command::StopAt { .. }
         | Command::Close { .. } => None,

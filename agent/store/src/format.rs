@@ -22,7 +22,7 @@ use super::block::{Block, BlockWriter};
 use super::database::{META, USERS};
 use super::notes::NOTES;
 use super::tables::{LAYER, PREPARED, RESTORE, SECRETS};
-use super::{StoreError, artefacts};
+use super::{StoreError, artefacts, revisions};
 
 /// Version of the tables. A file with a higher version belongs to a newer agent, and is refused.
 pub(super) const FORMAT: u64 = 2;
@@ -74,6 +74,7 @@ fn make_tables(write: &WriteTransaction) -> Result<(), redb::Error> {
     write.open_table(NOTES)?;
     write.open_table(SECRETS)?;
     artefacts::make(write)?;
+    revisions::make(write)?;
     write.open_table(META)?.insert(META_FORMAT, FORMAT)?;
     Ok(())
 }

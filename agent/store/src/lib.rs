@@ -10,6 +10,9 @@
 //! they end in any order. A [`Ticket`] names each until it is final, and its number is the order of committing. Those that
 //! are found prepared when the database is opened were never answered, so they are rolled back first. After them, a commit that waits to be confirmed is
 //! rolled back: [`Unconfirmed`] says how one begins and ends.
+//!
+//! Transactions that change configuration are revisions of a log, and the rows of clients as of an earlier one can be read:
+//! see `revisions`.
 
 pub mod accounts;
 mod artefacts;
@@ -27,6 +30,7 @@ mod notes;
 mod prepared;
 mod redb_file;
 mod refusal_log;
+mod revisions;
 mod roll_back;
 mod tables;
 mod taken_back;
@@ -63,6 +67,11 @@ pub use self::layer_rows::LayerRows;
 pub use self::layer_table::BlockWork;
 pub use self::notes::LAST_REBOOT;
 pub use self::prepared::Ticket;
+pub use self::revisions::{
+    ChangeSource, Checkpoint, CheckpointName, ClientRows, ConfigRevision, InvalidCheckpointName,
+    ListedRevision, LogWork, MAX_CHECKPOINT_OCTETS, MAX_CHECKPOINTS, MAX_REVISION_OCTETS,
+    MAX_REVISIONS, NewCheckpoint, RevisionList, RevisionTarget,
+};
 use self::thread::DatabaseThread;
 
 /// Commands that wait for the disk. The core has at most a few in progress; more than this is a flood.
@@ -141,6 +150,8 @@ pub struct FinalContent {
     pub artefacts: Vec<ArtefactChange>,
     /// Later content of rows that the transaction has prepared. Its record keeps what was there before it.
     pub rows: Vec<Change>,
+    /// The configuration revision that the transaction is, if it is one. The store gives the number.
+    pub revision: Option<Box<ConfigRevision>>,
 }
 
 /// Key and value of one row.
@@ -235,6 +246,16 @@ pub enum StoreError {
     RowInUse { attempt: &'static str, row: String, ticket: Ticket },
     #[error("the transaction of {ticket} was given up before it was written")]
     Withdrawn { ticket: Ticket },
+    #[error("the configuration cannot go back to revision {number}: {reason}")]
+    NoRevision { number: u64, reason: &'static str },
+    #[error("there is no checkpoint `{name}`")]
+    NoCheckpoint { name: CheckpointName },
+    #[error("there are {limit} checkpoints already, which is the most: delete one first")]
+    TooManyCheckpoints { limit: usize },
+    #[error(
+        "all checkpoints would take {found} octets together, {limit} is the most: delete one first"
+    )]
+    CheckpointsTooLarge { found: u64, limit: u64 },
     #[error("too many writes wait for the disk")]
     Overloaded,
     #[error("the store has stopped")]
@@ -338,6 +359,24 @@ enum Command {
     },
     ForgetTakenBack {
         answer: Reply<()>,
+    },
+    Revisions {
+        answer: Reply<RevisionList>,
+    },
+    RowsAt {
+        target: RevisionTarget,
+        answer: Reply<ClientRows>,
+    },
+    SetCheckpoint {
+        checkpoint: NewCheckpoint,
+        answer: Reply<Checkpoint>,
+    },
+    DeleteCheckpoint {
+        name: CheckpointName,
+        answer: Reply<bool>,
+    },
+    Checkpoints {
+        answer: Reply<Vec<Checkpoint>>,
     },
     WriteArtefacts {
         changes: Vec<ArtefactChange>,
@@ -468,6 +507,31 @@ impl Store {
     /// Forgets what was taken back, because the system is as configured.
     pub fn forget_taken_back(&self) -> Answer<()> {
         self.send(|answer| Command::ForgetTakenBack { answer })
+    }
+
+    /// The configuration revisions that are kept.
+    pub fn revisions(&self) -> Answer<RevisionList> {
+        self.send(|answer| Command::Revisions { answer })
+    }
+
+    /// The rows of clients as of an earlier revision or a checkpoint.
+    pub fn rows_at(&self, target: RevisionTarget) -> Answer<ClientRows> {
+        self.send(|answer| Command::RowsAt { target, answer })
+    }
+
+    /// Keeps the configuration of clients under a name, in place of what has the name already. Durable once answered.
+    pub fn set_checkpoint(&self, checkpoint: NewCheckpoint) -> Answer<Checkpoint> {
+        self.send(|answer| Command::SetCheckpoint { checkpoint, answer })
+    }
+
+    /// Removes a checkpoint; the answer tells whether it existed.
+    pub fn delete_checkpoint(&self, name: CheckpointName) -> Answer<bool> {
+        self.send(|answer| Command::DeleteCheckpoint { name, answer })
+    }
+
+    /// All checkpoints, ascending by name.
+    pub fn checkpoints(&self) -> Answer<Vec<Checkpoint>> {
+        self.send(|answer| Command::Checkpoints { answer })
     }
 
     /// Writes gNSI artefacts, all of them or none. Durable once answered.

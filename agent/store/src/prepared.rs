@@ -145,6 +145,21 @@ pub(super) fn pieces(
     table.range(keys(ticket))?.map(|piece| Ok(piece?.1.value().to_vec())).collect()
 }
 
+/// Passes the pieces of a record to `take`, in order.
+pub(super) fn visit_pieces(
+    write: &WriteTransaction,
+    ticket: Ticket,
+    mut take: impl FnMut(&[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let failed = StoreError::accessing("read the record of a transaction");
+    let table = write.open_table(PREPARED).map_err(|error| failed(error.into()))?;
+    for piece in table.range(keys(ticket)).map_err(|error| failed(error.into()))? {
+        let (_, octets) = piece.map_err(|error| failed(error.into()))?;
+        take(octets.value())?;
+    }
+    Ok(())
+}
+
 /// Removes a record.
 pub(super) fn forget(write: &WriteTransaction, ticket: Ticket) -> Result<(), StoreError> {
     let removed = || -> Result<(), redb::Error> {

@@ -1,13 +1,18 @@
 //! Roll-backs: of transactions that were given up, and of what a start finds unfinished or unconfirmed.
 
+use holdfast_base::now_ns;
 use redb::WriteTransaction;
 use tracing::warn;
 
 use super::database::{Database, finish};
 use super::prepared::{self, Ticket};
+use super::revisions::{self, UndoRows};
 use super::tables::{put_back, replace};
 use super::taken_back::{self, NotedRows};
-use super::{Change, StoreError, Table, unconfirmed};
+use super::{Change, ChangeSource, ConfigRevision, StoreError, Table, unconfirmed};
+
+/// Author of what the agent does by itself.
+const AGENT: &str = "agent";
 
 impl Database {
     /// Rolls back the transactions whose end was never recorded.
@@ -40,9 +45,18 @@ impl Database {
     pub(super) fn roll_back_unconfirmed(&mut self) -> Result<(), StoreError> {
         const ATTEMPT: &str = "roll back an unconfirmed commit";
         let Some((transaction, chunks)) = unconfirmed::find(self.redb()?)? else { return Ok(()) };
+        let revision = self.waiting_revision()?;
         let write = self.begin(ATTEMPT)?;
         let taken_back = put_back(&write, &chunks, &mut self.block_work, keeps_restores)?;
         unconfirmed::forget(&write)?;
+        revisions::note_end_of_wait(&write)?;
+        let is_of_clients = |row: &Change| row.table.is_of_clients(&row.key);
+        if revision.is_some() || taken_back.iter().any(is_of_clients) {
+            let undone = undone(revision.unwrap_or_default());
+            let rows = UndoRows::Before(&taken_back);
+            let log = (self.log_limits, &mut self.log_work);
+            revisions::append(&write, (&undone, rows), log)?;
+        }
         self.taken_back.note(&write, taken_back)?;
         finish(write, ATTEMPT)?;
         if self.held.is_none() {
@@ -104,6 +118,21 @@ impl Database {
         finish(write, ATTEMPT)?;
         self.taken_back = NotedRows::default();
         Ok(())
+    }
+}
+
+/// The revision that takes back another one, whose commit was not confirmed before the agent ended.
+fn undone(revision: ConfigRevision) -> ConfigRevision {
+    ConfigRevision {
+        number: 0,
+        time_ns: now_ns(),
+        author: AGENT.to_owned(),
+        from: None,
+        by: ChangeSource::Rollback,
+        comment: None,
+        trace: revision.trace,
+        restored: None,
+        difference: revision.difference.inverted(),
     }
 }
 

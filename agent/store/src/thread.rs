@@ -138,6 +138,19 @@ impl DatabaseThread {
             Command::ForgetTakenBack { answer } => {
                 answer_with(database, answer, Database::forget_taken_back);
             }
+            Command::Revisions { answer } => answer_with(database, answer, Database::revisions),
+            Command::RowsAt { target, answer } => {
+                answer_with(database, answer, |database| database.rows_at(&target));
+            }
+            Command::SetCheckpoint { checkpoint, answer } => {
+                answer_with(database, answer, |database| database.set_checkpoint(checkpoint));
+            }
+            Command::DeleteCheckpoint { name, answer } => {
+                answer_with(database, answer, |database| database.delete_checkpoint(&name));
+            }
+            Command::Checkpoints { answer } => {
+                answer_with(database, answer, |database| database.checkpoints());
+            }
             Command::WriteArtefacts { changes, answer } => {
                 answer_with(database, answer, |database| database.write_artefacts(&changes));
             }

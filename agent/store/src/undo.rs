@@ -3,6 +3,8 @@
 //! An item is a table byte, the key, and the previous value or its absence; lengths are `u32`, little endian. Rows
 //! are in the order of their tree, so most keys share a prefix with the one before, which is then omitted.
 
+use std::borrow::Cow;
+
 use super::block::common;
 use super::{Change, StoreError, Table};
 
@@ -85,18 +87,52 @@ fn push_bytes(chunk: &mut Vec<u8>, bytes: &[u8]) -> Result<(), StoreError> {
 }
 
 /// Parses the changes that restore everything, in the order in which they were recorded.
-pub(super) fn parse(mut chunk: &[u8]) -> Result<Vec<Change>, StoreError> {
+pub(super) fn parse(chunk: &[u8]) -> Result<Vec<Change>, StoreError> {
     let mut changes: Vec<Change> = Vec::new();
-    while !chunk.is_empty() {
-        let before = changes.last().map_or(&[][..], |change| &change.key);
-        let change = take_change(&mut chunk, before);
-        changes.push(change.ok_or(StoreError::Corrupt { what: "prepared transaction" })?);
-    }
+    visit(chunk, |table, key, value| {
+        changes.push(Change { table, key: key.to_vec(), value: value.map(<[u8]>::to_vec) });
+        Ok(())
+    })?;
     Ok(changes)
 }
 
-/// Parses one change; `before` is the key before it.
-fn take_change(chunk: &mut &[u8], before: &[u8]) -> Option<Change> {
+/// The items of a piece whose table and key are wanted, as a piece of their own.
+pub(super) fn retain(
+    chunk: &[u8],
+    is_wanted: impl Fn(Table, &[u8]) -> bool,
+) -> Result<Cow<'_, [u8]>, StoreError> {
+    let mut are_all_wanted = true;
+    visit(chunk, |table, key, _| {
+        are_all_wanted &= is_wanted(table, key);
+        Ok(())
+    })?;
+    if are_all_wanted {
+        return Ok(Cow::Borrowed(chunk));
+    }
+    let mut kept = Chunk::default();
+    visit(chunk, |table, key, value| match is_wanted(table, key) {
+        true => kept.push(table, key, value),
+        false => Ok(()),
+    })?;
+    Ok(Cow::Owned(kept.octets))
+}
+
+/// Passes table, key and previous value of each item to `take`, in the order in which they were recorded.
+fn visit(
+    mut chunk: &[u8],
+    mut take: impl FnMut(Table, &[u8], Option<&[u8]>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut key = Vec::new();
+    while !chunk.is_empty() {
+        let item = take_item(&mut chunk, &mut key);
+        let (table, value) = item.ok_or(StoreError::Corrupt { what: "prepared transaction" })?;
+        take(table, &key, value)?;
+    }
+    Ok(())
+}
+
+/// Parses one item; `key` is the key before it, and its own afterwards.
+fn take_item<'c>(chunk: &mut &'c [u8], key: &mut Vec<u8>) -> Option<(Table, Option<&'c [u8]>)> {
     let first = take_byte(chunk)?;
     let table = match first & !CONTINUES {
         1 => Table::Layer,
@@ -106,16 +142,20 @@ fn take_change(chunk: &mut &[u8], before: &[u8]) -> Option<Change> {
         _ => return None,
     };
     let common = match first & CONTINUES {
-        0 => &[][..],
-        _ => before.get(..usize::from(take_byte(chunk)?))?,
+        0 => 0,
+        _ => usize::from(take_byte(chunk)?),
     };
-    let key = [common, take_bytes(chunk)?].concat();
+    if common > key.len() {
+        return None;
+    }
+    key.truncate(common);
+    key.extend_from_slice(take_bytes(chunk)?);
     let value = match take_byte(chunk)? {
         ABSENT => None,
-        PRESENT => Some(take_bytes(chunk)?.to_vec()),
+        PRESENT => Some(take_bytes(chunk)?),
         _ => return None,
     };
-    Some(Change { table, key, value })
+    Some((table, value))
 }
 
 fn take_byte(chunk: &mut &[u8]) -> Option<u8> {
@@ -170,6 +210,24 @@ mod tests {
         chunk.clear();
         chunk.push(Table::Layer, &changes[2].key, None).unwrap();
         assert_eq!(parse(chunk.octets()).unwrap()[0].key, changes[2].key, "by itself");
+    }
+
+    #[test]
+    fn some_items_become_a_piece_of_their_own() {
+        let mut chunk = Chunk::default();
+        let keys = ["entry of a list, 1", "entry of a list, 2", "other", "entry of a list, 2 too"];
+        for key in keys {
+            chunk.push(Table::Layer, key.as_bytes(), Some(key.as_bytes())).unwrap();
+        }
+        let keys_with = |part: &str| {
+            let kept = retain(chunk.octets(), |_, key| key.ends_with(part.as_bytes())).unwrap();
+            let parsed = parse(&kept).unwrap().into_iter();
+            parsed.map(|it| String::from_utf8(it.key).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(keys_with("2"), ["entry of a list, 2"]);
+        assert_eq!(keys_with("too"), ["entry of a list, 2 too"]);
+        assert_eq!(keys_with(""), keys);
+        assert!(keys_with("none").is_empty());
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl CoreTask {
         artefacts.extend(std::mem::take(&mut commit.packages).into_iter().map(package_row));
         let book = &self.configuration.layers().book;
         artefacts.extend(self.service_history.end(commit, (book, None)));
-        let content = FinalContent { artefacts, rows: std::mem::take(&mut commit.rows) };
+        let content = FinalContent { artefacts, rows: std::mem::take(&mut commit.rows), revision: None };
         let (ticket, unconfirmed) = (commit.ticket, commit.unconfirmed(self.window.is_some()));
         let finalized = self.store.commit_with(ticket, number, unconfirmed, content);
         self.jobs.push(async move { finished(ticket, finalized.await) });

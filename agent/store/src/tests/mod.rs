@@ -1,6 +1,7 @@
 mod blocks;
 mod consents;
 mod kills;
+mod revisions;
 mod scale;
 mod side_by_side;
 mod stops;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::blocks::check_sizes;
+use super::revisions::ModelLog;
 use super::*;
 
 /// Transactions that run side by side.
@@ -15,6 +16,9 @@ const ROWS: usize = 130;
 /// Numbers of rows that are service plans, and the first octet of their keys.
 const PLANS: std::ops::Range<usize> = 80..120;
 const PLAN: u8 = 12;
+/// Numbers of rows that are of a client layer, and the first octet of their keys.
+const CLIENTS: std::ops::Range<usize> = 0..50;
+const CLIENT: u8 = 5;
 
 type RowKey = (Table, Vec<u8>);
 /// Content of rows before a change.
@@ -29,6 +33,9 @@ struct Model {
     waiting: Option<PreImages>,
     last_transaction: u64,
     taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    log: ModelLog,
+    /// The commit that waits is a revision.
+    waits_as_revision: bool,
     /// Rows that were taken back since the file was opened.
     noted: BTreeSet<Vec<u8>>,
 }
@@ -52,6 +59,19 @@ impl Model {
         before
     }
 
+    /// Notes rows of clients with the content that they have now, as a revision or as none.
+    fn log(&mut self, keys: impl IntoIterator<Item = RowKey>, is_revision: bool) {
+        let of_clients = keys.into_iter().filter(|(table, key)| table.is_of_clients(key));
+        let rows: Vec<_> =
+            of_clients.map(|row| (row.1.clone(), self.rows.get(&row).cloned())).collect();
+        if is_revision {
+            return self.log.revise(rows);
+        }
+        for (key, value) in rows {
+            self.log.write(&key, value.as_deref());
+        }
+    }
+
     fn restore(&mut self, before: PreImages) {
         for (key, value) in before {
             match value {
@@ -69,13 +89,21 @@ impl Model {
 
     fn reopen(&mut self) {
         self.noted.clear();
+        let waiting = self.waiting.take();
+        let undone: Vec<RowKey> = waiting.iter().flatten().map(|(key, _)| key.clone()).collect();
+        let has_waited = waiting.is_some();
         let prepared = std::mem::take(&mut self.prepared).into_values();
-        for mut before in prepared.chain(self.waiting.take()) {
+        for mut before in prepared.chain(waiting) {
             before.retain(|(table, _), value| *table != Table::Restore || value.is_some());
             for key in before.keys() {
                 self.note(key, self.rows.get(key).cloned());
             }
             self.restore(before);
+        }
+        let is_revision = std::mem::take(&mut self.waits_as_revision)
+            || undone.iter().any(|(table, key)| table.is_of_clients(key));
+        if has_waited && is_revision {
+            self.log(undone, true);
         }
     }
 
@@ -93,7 +121,7 @@ impl Model {
         &mut self,
         (ticket, number): (Ticket, u64),
         unconfirmed: Unconfirmed,
-        later: &[Change],
+        (later, is_revision): (&[Change], bool),
         is_lost: bool,
     ) -> bool {
         let is_alone = self.prepared.len() == 1;
@@ -109,16 +137,23 @@ impl Model {
             return false;
         }
         self.apply(later);
+        self.log(before.keys().cloned(), is_revision);
         match unconfirmed {
             Unconfirmed::Stays => {}
-            Unconfirmed::Begins => self.waiting = Some(before),
+            Unconfirmed::Begins => {
+                self.waiting = Some(before);
+                self.waits_as_revision = is_revision;
+            }
             Unconfirmed::Joins => {
                 let waiting = self.waiting.get_or_insert_default();
                 for (row, earlier) in before.into_iter().filter(|((_, key), _)| key[0] == PLAN) {
                     waiting.entry(row).or_insert(earlier);
                 }
             }
-            Unconfirmed::Ends => self.waiting = None,
+            Unconfirmed::Ends => {
+                self.waiting = None;
+                self.waits_as_revision = false;
+            }
         }
         self.last_transaction = number;
         true
@@ -170,6 +205,9 @@ impl RowOp {
         if PLANS.contains(&self.number) {
             key[0] = PLAN;
         }
+        if CLIENTS.contains(&self.number) {
+            key[0] = CLIENT;
+        }
         let letter = b'a' + u8::try_from(self.slot).unwrap();
         Change { table, key, value: self.octets.map(|octets| vec![letter; octets]) }
     }
@@ -212,13 +250,15 @@ impl Bench {
                 database.fault = *fault;
                 let number = self.last_number;
                 let rows = self.model.later_rows(ticket, *octets);
-                let content = FinalContent { rows, ..FinalContent::default() };
+                // Most commits are revisions, whatever rows they have.
+                let revision = (!number.is_multiple_of(4)).then(Box::<ConfigRevision>::default);
+                let content = FinalContent { rows, revision, ..FinalContent::default() };
                 let result = attempt(database, |database| {
                     database.commit_with(ticket, number, *unconfirmed, &content)
                 });
                 let is_lost = *fault == Some(Fault::Lost);
-                let want =
-                    self.model.commit((ticket, number), *unconfirmed, &content.rows, is_lost);
+                let later = (&content.rows[..], content.revision.is_some());
+                let want = self.model.commit((ticket, number), *unconfirmed, later, is_lost);
                 assert_eq!(result.is_ok(), want, "{step:?}: {result:?}");
             }
             Step::Abort(slot, fault) => {
@@ -237,7 +277,8 @@ impl Bench {
                 let written = attempt(database, |database| database.write(&changes));
                 assert_eq!(written.is_ok(), !is_refused && fault.is_none(), "{written:?}");
                 if written.is_ok() {
-                    self.model.apply(&changes);
+                    let before = self.model.apply(&changes);
+                    self.model.log(before.into_keys(), false);
                 }
             }
             Step::WriteOver(ops) => {
@@ -246,7 +287,9 @@ impl Bench {
                 let written = attempt(database, |database| database.write_over(&changes));
                 assert_eq!(written.is_ok(), !is_refused, "{written:?}");
                 if written.is_ok() {
-                    for (key, before) in self.model.apply(&changes) {
+                    let replaced = self.model.apply(&changes);
+                    self.model.log(replaced.keys().cloned(), false);
+                    for (key, before) in replaced {
                         self.model.note(&key, before);
                     }
                 }
@@ -269,6 +312,7 @@ impl Bench {
             Step::Confirm => {
                 attempt(database, Database::confirm).unwrap();
                 self.model.waiting = None;
+                self.model.waits_as_revision = false;
             }
             Step::Reopen => {
                 self.database = None;
@@ -309,6 +353,22 @@ impl Bench {
         assert_eq!(loaded.last_transaction, self.model.last_transaction, "after {step:?}");
         assert_eq!(loaded.taken_back, self.model.taken_back, "after {step:?}");
         check_sizes(database);
+        check_log(database, &self.model, step);
+    }
+}
+
+/// Compares an earlier configuration with that of the model; after an opening, all of them.
+fn check_log(database: &mut Database, model: &Model, step: &Step) {
+    let last = database.revisions().unwrap().last;
+    assert_eq!(last, model.log.last(), "after {step:?}");
+    let numbers = match step {
+        Step::Reopen => (0..=last).collect(),
+        _ => vec![last / 2, last],
+    };
+    for number in numbers {
+        let rows = database.rows_at(&RevisionTarget::Number(number)).unwrap();
+        let rows: BTreeMap<_, _> = rows.into_iter().collect();
+        assert_eq!(rows, model.log.state(number), "revision {number} after {step:?}");
     }
 }
 

@@ -1,0 +1,264 @@
+//! Checkpoints: copies of the rows of clients, under names.
+//!
+//! A copy is in blocks, as the layers are. It is whole, so it needs no other revision, and stays when the log is pruned.
+
+use std::fmt;
+use std::str::FromStr;
+
+use redb::{ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+use super::ClientRows;
+use super::log::LogState;
+use crate::StoreError;
+use crate::block::{Block, BlockReader, BlockWriter};
+use crate::database::{Database, META, finish};
+
+/// Checkpoints that are kept: an operator names a few states, and the log has the rest.
+pub const MAX_CHECKPOINTS: usize = 16;
+/// Octets of all checkpoints together: four of a box with 100 000 routes.
+pub const MAX_CHECKPOINT_OCTETS: u64 = 32 << 20;
+/// Most characters of a name: it fits into a line of a list.
+const MAX_NAME: usize = 64;
+
+/// Documents of checkpoints, by name.
+const CHECKPOINTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("checkpoints");
+/// Blocks of their rows, by name and first key.
+const CHECKPOINT_ROWS: TableDefinition<'_, (&str, &[u8]), &[u8]> =
+    TableDefinition::new("checkpoint-rows");
+
+const SET: &str = "write a checkpoint";
+const READ: &str = "read a checkpoint";
+
+/// Name of a checkpoint: letters, digits and `-_.`, at most 64.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CheckpointName(SmolStr);
+
+/// A text that is no name of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the name of a checkpoint has 1 to {MAX_NAME} letters, digits and `-_.`")]
+pub struct InvalidCheckpointName;
+
+impl CheckpointName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for CheckpointName {
+    type Err = InvalidCheckpointName;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_valid = |it: u8| it.is_ascii_alphanumeric() || b"-_.".contains(&it);
+        if (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(is_valid) {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidCheckpointName)
+        }
+    }
+}
+
+impl TryFrom<String> for CheckpointName {
+    type Error = InvalidCheckpointName;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<CheckpointName> for String {
+    fn from(name: CheckpointName) -> Self {
+        name.0.into()
+    }
+}
+
+impl fmt::Display for CheckpointName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A checkpoint to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewCheckpoint {
+    pub name: CheckpointName,
+    /// Time of the request, nanoseconds since 1970.
+    pub time_ns: u64,
+    pub author: String,
+    pub comment: Option<String>,
+}
+
+/// A checkpoint that is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    pub name: CheckpointName,
+    /// The newest revision at that time; 0 before the first.
+    pub revision: u64,
+    /// Time of the request, nanoseconds since 1970.
+    pub time_ns: u64,
+    pub author: String,
+    #[serde(default)]
+    pub comment: Option<String>,
+    pub rows: u64,
+    pub octets: u64,
+}
+
+/// Creates the tables.
+pub(crate) fn make(write: &WriteTransaction) -> Result<(), redb::Error> {
+    write.open_table(CHECKPOINTS)?;
+    write.open_table(CHECKPOINT_ROWS)?;
+    Ok(())
+}
+
+/// Removes all checkpoints.
+pub(crate) fn clear(write: &WriteTransaction) -> Result<(), redb::Error> {
+    write.delete_table(CHECKPOINTS)?;
+    write.delete_table(CHECKPOINT_ROWS)?;
+    make(write)
+}
+
+impl Database {
+    /// Keeps the configuration of clients under a name, as of the newest revision. One with the same name is replaced.
+    ///
+    /// # Errors
+    /// When there are too many, or all take too many octets together, or the disk refuses; nothing is written then.
+    pub fn set_checkpoint(&mut self, new: NewCheckpoint) -> Result<Checkpoint, StoreError> {
+        let failed = StoreError::accessing(SET);
+        let ClientRows(rows) = self.final_client_rows()?;
+        let mut writer = BlockWriter::default();
+        rows.iter().for_each(|(key, value)| writer.push(key, value));
+        let blocks = writer.finish()?;
+        let octets = blocks.iter().map(|it| (it.key.len() + it.octets.len()) as u64).sum();
+        let others = self.checkpoints()?.into_iter().filter(|it| it.name != new.name);
+        let (count, taken) =
+            others.fold((0, 0), |(count, taken), it| (count + 1, taken + it.octets));
+        if count >= MAX_CHECKPOINTS {
+            return Err(StoreError::TooManyCheckpoints { limit: MAX_CHECKPOINTS });
+        }
+        if taken + octets > MAX_CHECKPOINT_OCTETS {
+            let found = taken + octets;
+            return Err(StoreError::CheckpointsTooLarge { found, limit: MAX_CHECKPOINT_OCTETS });
+        }
+        let write = self.begin(SET)?;
+        let revision = || Ok(LogState::read(&write.open_table(META)?)?.last);
+        let revision = revision().map_err(&failed)?;
+        let NewCheckpoint { name, time_ns, author, comment } = new;
+        let rows = rows.len() as u64;
+        let checkpoint = Checkpoint { name, revision, time_ns, author, comment, rows, octets };
+        let document = serde_json::to_vec(&checkpoint)
+            .map_err(|_| StoreError::Corrupt { what: "checkpoint without a JSON form" })?;
+        let stored = || -> Result<(), redb::Error> {
+            remove(&write, &checkpoint.name)?;
+            let name = checkpoint.name.as_str();
+            write.open_table(CHECKPOINTS)?.insert(name, document.as_slice())?;
+            let mut table = write.open_table(CHECKPOINT_ROWS)?;
+            for Block { key, octets } in &blocks {
+                table.insert((name, key.as_slice()), octets.as_slice())?;
+            }
+            Ok(())
+        };
+        stored().map_err(failed)?;
+        #[cfg(any(test, feature = "faults"))]
+        if let Some(fault) = self.fault.take_if(|it| it.is_of_rows()) {
+            return fault.strike(write).map(|()| checkpoint);
+        }
+        finish(write, SET)?;
+        Ok(checkpoint)
+    }
+
+    /// Removes a checkpoint; true when it existed.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn delete_checkpoint(&mut self, name: &CheckpointName) -> Result<bool, StoreError> {
+        const ATTEMPT: &str = "remove a checkpoint";
+        let write = self.begin(ATTEMPT)?;
+        let existed = remove(&write, name).map_err(StoreError::accessing(ATTEMPT))?;
+        finish(write, ATTEMPT)?;
+        Ok(existed)
+    }
+
+    /// All checkpoints, ascending by name.
+    ///
+    /// # Errors
+    /// When the table cannot be read.
+    pub fn checkpoints(&self) -> Result<Vec<Checkpoint>, StoreError> {
+        let redb = self.redb()?;
+        let read = || -> Result<Vec<Vec<u8>>, redb::Error> {
+            let table = redb.begin_read()?.open_table(CHECKPOINTS)?;
+            table.iter()?.map(|row| Ok(row?.1.value().to_vec())).collect()
+        };
+        let documents = read().map_err(StoreError::accessing(READ))?;
+        let parsed = documents.iter().map(|document| {
+            serde_json::from_slice(document).map_err(|_| StoreError::Corrupt { what: "checkpoint" })
+        });
+        parsed.collect()
+    }
+}
+
+fn remove(write: &WriteTransaction, name: &CheckpointName) -> Result<bool, redb::Error> {
+    let name = name.as_str();
+    let existed = write.open_table(CHECKPOINTS)?.remove(name)?.is_some();
+    if existed {
+        // A name has no control characters, so this one is beyond all of its keys.
+        let beyond = format!("{name}\0");
+        let mut rows = write.open_table(CHECKPOINT_ROWS)?;
+        rows.retain_in((name, &[][..])..(beyond.as_str(), &[][..]), |_, _| false)?;
+    }
+    Ok(existed)
+}
+
+/// The rows of a checkpoint.
+pub(super) fn rows_of(
+    read: &ReadTransaction,
+    name: &CheckpointName,
+) -> Result<ClientRows, StoreError> {
+    let found = || -> Result<Option<Vec<Block>>, redb::Error> {
+        let text = name.as_str();
+        if read.open_table(CHECKPOINTS)?.get(text)?.is_none() {
+            return Ok(None);
+        }
+        let beyond = format!("{text}\0");
+        let table = read.open_table(CHECKPOINT_ROWS)?;
+        let blocks = table.range((text, &[][..])..(beyond.as_str(), &[][..]))?;
+        let blocks = blocks.map(|row| {
+            let (key, octets) = row?;
+            let (_, key) = key.value();
+            Ok(Block { key: key.to_vec(), octets: octets.value().to_vec() })
+        });
+        blocks.collect::<Result<_, redb::Error>>().map(Some)
+    };
+    let blocks = found().map_err(StoreError::accessing(READ))?;
+    let blocks = blocks.ok_or_else(|| StoreError::NoCheckpoint { name: name.clone() })?;
+    let mut rows = Vec::new();
+    for block in &blocks {
+        let mut entries = BlockReader::new(block)?;
+        while entries.advance()? {
+            rows.push((entries.key().to_vec(), entries.value().to_vec()));
+        }
+    }
+    Ok(ClientRows(rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_words() {
+        let longest = "x".repeat(MAX_NAME);
+        for (text, is_valid) in [
+            ("before-upgrade_2.1", true),
+            (longest.as_str(), true),
+            ("", false),
+            ("two words", false),
+            ("a/b", false),
+            ("ü", false),
+            (&"x".repeat(MAX_NAME + 1), false),
+        ] {
+            assert_eq!(text.parse::<CheckpointName>().is_ok(), is_valid, "{text}");
+        }
+    }
+}
