@@ -84,8 +84,9 @@ impl CoreTask {
     }
 
     fn classify(&mut self, request: &CommitRequest) -> Result<RequestKind, CommitError> {
-        let edit = match &request.intent {
-            Intent::Edit(edit) => edit,
+        let is_empty = match &request.intent {
+            Intent::Edit(edit) => edit.is_empty(),
+            Intent::Restore(_) => false,
             it if it.is_reactive_walk() => return Ok(RequestKind::Change),
             Intent::Walk(_) | Intent::Resurrect { .. } | Intent::Package(_) | Intent::Purge(_) => {
                 return Ok(unoccupied(self.window.as_ref())?);
@@ -99,12 +100,12 @@ impl CoreTask {
             Some(election) => self.elections.check_and_record(election)?,
             None => {}
         }
-        let changes_nothing = edit.is_empty() && confirmation.is_none() && !dry_run;
+        let changes_nothing = is_empty && confirmation.is_none() && !dry_run;
         if changes_nothing && election.is_some() {
             return Ok(RequestKind::Nothing);
         }
         let window = self.window.as_ref();
-        Ok(match fits(window, confirmation.as_ref(), edit.is_empty())? {
+        Ok(match fits(window, confirmation.as_ref(), is_empty)? {
             RequestKind::Change if changes_nothing && expected_plan.is_none() => {
                 RequestKind::Nothing
             }
@@ -118,7 +119,7 @@ impl CoreTask {
     pub(super) fn examine_answered(&mut self, intent: Box<Intent>, commit: &mut CommitInFlight) {
         let waits = match &*intent {
             it if it.is_reactive_walk() => false,
-            Intent::Edit(_) | Intent::Walk(_) => true,
+            Intent::Edit(_) | Intent::Restore(_) | Intent::Walk(_) => true,
             it => matches!(it, Intent::Resurrect { .. } | Intent::Package(_)),
         };
         match unoccupied(self.window.as_ref().filter(|_| waits)) {

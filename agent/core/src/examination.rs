@@ -13,8 +13,8 @@ use holdfast_config::schema::Origin;
 use holdfast_config::services::{Book, PackageChange, Surroundings};
 use holdfast_config::tree::Child;
 use holdfast_config::{
-    Branch, CancelToken, Configuration, EditErrors, Footprint, InstancePath, Layers, Models,
-    ObjectChange, Provenance, ServiceTag, parallel,
+    Branch, CancelToken, Configuration, EditErrors, Footprint, InstancePath, LayerDifference,
+    Layers, Models, ObjectChange, Provenance, ServiceTag, is_configuration_row, parallel,
 };
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::{
@@ -69,6 +69,8 @@ pub(super) struct Candidate {
     pub(super) packages: Vec<PackageChange>,
     /// Instances that were walked, and whose plans or claims differ.
     pub(super) touched: BTreeSet<ServiceTag>,
+    /// The difference of the layers, for a change that is a configuration revision.
+    pub(super) difference: Option<Box<LayerDifference>>,
 }
 
 /// Result of an examination.
@@ -331,10 +333,17 @@ impl Examiner {
             return Err(CommitError::Object { path, reason: excerpt(&reason) });
         }
         let cancel = intent.cancel();
-        let (changes, rows) = parallel::both(
+        let (changes, (rows, difference)) = parallel::both(
             configuration.work().entries > parallel::FEW,
             || self.entry_changes_until(&cancel, old, &configuration, intent.is_admitted()),
-            || layer_rows_diff(configuration.models(), old.layers(), configuration.layers()),
+            || {
+                let models = configuration.models();
+                let rows = layer_rows_diff(models, old.layers(), configuration.layers());
+                let is_of_layers = rows.iter().any(|row| is_configuration_row(&row.key));
+                let difference = (is_of_layers && !is_dry_run)
+                    .then(|| Box::new(LayerDifference::of(old, &configuration)));
+                (rows, difference)
+            },
         );
         let changes = changes.ok_or(CommitError::Abandoned)?;
         let changes = changes.map_err(|error| self.object_error(&error, intent.origin()))?;
@@ -375,6 +384,7 @@ impl Examiner {
             unready,
             packages,
             touched,
+            difference,
         })
     }
 

@@ -18,6 +18,7 @@ use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::{ArtefactChange, Change};
 
+use super::config_log::Restoration;
 use super::secret_keeper::UserSecrets;
 
 /// Values that differ, by key; `None` removes the value.
@@ -43,6 +44,8 @@ pub enum Intent {
     Switch { service: Namespace, on: bool },
     /// The client's layers as they were before a commit that was cancelled, or not confirmed in time.
     Rollback(Layers),
+    /// The clients' layers of an earlier configuration revision or a checkpoint, as a change like a Set.
+    Restore(Restoration),
     /// Credentials, which no layer holds; their values have names and digests only. The service keeps them over
     /// restarts.
     Credentials(CredentialChange),
@@ -130,6 +133,7 @@ impl Intent {
     pub(super) fn cancel(&self) -> CancelToken {
         match self {
             Self::Edit(edit) => edit.cancel.clone(),
+            Self::Restore(restoration) => restoration.cancel.clone(),
             Self::Boot { .. } | Self::Switch { .. } | Self::Rollback(_) => CancelToken::default(),
             Self::Credentials(_) | Self::Lease(_) | Self::FactoryReset { .. } => {
                 CancelToken::default()
@@ -146,6 +150,7 @@ impl Intent {
             Self::Boot { .. } => "boot",
             Self::Switch { .. } => "switch",
             Self::Rollback(_) => "rollback",
+            Self::Restore(_) => "restore",
             Self::Credentials(_) => "credentials",
             Self::Lease(_) => "lease",
             Self::Fence(_) => "fence",
@@ -157,7 +162,8 @@ impl Intent {
         }
     }
 
-    /// Text for the engine's history: the kind of change, and the causes of walks that nobody asked for.
+    /// Text for the engine's history: the kind of change, with the causes of walks that nobody asked for, or what it goes
+    /// back to.
     pub(super) fn description(&self) -> String {
         let causes = match self {
             Self::Walk(walks) => walks.all_causes(),
@@ -165,6 +171,9 @@ impl Intent {
         };
         let named = causes.iter().take(DESCRIBED).map(|(tag, cause)| format!("{tag}: {cause}"));
         let mut texts: Vec<String> = named.collect();
+        if let Self::Restore(restoration) = self {
+            texts.push(restoration.target.to_string());
+        }
         if causes.len() > DESCRIBED {
             texts.push(format!("{} more", causes.len() - DESCRIBED));
         }
@@ -215,6 +224,9 @@ impl Intent {
                 return Ok(with_footprint(old.switched(*service, *on), EditScope::of_box()));
             }
             Self::Rollback(before) => old.with_client_of(before),
+            Self::Restore(Restoration { layers, authorization, cancel, .. }) => {
+                old.restored(layers, authorization, cancel)?
+            }
             Self::Credentials(_) => return Ok((old.clone(), Footprint::of_credentials())),
             Self::FactoryReset { .. } => old.factory_reset(),
         };
@@ -240,7 +252,8 @@ impl Intent {
         // Only requests and a boot configuration may be refused for what a service puts out.
         let is_lenient = match self {
             Self::Boot { change, .. } => matches!(change, BootChange::GoBack),
-            Self::Edit(_) | Self::Resurrect { .. } | Self::Purge(_) => false,
+            Self::Edit(_) | Self::Restore(_) => false,
+            Self::Resurrect { .. } | Self::Purge(_) => false,
             Self::Walk(_) => is_lenient || !is_redeployment,
             Self::Package(exchange) => exchange.is_lenient,
             _ => true,
@@ -311,7 +324,7 @@ impl Intent {
                 vec![Change::factory_reset(*retain_certificates)]
             }
             Self::Edit(_) | Self::Boot { .. } | Self::Switch { .. } => Vec::new(),
-            Self::Rollback(_) | Self::Credentials(_) => Vec::new(),
+            Self::Rollback(_) | Self::Restore(_) | Self::Credentials(_) => Vec::new(),
             Self::Lease(_) | Self::Fence(_) => Vec::new(),
             Self::Walk(_) | Self::Resurrect { .. } => Vec::new(),
             Self::Package(_) | Self::Purge(_) => Vec::new(),

@@ -14,6 +14,7 @@ mod admission;
 mod binding;
 mod box_state;
 mod commit;
+mod config_log;
 mod confirm;
 mod credentials;
 mod datastore;
@@ -66,7 +67,7 @@ use holdfast_platform::descriptors::credential;
 use holdfast_platform::objects::Registry;
 use holdfast_platform::{Collector, RouteLookup};
 use holdfast_scheduler::{TransactionRecord, ValueStatus};
-use holdfast_store::StoreError;
+use holdfast_store::{Store, StoreError};
 use holdfast_telemetry::{BoundaryReceiver, BoundarySender, Revision};
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -78,6 +79,7 @@ use self::shared_engine::SharedEngine;
 pub use access::AccessChanges;
 pub use binding::CertificateId;
 pub use box_state::ObservedBox;
+pub use config_log::{Restoration, RestoreRequest};
 pub use confirm::{ConfirmError, UnconfirmedCommit};
 pub use credentials::CredentialSource;
 pub use datastore::{Datastore, Statuses};
@@ -92,7 +94,10 @@ pub use impact::{EntryImpact, GraphVersion};
 pub use intent::{CredentialChange, Intent, Values, Walks};
 pub use last_way::LastWay;
 pub use maintenance::MaintainedLinks;
-pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
+pub use options::{
+    Comment, CommitOptions, ConfirmAction, Confirmation, Election, InvalidComment, MAX_COMMENT,
+    PlanHash,
+};
 pub use packages::package_row;
 pub use pending::IncompleteEntry;
 pub use preview::{
@@ -139,6 +144,8 @@ pub struct CoreHandle {
     /// Reader of polled state; `None` with the simulated kernel, which has nothing to poll.
     collector: Option<Arc<Collector>>,
     route_lookup: RouteLookup,
+    /// The database, which has the log of configuration revisions.
+    store: Store,
     /// Counters of services of the agent, which no revision holds.
     polled: Arc<[Arc<dyn PolledState>]>,
 }
@@ -178,6 +185,9 @@ pub enum CommitError {
     },
     #[error("cannot record the change")]
     Store(#[source] StoreError),
+    /// The log of configuration revisions or a checkpoint was not read or written.
+    #[error("cannot {attempt}")]
+    Log { attempt: &'static str, source: StoreError },
     #[error(transparent)]
     Confirm(#[from] ConfirmError),
     #[error(transparent)]

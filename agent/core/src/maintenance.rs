@@ -28,7 +28,7 @@ pub struct MaintainedLinks {
 impl Intent {
     /// True for changes by which clients bring new entries.
     pub(super) fn places(&self) -> bool {
-        matches!(self, Self::Edit(_) | Self::Resurrect { .. })
+        matches!(self, Self::Edit(_) | Self::Resurrect { .. } | Self::Restore(_))
     }
 }
 

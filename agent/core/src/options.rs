@@ -21,6 +21,8 @@ pub struct CommitOptions {
     pub election: Option<Election>,
     /// Name that the client gives the change in logs and histories.
     pub trace: Option<SmolStr>,
+    /// Text of the client for the log of configuration revisions.
+    pub comment: Option<Comment>,
     /// Time until which the client waits for the answer.
     pub deadline: Option<Instant>,
     /// Report of what follows the commit, if a client waits for it.
@@ -47,6 +49,43 @@ pub enum ConfirmAction {
     Extend { rollback_after: Duration },
 }
 
+/// Most characters of a comment: two lines of a terminal.
+pub const MAX_COMMENT: usize = 256;
+
+/// Reason of a change in the words of its author: one line of at most [`MAX_COMMENT`] characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comment(SmolStr);
+
+/// A text that is no comment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a comment has 1 to {MAX_COMMENT} characters, and no control characters")]
+pub struct InvalidComment;
+
+impl Comment {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Comment {
+    type Err = InvalidComment;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let fits = (1..=MAX_COMMENT).contains(&text.chars().count());
+        if fits && !text.chars().any(char::is_control) {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidComment)
+        }
+    }
+}
+
+impl fmt::Display for Comment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Among several writers of a role, the one with the highest id is the master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Election {
@@ -70,5 +109,27 @@ impl FromStr for PlanHash {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         u64::from_str_radix(text, 16).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comment_is_one_bounded_line() {
+        let longest = "ü".repeat(MAX_COMMENT);
+        let too_long = "x".repeat(MAX_COMMENT + 1);
+        for (text, is_valid) in [
+            ("ticket 4711: \"new uplink\"", true),
+            (&longest, true),
+            ("", false),
+            (&too_long, false),
+            ("two\nlines", false),
+            ("a bell \u{7}", false),
+            ("\u{9b}31m", false),
+        ] {
+            assert_eq!(text.parse::<Comment>().is_ok(), is_valid, "{text:?}");
+        }
     }
 }

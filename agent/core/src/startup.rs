@@ -184,6 +184,7 @@ impl Core {
         let engine = SharedEngine::new(engine);
         let read_beside = engine.clone();
         let registry = Arc::clone(&examiner.registry);
+        let log = store.clone();
         let mut task = CoreTask {
             configuration,
             engine,
@@ -249,6 +250,7 @@ impl Core {
             boundary_tx,
             collector,
             route_lookup,
+            store: log,
             polled: polled.into(),
         };
         Ok(Self { handle, stop_tx: Some(stop_tx), ended_rx })

@@ -1,10 +1,13 @@
-//! The trace of a request: the name that its client gives it, for logs and histories.
+//! The trace and the comment of a request: the name that its client gives it for logs and histories, and its reason.
 
+use holdfast_core::Comment;
 use http::HeaderMap;
 use smol_str::SmolStr;
 
 /// Header for a trace that the client chooses freely.
 pub const TRACE_HEADER: &str = "x-trace-id";
+/// Header for the comment of a change in the log of configuration revisions.
+pub const COMMENT_HEADER: &str = "holdfast-comment";
 /// Most octets of a trace that a client chooses freely. Those of W3C Trace Context have 32.
 const TRACE_SIZE: usize = 64;
 /// Octets of the trace id in `traceparent`.
@@ -35,6 +38,17 @@ pub fn parse_trace(text: &str) -> Result<SmolStr, String> {
     Err(format!("a trace has 1 to {TRACE_SIZE} octets of letters, digits and `-_.:/`"))
 }
 
+/// The comment in the headers of a request.
+///
+/// # Errors
+/// When it is too long, has control characters, or is no UTF-8.
+pub fn comment_of(headers: &HeaderMap) -> Result<Option<Comment>, String> {
+    let Some(value) = headers.get(COMMENT_HEADER) else { return Ok(None) };
+    let text = std::str::from_utf8(value.as_bytes())
+        .map_err(|_| format!("`{COMMENT_HEADER}` is not UTF-8"))?;
+    text.parse().map(Some).map_err(|error| format!("`{COMMENT_HEADER}`: {error}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,5 +77,21 @@ mod tests {
             }
             assert_eq!(trace_of(&headers).as_deref(), trace, "{parent} {free}");
         }
+    }
+
+    #[test]
+    fn a_comment_is_read_or_refused() {
+        let of = |value: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(COMMENT_HEADER, http::HeaderValue::from_bytes(value).unwrap());
+            comment_of(&headers).map(|it| it.map(|comment| comment.to_string()))
+        };
+        assert_eq!(comment_of(&HeaderMap::new()), Ok(None));
+        assert_eq!(of(b"ticket 7"), Ok(Some("ticket 7".to_owned())));
+        assert_eq!(of("Störung".as_bytes()), Ok(Some("Störung".to_owned())));
+        let long = of("x".repeat(257).as_bytes()).unwrap_err();
+        assert!(long.contains("1 to 256 characters"), "{long}");
+        assert_eq!(of(b"\xff").unwrap_err(), "`holdfast-comment` is not UTF-8");
+        assert!(of(b"").is_err() && of(b"a\tb").is_err());
     }
 }

@@ -77,6 +77,7 @@ impl CoreTask {
             }
             Effect::Plan(mut candidate) => {
                 commit.packages = std::mem::take(&mut candidate.packages);
+                commit.difference = candidate.difference.take();
                 commit.service_record.touched = candidate.touched.clone();
                 self.plan(*candidate, commit);
             }
@@ -171,7 +172,8 @@ impl CoreTask {
         artefacts.extend(std::mem::take(&mut commit.packages).into_iter().map(package_row));
         let book = &self.configuration.layers().book;
         artefacts.extend(self.service_history.end(commit, (book, None)));
-        let content = FinalContent { artefacts, rows: std::mem::take(&mut commit.rows), revision: None };
+        let revision = commit.take_revision().map(Box::new);
+        let content = FinalContent { artefacts, rows: std::mem::take(&mut commit.rows), revision };
         let (ticket, unconfirmed) = (commit.ticket, commit.unconfirmed(self.window.is_some()));
         let finalized = self.store.commit_with(ticket, number, unconfirmed, content);
         self.jobs.push(async move { finished(ticket, finalized.await) });

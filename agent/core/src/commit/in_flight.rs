@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::PackageChange;
-use holdfast_config::{CancelToken, Configuration, Footprint};
+use holdfast_config::{CancelToken, Configuration, Footprint, LayerDifference};
 use holdfast_store::{ArtefactChange, Change, Ticket, Unconfirmed};
 use tokio::task::JoinHandle;
 
 use super::{Commit, CommitKind, Reply, runs_alone};
+use crate::config_log::LogNote;
 use crate::handler_calls::HandlerRounds;
 use crate::intent::Intent;
 use crate::options::{CommitOptions, ConfirmAction, Confirmation};
@@ -51,6 +52,9 @@ pub(crate) struct CommitInFlight {
     pub(crate) origin: Origin,
     /// gNSI artefacts that become final with the commit.
     pub(crate) artefacts: Vec<ArtefactChange>,
+    /// The difference of its layers, if it is a configuration revision: that of the last examination.
+    pub(crate) difference: Option<Box<LayerDifference>>,
+    pub(crate) log_note: LogNote,
     /// Rows that have another content from the write on that makes the commit final.
     pub(crate) rows: Vec<Change>,
     /// Packages of services that the database keeps from then on, or no longer: those of the last examination.
@@ -89,6 +93,7 @@ impl CommitInFlight {
             Intent::Boot { artefacts, .. } => std::mem::take(artefacts),
             _ => Vec::new(),
         };
+        let log_note = LogNote::new(intent, reply.from().is_some(), reply.is_local());
         Self {
             ticket,
             number: None,
@@ -108,6 +113,8 @@ impl CommitInFlight {
             is_best_effort: intent.is_best_effort(),
             origin: intent.origin(),
             artefacts,
+            difference: None,
+            log_note,
             rows: Vec::new(),
             packages: Vec::new(),
             rounds: HandlerRounds::default(),
@@ -138,6 +145,8 @@ impl CommitInFlight {
             is_best_effort: false,
             origin: Origin::OpenConfig,
             artefacts: Vec::new(),
+            difference: None,
+            log_note: LogNote::default(),
             rows: Vec::new(),
             packages: Vec::new(),
             rounds: HandlerRounds::default(),

@@ -1,15 +1,16 @@
 //! The answer to one request.
 
+use std::net::IpAddr;
 use std::time::Instant;
 
-use holdfast_base::ErrorChain;
+use holdfast_base::{AuthMethod, ErrorChain};
 use holdfast_scheduler::Author;
 use holdfast_security::acctz::secrets;
 use smol_str::{SmolStr, format_smolstr};
 use tokio::sync::oneshot;
 
 use crate::intent::Intent;
-use crate::options::CommitOptions;
+use crate::options::{Comment, CommitOptions};
 use crate::preview::Preview;
 use crate::{CommitError, CommitRequest, CommitStamp, ReplySender};
 
@@ -19,6 +20,11 @@ pub(crate) struct Reply {
     /// Identifier of the request, in logs and in the engine's history: the one of its client, else a random one.
     trace: SmolStr,
     caller: String,
+    /// Address of the caller; `None` at the box itself.
+    from: Option<IpAddr>,
+    is_local: bool,
+    /// Text of the client for the log of configuration revisions.
+    comment: Option<Comment>,
     /// Name of the kind of change, for logs and the engine's history.
     name: &'static str,
     since: Instant,
@@ -39,6 +45,9 @@ impl Reply {
         let reply = Self {
             trace: options.trace.clone().unwrap_or_else(random_trace),
             caller: caller.name.to_string(),
+            from: caller.peer.map(|peer| peer.ip()),
+            is_local: matches!(caller.auth_method, AuthMethod::Local { .. }),
+            comment: options.comment.clone(),
             name: intent.name(),
             since: Instant::now(),
             sender: Some(reply),
@@ -50,7 +59,16 @@ impl Reply {
     pub(crate) fn to_agent(name: &'static str) -> Self {
         let (sender, _nobody) = oneshot::channel();
         let (caller, sender) = ("agent".to_owned(), Some(ReplySender::Commit(sender)));
-        Self { trace: random_trace(), caller, name, since: Instant::now(), sender }
+        Self {
+            trace: random_trace(),
+            caller,
+            from: None,
+            is_local: true,
+            comment: None,
+            name,
+            since: Instant::now(),
+            sender,
+        }
     }
 
     pub(crate) fn is_dry_run(&self) -> bool {
@@ -66,13 +84,29 @@ impl Reply {
         Author { client: self.caller.clone(), trace: self.trace.to_string() }
     }
 
+    /// Address of the caller; `None` at the box itself.
+    pub(crate) fn from(&self) -> Option<IpAddr> {
+        self.from
+    }
+
+    /// True for a caller at the box itself, a part of the agent among them.
+    pub(crate) fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    /// Text of the client for the log of configuration revisions.
+    pub(crate) fn comment(&self) -> Option<&Comment> {
+        self.comment.as_ref()
+    }
+
     /// Sends and logs the result. It stands even if the client has gone.
     pub(crate) fn send(&mut self, result: Result<CommitStamp, CommitError>) {
         let Some(sender) = self.sender.take() else { return };
         let elapsed = self.since.elapsed();
+        let comment = self.comment.as_ref().map(|comment| secrets::message(comment.as_str()));
         match &result {
             Ok(stamp) => tracing::info!(
-                trace = %self.trace, caller = %self.caller, what = self.name, revision = stamp.revision, ?elapsed, "committed"
+                trace = %self.trace, caller = %self.caller, what = self.name, revision = stamp.revision, comment = comment.as_deref(), ?elapsed, "committed"
             ),
             // The store tells it once a minute: a client that tries again and again fills no log.
             Err(error @ CommitError::Store(cause)) if cause.is_of_disk() => tracing::debug!(

@@ -73,7 +73,7 @@ pub(crate) enum Turn {
 /// bootstrap, and types of services; going back, and a factory reset.
 pub(crate) fn runs_alone(intent: &Intent, options: &CommitOptions) -> bool {
     match intent {
-        Intent::Edit(_) => options.confirmation.is_some(),
+        Intent::Edit(_) | Intent::Restore(_) => options.confirmation.is_some(),
         Intent::Boot { change, .. } => matches!(change, BootChange::Bootstrap(..)),
         Intent::Lease(_) | Intent::Fence(_) => false,
         Intent::Walk(_) | Intent::Resurrect { .. } => false,

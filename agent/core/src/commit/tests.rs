@@ -170,6 +170,7 @@ fn candidate() -> Box<Candidate> {
         unready: BTreeSet::new(),
         packages: Vec::new(),
         touched: BTreeSet::new(),
+        difference: None,
     })
 }
 

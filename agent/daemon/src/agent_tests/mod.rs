@@ -37,6 +37,7 @@ use crate::users::Users;
 
 mod abandon;
 mod admission;
+mod config_log;
 mod fences;
 mod impact;
 mod ports;

@@ -13,13 +13,14 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::reads::ReadPool;
+use super::status::Refusal;
 use super::subscribe::sampler::Sampler;
 use super::subscribe::{self, IgnoredSubscriptions, SubscriberContext, Updates};
 use super::{capabilities, get, set};
 use crate::budget::CallerBudget;
 use crate::deadline::deadline_of;
 use crate::gnsi::pathz::{PathPermissions, Pathz};
-use crate::trace::trace_of;
+use crate::trace::{comment_of, trace_of};
 
 /// Serves gNMI from a datastore.
 #[derive(Debug)]
@@ -84,6 +85,7 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         let own = set::RequestOptions {
             rights: rights.clone(),
             trace: trace_of(request.metadata().as_ref()),
+            comment: comment_of(request.metadata().as_ref()).map_err(Refusal::invalid)?,
             deadline: deadline_of(request.metadata().as_ref(), Instant::now()),
         };
         let answer = set::set(self.core(), &caller, own, request.into_inner()).await;

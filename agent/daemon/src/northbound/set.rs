@@ -9,7 +9,7 @@ use holdfast_config::edit::{
 };
 use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
 use holdfast_config::{Models, parallel};
-use holdfast_core::{CommitError, Datastore, FollowUp, Intent};
+use holdfast_core::{Comment, CommitError, Datastore, FollowUp, Intent};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result;
 use smol_str::SmolStr;
@@ -27,6 +27,8 @@ pub(super) struct RequestOptions {
     /// Rights on paths; `None` where no policy restricts them.
     pub(super) rights: Option<Arc<PathPermissions>>,
     pub(super) trace: Option<SmolStr>,
+    /// Text for the log of configuration revisions.
+    pub(super) comment: Option<Comment>,
     /// Time until which the client waits.
     pub(super) deadline: Option<Instant>,
 }
@@ -34,7 +36,7 @@ pub(super) struct RequestOptions {
 pub(super) async fn set(
     core: &impl Datastore,
     caller: &Caller,
-    RequestOptions { rights, trace, deadline }: RequestOptions,
+    RequestOptions { rights, trace, comment, deadline }: RequestOptions,
     request: gnmi::SetRequest,
 ) -> Result<gnmi::SetResponse, Refusal> {
     let wishes = SetExtensions::read(&request.extension)?;
@@ -42,7 +44,7 @@ pub(super) async fn set(
     let much = count(&request) > parallel::FEW;
     let (mut edit, origins) = beside_others(much, || read_edit(&core.models(), &prefix, &request))?;
     let SetExtensions { mut options, dry_run, wait } = wishes;
-    (options.trace, options.deadline) = (trace, deadline);
+    (options.trace, options.deadline, options.comment) = (trace, deadline, comment);
     if let Some(rights) = &rights {
         admit(rights, dry_run, wait.is_some())?;
         edit.authorization = EditAuthorization::new(Arc::clone(rights) as Arc<dyn EditAuthorizer>);

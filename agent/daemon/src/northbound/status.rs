@@ -301,6 +301,17 @@ impl From<CommitError> for Refusal {
             CommitError::Abandoned => Self::new(Code::Cancelled, text),
             CommitError::Overloaded => Self::new(Code::ResourceExhausted, text),
             CommitError::Stopped => Self::stopping(),
+            CommitError::Log { source, .. } => {
+                let code = match source {
+                    StoreError::NoRevision { .. } | StoreError::NoCheckpoint { .. } => {
+                        Code::NotFound
+                    }
+                    StoreError::TooManyCheckpoints { .. }
+                    | StoreError::CheckpointsTooLarge { .. } => Code::ResourceExhausted,
+                    _ => return Self::internal(text),
+                };
+                Self::new(code, text)
+            }
             CommitError::Store(_) | CommitError::Internal { .. } => Self::internal(text),
         }
     }

@@ -114,6 +114,27 @@ async fn union_replace_without_mastership_is_refused() {
     assert_ne!(rig.snapshot(), before);
 }
 
+#[tokio::test]
+async fn a_comment_is_in_the_log_of_revisions_and_one_that_is_none_is_refused() {
+    let mut rig = Rig::new().await;
+    let before = rig.snapshot();
+    let too_long = "x".repeat(257);
+    for (mtu, comment, code) in
+        [(1314, "ticket 7", None), (1414, &too_long, Some(Code::InvalidArgument))]
+    {
+        let mut request = tonic::Request::new(set_request(&format!("update {MTU} {mtu}")));
+        request.metadata_mut().insert("holdfast-comment", comment.parse().unwrap());
+        let refusal = rig.client.set(request).await.err();
+        assert_eq!(refusal.as_ref().map(Status::code), code, "{refusal:?}");
+        assert!(refusal.is_none_or(|it| it.message().contains("`holdfast-comment`")));
+    }
+    assert_ne!(rig.snapshot(), before);
+    let listed = rig.agent.handle.revisions().await.unwrap();
+    let newest = &listed.revisions.last().unwrap().revision;
+    assert_eq!(newest.comment.as_deref(), Some("ticket 7"));
+    assert_eq!(newest.difference.lines, ["- interface eth0 mtu 1400", "+ interface eth0 mtu 1300"]);
+}
+
 fn minutes(count: u64) -> Duration {
     Duration::from_secs(60 * count)
 }
