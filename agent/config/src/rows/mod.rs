@@ -61,13 +61,12 @@ pub fn is_client_row(key: &[u8]) -> bool {
 }
 
 /// True of the key of a row that holds configuration of boot, of clients or of services. The others hold leases, fences,
-/// switches, service plans and the text of the factory.
+/// switches, service plans, and the texts of boot and factory.
 pub fn is_configuration_row(key: &[u8]) -> bool {
     let layers = [LayerKey::BOOT_NATIVE, LayerKey::BOOT_OPENCONFIG].map(code);
     let claims = [Origin::Native, Origin::OpenConfig].map(claim_code);
     is_client_row(key)
         || key.first().is_some_and(|code| layers.contains(code) || claims.contains(code))
-        || key == META_BOOT
 }
 
 impl std::fmt::Debug for RowChange {

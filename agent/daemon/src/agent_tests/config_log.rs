@@ -120,7 +120,7 @@ async fn a_revision_says_who_changed_what_and_why() {
     assert_eq!(last(&agent).await, 1);
     let switch = Intent::Switch { service: Namespace::Bootz, on: true };
     agent.handle.change(&caller(), switch).await.unwrap();
-    agent.handle.change(&caller(), boot("interface eth0\n  mtu 1400")).await.unwrap();
+    agent.handle.change(&caller(), boot("interface eth7\n  mtu 1400")).await.unwrap();
     let found = newest(&agent).await;
     assert_eq!((found.number, found.by, found.from), (2, ChangeSource::Bootz, None));
     agent.update(BOX).await.unwrap();
