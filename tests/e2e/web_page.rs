@@ -66,8 +66,8 @@ async fn the_page_shows_values_live_and_their_graph() {
     browser.click("#tab-transactions").await.unwrap();
     browser.wait_for_text("#transactions", "admin").await;
     browser.type_into("#transaction-search", "198.51.100.0").await.unwrap();
-    browser.wait_for_text("#transactions li:last-child .impact", "create route").await;
     browser.click("#transactions li:last-child .fold").await.unwrap();
+    browser.wait_for_text("#transactions table", "route 198.51.100.0/24").await;
     browser.wait_for_text("#transactions table", "verified").await;
     let lists = "return document.querySelectorAll('#transactions table').length";
     assert_eq!(browser.run(lists).await.unwrap(), json!(1), "planned is as executed");
@@ -143,7 +143,7 @@ async fn the_page_begins_with_what_is_wrong() {
     browser.wait_for_text("#verdict", "1 commit waits").await;
 
     // So is maintenance.
-    let session = ["create", "interface:eth0", "--kind", "restart"];
+    let session = ["create", "interface:eth0", "--kind", "restart", "--in", "3600"];
     assert!(agent.command("maintenance").args(session).status().unwrap().success());
     browser.wait_for_text("#sessions", "interface:eth0").await;
     let refused = "return document.getElementById('error').hidden";
@@ -270,7 +270,8 @@ async fn every_view_fits_its_screen_in_the_light_and_in_the_dark() {
         let place = "const place = document.getElementById('detail-label').getBoundingClientRect(); return place.top >= 0 && place.bottom <= innerHeight && place.right <= innerWidth";
         assert_eq!(browser.run(place).await.unwrap(), json!(true), "details at {screen}");
         assert_eq!(browser.run(OVERFLOW).await.unwrap(), json!(0), "details at {screen}");
-        let raw = "return document.querySelector('#timeline .raw').checkVisibility()";
+        let raw =
+            "return [...document.querySelectorAll('.raw')].some((it) => it.checkVisibility())";
         assert_eq!(browser.run(raw).await.unwrap(), json!(false), "JSON that nobody asked for");
         browser.picture(&pictures.join(format!("detail-{screen}.png"))).await.unwrap();
         browser.click("#close").await.unwrap();

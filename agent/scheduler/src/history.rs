@@ -417,6 +417,43 @@ mod tests {
     }
 
     #[test]
+    fn repairs_are_counted_where_the_engine_began_them() {
+        let mut history = History::default();
+        let repaired = |trigger, cause| {
+            let mut one = record(1, &["a", "b"], &[]);
+            one.operations.iter_mut().for_each(|operation| operation.cause = cause);
+            TransactionRecord { trigger, ..one }
+        };
+        history.push(repaired(Trigger::Convergence, Cause::Drift));
+        history.push(repaired(Trigger::Convergence, Cause::Unblocked));
+        history.push(repaired(Trigger::Change, Cause::Drift));
+        let mut omitted = OmittedItems::default();
+        for result in [OperationResult::Verified, OperationResult::NotTried] {
+            omitted.add(KindId(1), Action::Create, Cause::Orphan, &result);
+        }
+        history.count_omitted(Trigger::Change, &omitted);
+        assert_eq!(history.repairs().collect::<Vec<_>>(), [(KindId(1), 2)]);
+        history.count_omitted(Trigger::Convergence, &omitted);
+        assert_eq!(history.repairs().collect::<Vec<_>>(), [(KindId(1), 3)]);
+    }
+
+    #[test]
+    fn losses_are_counted_without_what_went_with_them() {
+        let mut history = History::default();
+        for state in
+            [ValueState::Missing, ValueState::Pending, ValueState::Configured, ValueState::Drifted]
+        {
+            history.push_system_change(SystemChange {
+                key: key("a"),
+                time_ns: 1,
+                state,
+                value: None,
+            });
+        }
+        assert_eq!(history.losses().collect::<Vec<_>>(), [(KindId(1), 2)]);
+    }
+
+    #[test]
     fn old_changes_of_the_system_are_dropped_with_their_index() {
         let mut history = History::default();
         let change = |name: &str, time_ns| SystemChange {
