@@ -240,9 +240,9 @@ async fn every_view_fits_its_screen_in_the_light_and_in_the_dark() {
     let pictures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/test/pictures");
     fs::create_dir_all(&pictures).unwrap();
     let browser = Browser::start().await;
+    show(&browser, "").await;
     for (width, is_dark) in WIDTHS.into_iter().flat_map(|width| [(width, false), (width, true)]) {
         browser.resize(width, HEIGHT, is_dark).await.unwrap();
-        show(&browser, "").await;
         let screen = format!("{width}-{}", if is_dark { "dark" } else { "light" });
         for view in VIEWS {
             browser.click(&format!("#tab-{view}")).await.unwrap();

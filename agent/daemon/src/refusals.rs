@@ -1,50 +1,47 @@
 //! Counters of what clients of the network were refused: Sets and logins, since the agent began.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tonic::Code;
 
-use crate::auth::LoginRefusal;
-
-/// Codes of gRPC, which are the whole numbers from 0.
-const CODES: usize = 17;
-
-/// The counters. A call counts at most once in each.
+/// The counters. There are as many as there are codes of gRPC, and kinds of refusals of a login.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalCounters {
-    sets: [AtomicU64; CODES],
-    logins: [AtomicU64; LoginRefusal::WORDS.len()],
+    sets: Mutex<BTreeMap<i32, u64>>,
+    logins: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 impl RefusalCounters {
     /// Counts a Set that has ended with this code. One that was carried out is no refusal.
     pub(crate) fn count_set(&self, code: Code) {
-        let counter = usize::try_from(i32::from(code)).ok().and_then(|at| self.sets.get(at));
-        if let Some(counter) = counter.filter(|_| code != Code::Ok) {
-            counter.fetch_add(1, Ordering::Relaxed);
+        if code != Code::Ok {
+            *locked(&self.sets).entry(code.into()).or_default() += 1;
         }
     }
 
-    pub(crate) fn count_login(&self, refusal: &LoginRefusal) {
-        let at = LoginRefusal::WORDS.iter().position(|word| *word == refusal.word());
-        if let Some(counter) = at.and_then(|at| self.logins.get(at)) {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
+    /// Counts a failed login by the kind of its refusal, of which there are a few.
+    pub(crate) fn count_login(&self, kind: &'static str) {
+        *locked(&self.logins).entry(kind).or_default() += 1;
     }
 
-    /// Refused Sets, by the name of their code. Codes that never came are left out.
+    /// Refused Sets, by the name of their code.
     pub(crate) fn sets(&self) -> Vec<(String, u64)> {
-        let counts = (0..).zip(&self.sets).map(|(code, count)| {
-            (format!("{:?}", Code::from_i32(code)), count.load(Ordering::Relaxed))
-        });
-        counts.filter(|(_, count)| *count > 0).collect()
+        let name = |code: i32| {
+            let code = Code::from_i32(code);
+            format!("{code:?}")
+        };
+        locked(&self.sets).iter().map(|(code, count)| (name(*code), *count)).collect()
     }
 
-    /// Failed logins, by the word of their refusal.
+    /// Failed logins, by the kind of their refusal.
     pub(crate) fn logins(&self) -> Vec<(&'static str, u64)> {
-        let counts = LoginRefusal::WORDS.into_iter().zip(&self.logins);
-        counts.map(|(word, count)| (word, count.load(Ordering::Relaxed))).collect()
+        locked(&self.logins).iter().map(|(kind, count)| (*kind, *count)).collect()
     }
+}
+
+fn locked<T>(counters: &Mutex<T>) -> MutexGuard<'_, T> {
+    counters.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -54,19 +51,15 @@ mod tests {
     #[test]
     fn refusals_are_counted_by_their_kind() {
         let counters = RefusalCounters::default();
-        for code in [Code::Ok, Code::InvalidArgument, Code::Unauthenticated, Code::InvalidArgument]
+        for code in [Code::Ok, Code::Unauthenticated, Code::InvalidArgument, Code::InvalidArgument]
         {
             counters.count_set(code);
         }
         let sets = [("InvalidArgument".to_owned(), 2), ("Unauthenticated".to_owned(), 1)];
         assert_eq!(counters.sets(), sets);
-        for refusal in
-            [LoginRefusal::WrongPassword, LoginRefusal::Busy, LoginRefusal::WrongPassword]
-        {
-            counters.count_login(&refusal);
+        for kind in ["wrong password", "busy", "wrong password"] {
+            counters.count_login(kind);
         }
-        let counted: Vec<_> =
-            counters.logins().into_iter().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(counted, [("wrong password", 2), ("busy", 1)]);
+        assert_eq!(counters.logins(), [("busy", 1), ("wrong password", 2)]);
     }
 }

@@ -88,7 +88,7 @@ impl CallRecord {
 
     /// Notes a failed login; `name` is the one that was tried.
     pub(super) fn refused(&self, name: Option<SmolStr>, refusal: &LoginRefusal) {
-        self.refusals.count_login(refusal);
+        self.refusals.count_login(refusal.word());
         self.state().login = Login::Refused { name, refusal: refusal.clone() };
     }
 

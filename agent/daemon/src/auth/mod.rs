@@ -75,20 +75,6 @@ impl From<LoginRefusal> for Status {
 }
 
 impl LoginRefusal {
-    /// All answers of [`Self::word`].
-    pub(crate) const WORDS: [&'static str; 10] = [
-        "no credentials",
-        "name alone",
-        "malformed",
-        "other name",
-        "wrong password",
-        "nameless certificate",
-        "back-off",
-        "busy",
-        "password replaced",
-        "certificate",
-    ];
-
     /// The kind of refusal in a word or two, for accounting records, without details of the call.
     pub(crate) fn word(&self) -> &'static str {
         match self {
