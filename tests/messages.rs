@@ -43,6 +43,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("agent/daemon/src/aaa/record.rs", "{code:?}", "the name of a gRPC code"),
     ("agent/daemon/src/northbound/gnsi/rotate.rs", "{idle:?}", "a duration"),
     ("agent/daemon/src/northbound/subscribe/plan.rs", "{interval:?}", "a duration"),
+    ("agent/daemon/src/refusals.rs", "{code:?}", "the name of a gRPC code"),
     ("agent/introspect/src/document.rs", "self.txn_type", "the name of a trigger, without content"),
     ("agent/introspect/src/graph/dot.rs", "{style:?}", "a word in quotes, for graphviz"),
     ("agent/scheduler/src/audit.rs", ":?}", "broken invariants, for tests"),

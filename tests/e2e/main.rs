@@ -44,6 +44,7 @@ mod lease;
 mod link_dependencies;
 mod maintenance;
 mod make_try;
+mod metrics;
 mod os;
 mod pathz;
 mod pending;

@@ -584,7 +584,10 @@ async fn the_page_shows_instances_as_they_go_on() {
     browser.click("#tab-services").await.unwrap();
     browser.wait_for_text("#service-count", "2 service instances").await;
     browser.type_into("#service-search", "acme").await.unwrap();
-    browser.wait_for_text("tr[data-service]", "sized-port[name='acme'] not-reached 1.0.0").await;
+    let heading = "section[data-service] h3";
+    for part in ["sized-port[name='acme']", "not-reached", "1.0.0"] {
+        browser.wait_for_text(heading, part).await;
+    }
     browser.wait_for_text("tr[data-state-name='sized']", "waits for port eth9").await;
     browser.wait_for_text("tr[data-state-name='attached'] .state", "reached").await;
     browser
@@ -594,8 +597,8 @@ async fn the_page_shows_instances_as_they_go_on() {
     net.ip("link add eth9 type veth peer name peer9");
     net.ip("link set peer9 up");
     browser.wait_for_text("tr[data-state-name='sized'] .state", "reached").await;
-    browser.wait_for_text("tr[data-service] .state", "ready").await;
-    browser.click("tr[data-state-name='sized'] ul .link").await.unwrap();
+    browser.wait_for_text(&format!("{heading} .state"), "ready").await;
+    browser.click("tr[data-state-name='sized'] ul a").await.unwrap();
     browser.wait_for_text("#detail-label", "eth9").await;
     browser.run("document.getElementById('service-search').value = 'none'").await.unwrap();
     browser.click("#detail [data-service]").await.unwrap();

@@ -2,9 +2,12 @@
 //!
 //! Only the handful of commands that the tests use: requests with a JSON body to chromedriver.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, anyhow, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request};
@@ -24,6 +27,8 @@ const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 const STALE: &str = "stale element reference";
 /// Attempts to click on an element that a live page may be drawing anew.
 const CLICKS: usize = 10;
+/// Width in CSS pixels below which a screen is that of a phone.
+const PHONE_WIDTH: u32 = 700;
 /// Options for a quiet browser that uses nothing of other runs or of the network.
 const OPTIONS: &[&str] = &[
     "--headless",
@@ -70,6 +75,7 @@ impl Browser {
         arguments.push(format!("--user-data-dir={}", profile.path().join("data").display()));
         let capabilities = json!({"capabilities": {"alwaysMatch": {
             "browserName": "chrome",
+            "goog:loggingPrefs": {"browser": "ALL"},
             "goog:chromeOptions": {"args": arguments, "binary": "/usr/bin/chromium"},
         }}});
         let session = exchange(Method::POST, "/session", capabilities).await;
@@ -139,6 +145,64 @@ impl Browser {
     /// When it throws.
     pub async fn run(&self, script: &str) -> Result<Value> {
         self.post("execute/sync", json!({"script": script, "args": []})).await
+    }
+
+    /// Takes the screen of a device: its width and height in CSS pixels, and whether its user likes it dark. Those below
+    /// [`PHONE_WIDTH`] are phones, which lay a page out by its viewport.
+    ///
+    /// # Errors
+    /// When the browser refuses.
+    pub async fn resize(&self, width: u32, height: u32, is_dark: bool) -> Result<()> {
+        let is_phone = width < PHONE_WIDTH;
+        let screen =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_phone});
+        self.devtools("Emulation.setDeviceMetricsOverride", screen).await?;
+        let scheme = if is_dark { "dark" } else { "light" };
+        let feature = json!({"name": "prefers-color-scheme", "value": scheme});
+        self.devtools("Emulation.setEmulatedMedia", json!({"features": [feature]})).await?;
+        Ok(())
+    }
+
+    /// Keeps a picture of the screen in a file.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be kept.
+    pub async fn picture(&self, file: &Path) -> Result<()> {
+        let picture = self.request(Method::GET, "screenshot", Value::Null).await?;
+        let picture = STANDARD.decode(picture.as_str().unwrap_or_default())?;
+        tokio::fs::write(file, picture).await?;
+        Ok(())
+    }
+
+    /// Errors that the page or the browser wrote to the console since the last call.
+    ///
+    /// # Errors
+    /// When the browser does not tell.
+    pub async fn console_errors(&self) -> Result<Vec<String>> {
+        let lines = self.post("se/log", json!({"type": "browser"})).await?;
+        let lines = lines.as_array().cloned().unwrap_or_default();
+        let errors = lines.iter().filter(|line| line["level"] == "SEVERE");
+        Ok(errors.map(|line| line["message"].to_string()).collect())
+    }
+
+    /// Goes back to the address before.
+    ///
+    /// # Errors
+    /// When the browser refuses.
+    pub async fn back(&self) -> Result<()> {
+        self.post("back", json!({})).await.map(drop)
+    }
+
+    /// Loads the page again.
+    ///
+    /// # Errors
+    /// When it does not load.
+    pub async fn reload(&self) -> Result<()> {
+        self.post("refresh", json!({})).await.map(drop)
+    }
+
+    async fn devtools(&self, command: &str, parameters: Value) -> Result<Value> {
+        self.post("goog/cdp/execute", json!({"cmd": command, "params": parameters})).await
     }
 
     /// Ends the browser.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use holdfast_base::{DueLines, LogThrottle, Merge};
 use holdfast_scheduler::{
-    Action, Cause, Engine, EngineOutput, Key, KindId, Now, OperationError, OperationResult,
+    Action, Engine, EngineOutput, Key, KindId, Now, OperationError, OperationResult,
     RecordedOperation, Registry, SystemChange, TransactionOutcome, TransactionRecord, Trigger,
     ValueState,
 };
@@ -189,7 +189,7 @@ impl RepairLog {
         record: &TransactionRecord,
         operation: &RecordedOperation,
     ) -> Option<Event> {
-        let RecordedOperation { action, key, cause, result, undo, .. } = operation;
+        let RecordedOperation { action, key, result, undo, .. } = operation;
         let is_answered = matches!(
             record.outcome,
             TransactionOutcome::Failed { .. } | TransactionOutcome::Cancelled { .. }
@@ -205,10 +205,7 @@ impl RepairLog {
                 Some(Event::Failed(*action, error.clone()))
             }
             OperationResult::Verified if self.failed.remove(key) => Some(Event::Recovered(*action)),
-            OperationResult::Verified
-                if record.trigger == Trigger::Convergence
-                    && matches!(cause, Cause::Drift | Cause::Orphan) =>
-            {
+            OperationResult::Verified if operation.is_repair(record.trigger) => {
                 Some(Event::Repaired(*action))
             }
             // The warning about what stays has its own line, when the transaction ends.
@@ -243,7 +240,7 @@ fn log_lines(due: DueLines<Key, Line>) {
 #[cfg(test)]
 mod tests {
     use holdfast_platform::descriptors::{link, registry};
-    use holdfast_scheduler::TxnId;
+    use holdfast_scheduler::{Cause, TxnId};
 
     use super::*;
 

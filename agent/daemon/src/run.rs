@@ -35,6 +35,7 @@ use tonic::service::Routes;
 use tower::Layer as _;
 use tracing::{error, info, warn};
 
+use crate::introspection::RunningAgent;
 use crate::{
     aaa,
     auth::{Authenticator, CertificateTrust},
@@ -493,7 +494,13 @@ async fn start_core(
     let changes = core.handle().access_changes().ok_or(RunError::NoServer)?;
     let following = [gnsi.follow_binding(bound, core.handle()).await, gnsi.follow_access(changes)];
     northbound::resume_activation(&core.handle(), &gnsi, &software).await?;
-    let introspection = holdfast_introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
+    let facts = RunningAgent { faults: faults.clone(), refusals: Arc::clone(&gnsi.refusals) };
+    let introspection = holdfast_introspect::routes(
+        core.handle(),
+        now_ns(),
+        Some(journal.clone()),
+        Some(Arc::new(facts)),
+    );
     let (state, bootz) = (settings.state.path(), &settings.bootz);
     let bootz = bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await;
     let bootz = bootz.unwrap_or_else(|error| {

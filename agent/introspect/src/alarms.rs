@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use axum::extract;
 use axum::response::Response;
-use holdfast_config::schema::Schema;
-use holdfast_config::tree::{Branch, ListEntry};
-use holdfast_config::{NodeId, Value};
+use holdfast_config::tree::Branch;
 use holdfast_core::{CoreHandle, Datastore};
 use holdfast_telemetry::{LeafVersion, Revision};
 use serde_json::json;
@@ -17,6 +15,7 @@ use tokio::sync::watch::error::RecvError;
 
 use super::arguments::{Arguments, format_time};
 use super::http_error::HttpError;
+use super::named_branch::NamedBranch;
 use super::{Introspect, page};
 
 /// Severities, the worst first, by the names of their leaves in `/fault-state/summary`. Those of alarms are in capitals.
@@ -44,7 +43,8 @@ pub(super) async fn alarms(
 
 /// Number of open alarms of each severity, shelved ones left out.
 pub(super) fn open_counts(revision: &Revision) -> [(&'static str, u64); 4] {
-    let summary = NamedBranch::fault_state(revision).and_then(|it| it.container("summary"));
+    let fault_state = NamedBranch::native(revision).container("fault-state");
+    let summary = fault_state.and_then(|it| it.container("summary"));
     // Nothing is shown before the agent looks for faults.
     let count = |severity| summary.as_ref().and_then(|summary| summary.number(severity));
     SEVERITIES.map(|severity| (severity, count(severity).unwrap_or_default()))
@@ -84,7 +84,7 @@ impl AlarmChanges {
 
 /// The container with all alarms, once there has been one.
 fn shown_alarms(revision: &Revision) -> Option<Arc<Branch<LeafVersion>>> {
-    NamedBranch::fault_state(revision).map(|it| it.branch)
+    NamedBranch::native(revision).container("fault-state").map(NamedBranch::into_shared)
 }
 
 /// Place of an alarm in the list: by severity, then the oldest first.
@@ -124,7 +124,8 @@ struct Alarm<'r> {
 impl<'r> Alarm<'r> {
     /// Alarms of a list in `/fault-state`.
     fn all(revision: &'r Revision, list: &str) -> Vec<Self> {
-        let entries = NamedBranch::fault_state(revision).map(|it| it.entries(list));
+        let fault_state = NamedBranch::native(revision).container("fault-state");
+        let entries = fault_state.map(|it| it.entries(list));
         let states = entries.into_iter().flatten().filter_map(|entry| entry.container("state"));
         states.map(Self::new).collect()
     }
@@ -157,6 +158,7 @@ impl<'r> Alarm<'r> {
             "Operator": text("operator"),
             "OperatorText": text("operator-text"),
             "Shelf": text("shelf"),
+            "SuppressedBy": text("suppressed-by"),
             "Cause": text("cause"),
             "Impact": self.state.container("impact").map(|impact| json!({
                 "State": impact.text("state"),
@@ -164,49 +166,5 @@ impl<'r> Alarm<'r> {
                 "Degraded": impact.number("degraded"),
             })),
         })
-    }
-}
-
-/// A branch of the native tree of a revision, with its children by name.
-struct NamedBranch<'r> {
-    schema: &'r Schema,
-    node: NodeId,
-    branch: Arc<Branch<LeafVersion>>,
-}
-
-impl<'r> NamedBranch<'r> {
-    /// The container with all alarms, once there has been one.
-    fn fault_state(revision: &'r Revision) -> Option<Self> {
-        let schema = &revision.models.native;
-        let root = Self { schema, node: schema.root(), branch: Arc::clone(revision.native.root()) };
-        root.container("fault-state")
-    }
-
-    fn child(&self, name: &str) -> Option<NodeId> {
-        self.schema.child(self.node, None, name)
-    }
-
-    fn container(&self, name: &str) -> Option<Self> {
-        let node = self.child(name)?;
-        let branch = Arc::clone(self.branch.container(node)?);
-        Some(Self { schema: self.schema, node, branch })
-    }
-
-    fn entries(&self, list: &str) -> Vec<Self> {
-        let list = self.child(list).and_then(|node| Some((node, self.branch.list(node)?)));
-        let Some((node, entries)) = list else { return Vec::new() };
-        let branches = entries.iter().map(|(_, entry)| entry.branch().into_shared());
-        branches.map(|branch| Self { schema: self.schema, node, branch }).collect()
-    }
-
-    fn text(&self, leaf: &str) -> Option<String> {
-        self.branch.value(self.child(leaf)?).map(Value::to_string)
-    }
-
-    fn number(&self, leaf: &str) -> Option<u64> {
-        match self.branch.value(self.child(leaf)?)? {
-            Value::Uint(number) => Some(*number),
-            _ => None,
-        }
     }
 }

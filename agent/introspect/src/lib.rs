@@ -8,6 +8,8 @@
 //!
 //! Absent on purpose: anything that changes the box, except `downstream-resync`, which only repairs it.
 
+mod agent;
+mod agent_facts;
 mod alarms;
 mod archive;
 mod arguments;
@@ -17,8 +19,12 @@ mod explain;
 mod explain_service;
 mod graph;
 mod http_error;
+mod impact;
+mod interfaces;
 mod key_lookup;
+mod maintenance;
 mod metrics;
+mod named_branch;
 mod page;
 mod plan;
 mod recording;
@@ -34,12 +40,16 @@ mod transactions;
 pub mod uri;
 mod web;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::middleware::map_response;
 use axum::routing::{get, post};
 use holdfast_store::Journal;
 
 use holdfast_core::CoreHandle;
+
+pub use agent_facts::{AffectedError, AgentFacts, AgentTallies, Distribution};
 
 /// Default number of entries on a page.
 const PAGE: usize = 1000;
@@ -55,12 +65,19 @@ pub(crate) struct Introspect {
     started_ns: u64,
     /// Transactions of earlier runs; `None` when nothing is stored.
     journal: Option<Journal>,
+    /// `None` where no agent runs around the core.
+    facts: Option<Arc<dyn AgentFacts>>,
 }
 
 /// Routes below `/scheduler/`, `/metrics`, `/health`, and the page at `/`.
-pub fn routes(core: CoreHandle, started_ns: u64, journal: Option<Journal>) -> Router {
+pub fn routes(
+    core: CoreHandle,
+    started_ns: u64,
+    journal: Option<Journal>,
+    facts: Option<Arc<dyn AgentFacts>>,
+) -> Router {
     let render = document::Renderer::default();
-    let introspect = Introspect { core, render, started_ns, journal: journal.clone() };
+    let introspect = Introspect { core, render, started_ns, journal: journal.clone(), facts };
     if let Some(journal) = journal {
         tokio::spawn(introspect.clone().archive_transactions(journal)); // ends with the core
     }
@@ -77,7 +94,11 @@ pub fn routes(core: CoreHandle, started_ns: u64, journal: Option<Journal>) -> Ro
         .route("/scheduler/why", get(explain::explain))
         .route("/scheduler/plan", get(plan::plan_repair).post(plan::plan_change))
         .route("/scheduler/graph", get(graph::graph))
+        .route("/scheduler/agent", get(agent::agent))
         .route("/scheduler/alarms", get(alarms::alarms))
+        .route("/scheduler/impact", get(impact::impact))
+        .route("/scheduler/maintenance", get(maintenance::maintenance))
+        .route("/scheduler/interfaces", get(interfaces::interfaces))
         .route("/scheduler/services", get(services::services))
         .route("/scheduler/events", get(events::events))
         .route("/metrics", get(metrics::metrics))

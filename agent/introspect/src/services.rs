@@ -112,6 +112,7 @@ impl Instances {
             "Version": version,
             "Zombie": leaving.is_some(),
             "Ready": plan.status() == InstanceStatus::Ready,
+            "Status": plan.status().name(),
             "Failure": failure.as_deref(),
             "Components": components.iter().map(component).collect::<Vec<_>>(),
             "Left": self.0.keys().filter(|key| key.is_left() && key.tag == *tag).map(left).collect::<Vec<_>>(),

@@ -137,13 +137,24 @@ impl Tally {
 pub(crate) struct OmittedItems {
     pub(crate) count: usize,
     tallies: Vec<((KindId, Action), Tally)>,
+    /// Operations of each kind that repair what others have changed, where the engine began the transaction.
+    repairs: BTreeMap<KindId, u64>,
 }
 
 impl OmittedItems {
-    pub(crate) fn add(&mut self, kind: KindId, action: Action, result: &OperationResult) {
+    pub(crate) fn add(
+        &mut self,
+        kind: KindId,
+        action: Action,
+        cause: Cause,
+        result: &OperationResult,
+    ) {
         self.count += 1;
         if *result == OperationResult::NotTried {
             return;
+        }
+        if has_repaired(Trigger::Convergence, cause, result) {
+            *self.repairs.entry(kind).or_default() += 1;
         }
         let sort = (kind, action);
         let at = self.tallies.iter().position(|(other, _)| *other == sort);
@@ -170,6 +181,8 @@ pub struct History {
     changes_by_key: FixedMap<Key, SmallVec<[u64; 2]>>,
     operations: BTreeMap<(KindId, Action), Tally>,
     transactions: BTreeMap<&'static str, Tally>,
+    losses: BTreeMap<KindId, u64>,
+    repairs: BTreeMap<KindId, u64>,
 }
 
 impl History {
@@ -217,6 +230,17 @@ impl History {
         self.operations.iter().map(|(&(kind, action), &tally)| (kind, action, tally))
     }
 
+    /// Values of each kind that the system lost or changed by itself in the life of the engine. What went with another value,
+    /// for which it waits then, is not counted.
+    pub fn losses(&self) -> impl Iterator<Item = (KindId, u64)> {
+        self.losses.iter().map(|(&kind, &count)| (kind, count))
+    }
+
+    /// Operations of each kind in the life of the engine that repaired what the system had lost or changed.
+    pub fn repairs(&self) -> impl Iterator<Item = (KindId, u64)> {
+        self.repairs.iter().map(|(&kind, &count)| (kind, count))
+    }
+
     /// Transactions in the life of the engine, by trigger.
     pub fn transactions(&self) -> impl Iterator<Item = (&'static str, Tally)> {
         self.transactions.iter().map(|(&trigger, &tally)| (trigger, tally))
@@ -244,6 +268,9 @@ impl History {
     }
 
     pub(crate) fn push_system_change(&mut self, change: SystemChange) {
+        if matches!(change.state, ValueState::Missing | ValueState::Drifted) {
+            *self.losses.entry(change.key.kind()).or_default() += 1;
+        }
         let number = self.forgotten_changes + self.system_changes.len() as u64;
         self.changes_by_key.entry(change.key.clone()).or_default().push(number);
         self.system_changes.push_back(change);
@@ -271,7 +298,12 @@ impl History {
     }
 
     /// Adds the counts of operations that a record leaves out.
-    pub(crate) fn count_omitted(&mut self, omitted: &OmittedItems) {
+    pub(crate) fn count_omitted(&mut self, trigger: Trigger, omitted: &OmittedItems) {
+        if trigger == Trigger::Convergence {
+            for (kind, count) in &omitted.repairs {
+                *self.repairs.entry(*kind).or_default() += count;
+            }
+        }
         for (sort, tally) in &omitted.tallies {
             let all = self.operations.entry(*sort).or_default();
             all.count += tally.count;
@@ -288,6 +320,9 @@ impl History {
             for operation in alike.iter().filter(|it| it.result != OperationResult::NotTried) {
                 tally.add(matches!(operation.result, OperationResult::Failed(_)), 0);
             }
+        }
+        for repair in record.operations.iter().filter(|it| it.is_repair(record.trigger)) {
+            *self.repairs.entry(repair.key.kind()).or_default() += 1;
         }
     }
 }
@@ -307,9 +342,20 @@ impl TransactionRecord {
 }
 
 impl RecordedOperation {
+    /// True for an operation of a transaction with this trigger that has repaired what the system had lost or changed.
+    pub fn is_repair(&self, trigger: Trigger) -> bool {
+        has_repaired(trigger, self.cause, &self.result)
+    }
+
     fn sort(&self) -> (KindId, Action) {
         (self.key.kind(), self.action)
     }
+}
+
+fn has_repaired(trigger: Trigger, cause: Cause, result: &OperationResult) -> bool {
+    trigger == Trigger::Convergence
+        && matches!(cause, Cause::Drift | Cause::Orphan)
+        && *result == OperationResult::Verified
 }
 
 fn octets(record: &TransactionRecord) -> usize {
@@ -368,6 +414,43 @@ mod tests {
         assert_eq!(numbers(history.touching(&key("a")).collect()), [1, 2]);
         assert_eq!(numbers(history.touching(&key("c")).collect()), [3]);
         assert_eq!(history.transactions().collect::<Vec<_>>()[0].1.most_ns, 5);
+    }
+
+    #[test]
+    fn repairs_are_counted_where_the_engine_began_them() {
+        let mut history = History::default();
+        let repaired = |trigger, cause| {
+            let mut one = record(1, &["a", "b"], &[]);
+            one.operations.iter_mut().for_each(|operation| operation.cause = cause);
+            TransactionRecord { trigger, ..one }
+        };
+        history.push(repaired(Trigger::Convergence, Cause::Drift));
+        history.push(repaired(Trigger::Convergence, Cause::Unblocked));
+        history.push(repaired(Trigger::Change, Cause::Drift));
+        let mut omitted = OmittedItems::default();
+        for result in [OperationResult::Verified, OperationResult::NotTried] {
+            omitted.add(KindId(1), Action::Create, Cause::Orphan, &result);
+        }
+        history.count_omitted(Trigger::Change, &omitted);
+        assert_eq!(history.repairs().collect::<Vec<_>>(), [(KindId(1), 2)]);
+        history.count_omitted(Trigger::Convergence, &omitted);
+        assert_eq!(history.repairs().collect::<Vec<_>>(), [(KindId(1), 3)]);
+    }
+
+    #[test]
+    fn losses_are_counted_without_what_went_with_them() {
+        let mut history = History::default();
+        for state in
+            [ValueState::Missing, ValueState::Pending, ValueState::Configured, ValueState::Drifted]
+        {
+            history.push_system_change(SystemChange {
+                key: key("a"),
+                time_ns: 1,
+                state,
+                value: None,
+            });
+        }
+        assert_eq!(history.losses().collect::<Vec<_>>(), [(KindId(1), 2)]);
     }
 
     #[test]

@@ -283,7 +283,7 @@ impl Transaction {
                 }
             };
             if self.past.len() == OPERATIONS_KEPT {
-                self.omitted.add(op.key.kind(), op.action, &result);
+                self.omitted.add(op.key.kind(), op.action, op.cause, &result);
                 continue;
             }
             let (old, new) = (op.old.take(), op.new.take());
@@ -463,9 +463,10 @@ impl Engine {
                 failed: transaction.failed,
             },
         };
+        let trigger = transaction.trigger;
         self.history.push(TransactionRecord {
             txn,
-            trigger: transaction.trigger,
+            trigger,
             description: transaction.description,
             author: transaction.author,
             requested: transaction.requested,
@@ -475,7 +476,7 @@ impl Engine {
             omitted: transaction.omitted.count,
             outcome: outcome.bounded(OPERATIONS_KEPT),
         });
-        self.history.count_omitted(&transaction.omitted);
+        self.history.count_omitted(trigger, &transaction.omitted);
         self.report_outcome(outcome, step);
     }
 }

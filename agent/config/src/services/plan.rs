@@ -124,6 +124,8 @@ pub enum InstanceStatus {
 }
 
 impl InstanceStatus {
+    pub const ALL: [Self; 4] = [Self::Zombie, Self::Failed, Self::Ready, Self::NotReached];
+
     /// Name as shown on the box.
     pub fn name(self) -> &'static str {
         match self {

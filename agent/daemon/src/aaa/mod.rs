@@ -103,7 +103,8 @@ impl Layer {
         let methods = self.methods.clone();
         let path = request.uri().path();
         let rules = methods.rules(path);
-        CallRecord::new(accounts, methods, (path, rules), peer)
+        let refusals = Arc::clone(&self.gnsi.refusals);
+        CallRecord::new(accounts, refusals, methods, (path, rules), peer)
     }
 
     /// The share of the caller of an admitted call in what is held for all. The service finds it in the extensions of the

@@ -17,12 +17,17 @@ use super::login::Login;
 use super::messages::FRAME;
 use crate::auth::{Credentials, LoginRefusal};
 use crate::methods::{MAX_PAYLOAD, Method, MethodRules, Methods};
+use crate::refusals::RefusalCounters;
 use crate::tls::{Peer, source_of};
+
+/// Path of the calls that change the configuration.
+const GNMI_SET: &str = "/gnmi.gNMI/Set";
 
 /// Record of a call in progress. Shared by the bodies of request and response, either of which may outlive the other.
 #[derive(Debug)]
 pub(super) struct CallRecord {
     accounts: AccountingLog,
+    refusals: Arc<RefusalCounters>,
     methods: Arc<Methods>,
     peer: Option<Peer>,
     channel: BoundedText,
@@ -50,6 +55,7 @@ struct State {
 impl CallRecord {
     pub(super) fn new(
         accounts: AccountingLog,
+        refusals: Arc<RefusalCounters>,
         methods: Arc<Methods>,
         (path, rules): (&str, MethodRules),
         peer: Option<Peer>,
@@ -61,7 +67,7 @@ impl CallRecord {
         let state = Mutex::default();
         let changes = rules.changes_something();
         let path = path.to_owned();
-        Self { accounts, methods, peer, channel, path, method, changes, state }
+        Self { accounts, refusals, methods, peer, channel, path, method, changes, state }
     }
 
     /// True for a method of a known service that sends one message in each direction.
@@ -82,6 +88,7 @@ impl CallRecord {
 
     /// Notes a failed login; `name` is the one that was tried.
     pub(super) fn refused(&self, name: Option<SmolStr>, refusal: &LoginRefusal) {
+        self.refusals.count_login(refusal.word());
         self.state().login = Login::Refused { name, refusal: refusal.clone() };
     }
 
@@ -139,6 +146,9 @@ impl CallRecord {
     fn end(&self, state: &mut State, status: Status) {
         if std::mem::replace(&mut state.ended, true) {
             return;
+        }
+        if self.path == GNMI_SET {
+            self.refusals.count_set(status.code());
         }
         state.request_complete = true;
         self.begin(state);

@@ -214,7 +214,7 @@ async fn operations_have_the_trace_of_the_request() {
 
 /// The answer to `why` about a value or an instance.
 pub(crate) async fn why(agent: &Agent, key: &str, format: &str) -> (StatusCode, String) {
-    let routes = holdfast_introspect::routes(agent.handle.clone(), 1, None);
+    let routes = holdfast_introspect::routes(agent.handle.clone(), 1, None, None);
     let key: String = key.bytes().map(|octet| format!("%{octet:02x}")).collect();
     let address = format!("/scheduler/why?key={key}&format={format}");
     let request = http::Request::get(address).body(axum::body::Body::empty()).unwrap();

@@ -9,6 +9,7 @@ use holdfast_faults::{
     Alarm, Condition, LatchError, LatchRequest, MonitorError, OperatorError, OperatorState,
     OutsideReport, ResetError, Resource, Session, SessionPlan, SessionRequest, Transition,
 };
+use holdfast_introspect::Distribution;
 use smol_str::SmolStr;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -68,6 +69,7 @@ pub(super) enum Request {
         after: u64,
         answer: oneshot::Sender<Vec<Raise>>,
     },
+    Times(oneshot::Sender<Vec<(&'static str, Distribution)>>),
     ResetRule {
         owner: SmolStr,
         name: SmolStr,
@@ -341,11 +343,31 @@ impl FaultService {
         alarm: &Condition,
         limit: usize,
     ) -> Result<Vec<(String, EffectiveStatus)>, FaultsStopped> {
-        let alarm = alarm.clone();
-        let affected = self.ask(|answer| Request::Affected { alarm, limit, answer }).await?;
+        let affected = self.affected_paths(alarm, limit).await?;
         let models = self.core.models();
         let text = |path: InstancePath| path.to_path(&models.native).to_string();
         Ok(affected.into_iter().map(|(path, status)| (text(path), status)).collect())
+    }
+
+    /// The same objects by their paths in the native model.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more.
+    pub async fn affected_paths(
+        &self,
+        alarm: &Condition,
+        limit: usize,
+    ) -> Result<Vec<(InstancePath, EffectiveStatus)>, FaultsStopped> {
+        let alarm = alarm.clone();
+        self.ask(|answer| Request::Affected { alarm, limit, answer }).await
+    }
+
+    /// Times of all raises since the agent began, from the report to one moment.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more.
+    pub async fn times(&self) -> Result<Vec<(&'static str, Distribution)>, FaultsStopped> {
+        self.ask(Request::Times).await
     }
 
     /// Moments of the alarms that were raised after an event, as far as they are kept.

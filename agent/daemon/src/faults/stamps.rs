@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use holdfast_faults::{Alarm, Condition, ImpactState};
+use holdfast_introspect::Distribution;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,13 @@ const KEPT: usize = 256;
 const UNDER_WAY: usize = 256;
 /// The longest time for which the moments of a raise are waited for.
 const LONGEST: Duration = Duration::from_millis(500);
+
+/// Upper ends of the classes of times, in milliseconds: a raise takes some milliseconds, and more than a second is too long.
+const CLASSES_MS: [u32; 9] = [1, 2, 5, 10, 25, 50, 100, 250, 1000];
+const NS_PER_MS: u64 = 1_000_000;
+/// Moments whose time from the report is counted, with their names in metrics.
+const COUNTED: [(Moment, &str); 3] =
+    [(Moment::T03, "alarm-shown"), (Moment::T05, "impact-shown"), (Moment::T08, "listeners-told")];
 
 /// A moment on the way, by its number in the specification (section 11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -91,6 +99,33 @@ impl RuleStamps {
     }
 }
 
+/// Times of all raises since the agent began, from the report to one moment.
+#[derive(Debug, Default)]
+struct Times {
+    /// Number of times in each class; the last one is for those above all.
+    classes: [u64; CLASSES_MS.len() + 1],
+    sum_ns: u64,
+}
+
+impl Times {
+    fn add(&mut self, took_ns: u64) {
+        let class = CLASSES_MS.iter().position(|end| took_ns <= u64::from(*end) * NS_PER_MS);
+        self.classes[class.unwrap_or(CLASSES_MS.len())] += 1;
+        self.sum_ns = self.sum_ns.saturating_add(took_ns);
+    }
+
+    fn distribution(&self) -> Distribution {
+        let mut count = 0;
+        let mut classes = Vec::new();
+        for (end, of_class) in CLASSES_MS.iter().zip(&self.classes) {
+            count += of_class;
+            classes.push((f64::from(*end) / 1e3, count));
+        }
+        let sum_seconds = Duration::from_nanos(self.sum_ns).as_secs_f64();
+        Distribution { classes, sum_seconds, count: self.classes.iter().sum() }
+    }
+}
+
 /// The moments of raises.
 #[derive(Debug, Default)]
 pub(super) struct Stamps {
@@ -98,6 +133,7 @@ pub(super) struct Stamps {
     taken: u64,
     open: BTreeMap<Condition, Raise>,
     done: VecDeque<Raise>,
+    times: [Times; COUNTED.len()],
 }
 
 impl Stamps {
@@ -167,11 +203,27 @@ impl Stamps {
             }
         }
         for condition in done {
-            self.done.extend(self.open.remove(&condition));
+            let Some(raise) = self.open.remove(&condition) else { continue };
+            self.count(&raise);
+            self.done.push_back(raise);
         }
         while self.done.len() > KEPT {
             self.done.pop_front();
         }
+    }
+
+    fn count(&mut self, raise: &Raise) {
+        for ((moment, _), times) in COUNTED.iter().zip(&mut self.times) {
+            if let Some(at) = raise.at.get(moment) {
+                times.add(at.saturating_sub(raise.at[&Moment::T01]));
+            }
+        }
+    }
+
+    /// Times of all raises that are done, by the moment up to which they are.
+    pub(super) fn times(&self) -> Vec<(&'static str, Distribution)> {
+        let times = COUNTED.iter().zip(&self.times);
+        times.map(|((_, name), times)| (*name, times.distribution())).collect()
     }
 
     /// Raises after an event, those on their way among them.
@@ -189,4 +241,33 @@ impl Stamps {
 
 fn is_complete(alarm: &Alarm) -> bool {
     alarm.impact.is_some_and(|impact| impact.state != ImpactState::Pending)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_counted_up_to_the_end_of_their_class() {
+        let mut stamps = Stamps::default();
+        let raise = |after: &[(Moment, u64)]| {
+            let start = (Moment::T01, 5 * NS_PER_MS);
+            let after = after.iter().map(|(moment, ms)| (*moment, (5 + ms) * NS_PER_MS));
+            let at = after.chain([start]).collect();
+            Raise { alarm: "a@agent".to_owned(), event: 1, objects: 0, at }
+        };
+        stamps.count(&raise(&[(Moment::T03, 2), (Moment::T08, 3)]));
+        stamps.count(&raise(&[(Moment::T03, 7), (Moment::T05, 2000), (Moment::T08, 9)]));
+        let times = stamps.times();
+        let counts = |at: usize| {
+            let (name, Distribution { classes, sum_seconds, count }) = &times[at];
+            let classes: Vec<u64> = classes.iter().map(|(_, count)| *count).collect();
+            (*name, classes, (sum_seconds * 1e3).round(), *count)
+        };
+        let shown = vec![0, 1, 1, 2, 2, 2, 2, 2, 2];
+        assert_eq!(counts(0), ("alarm-shown", shown, 9.0, 2));
+        assert_eq!(counts(1), ("impact-shown", vec![0; 9], 2000.0, 1), "above all classes");
+        let told = vec![0, 0, 1, 2, 2, 2, 2, 2, 2];
+        assert_eq!(counts(2), ("listeners-told", told, 12.0, 2));
+    }
 }

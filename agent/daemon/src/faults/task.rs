@@ -868,6 +868,7 @@ impl FaultTask {
                 let affected = self.faults.affected(&alarm).take(limit);
                 drop(answer.send(affected.map(|(path, status)| (path.clone(), status)).collect()));
             }
+            Request::Times(answer) => drop(answer.send(self.stamps.times())),
             Request::Raises { after, answer } => drop(answer.send(self.stamps.after(after))),
             Request::ResetRule { owner, name, answer } => self.reset_rule(&owner, &name, answer),
             Request::Listen { after, answer } => drop(answer.send(self.listen(after))),

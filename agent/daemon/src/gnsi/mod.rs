@@ -39,6 +39,7 @@ pub use self::pathz::PolicyParser;
 pub(crate) use self::rotations::Rotator;
 pub use self::rotations::{RotationGuard, Rotations};
 pub(crate) use self::server_state::ServerState;
+use crate::refusals::RefusalCounters;
 use crate::users::Users;
 
 /// Long-lived state of gNSI; clones share it.
@@ -46,6 +47,7 @@ use crate::users::Users;
 pub struct Gnsi {
     pub(crate) accounts: AccountingLog,
     counted: Arc<AccountingLeaves>,
+    pub(crate) refusals: Arc<RefusalCounters>,
     pub(crate) authz: Arc<Authz>,
     pub(crate) certz: Certz,
     pub(crate) pathz: Arc<Pathz>,
@@ -82,6 +84,7 @@ impl Gnsi {
         Ok(Self {
             counted: Arc::new(AccountingLeaves::new(native, accounts.clone())?),
             accounts,
+            refusals: Arc::default(),
             authz: Arc::new(authz),
             certz: Certz::new(native, store.clone(), profiles)?,
             pathz: Arc::new(pathz),

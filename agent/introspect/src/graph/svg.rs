@@ -1,5 +1,8 @@
 //! Drawing as SVG without external fonts, scripts and inline styles, so that any content security policy permits
 //! it.
+//!
+//! Colors are attributes, for a viewer of pictures; classes and states are there for the page, whose style sheet has colors
+//! for a dark screen.
 
 use std::fmt::{self, Write as _};
 
@@ -41,7 +44,7 @@ fn document(out: &mut String, picture: &Picture, layout: &Layout) -> fmt::Result
         r##"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="values and their dependencies" font-family="system-ui, sans-serif" font-size="12">"##
     )?;
     out.push_str(r##"<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="context-stroke"/></marker></defs>"##);
-    writeln!(out, r##"<rect width="{width}" height="{height}" fill="#ffffff"/>"##)?;
+    writeln!(out, r##"<rect class="paper" width="{width}" height="{height}" fill="#ffffff"/>"##)?;
     for (kind, place) in &layout.boxes {
         cluster(out, kind, place)?;
     }
@@ -55,7 +58,7 @@ fn document(out: &mut String, picture: &Picture, layout: &Layout) -> fmt::Result
         let y = height - 8.0;
         writeln!(
             out,
-            r##"<text x="12" y="{y}" fill="#57606a">{} values more are not drawn</text>"##,
+            r##"<text class="note" x="12" y="{y}" fill="#57606a">{} values more are not drawn</text>"##,
             picture.left_out
         )?;
     }
@@ -67,7 +70,7 @@ fn cluster(out: &mut String, kind: &str, place: &Rect) -> fmt::Result {
     let Rect { x, y, width, height } = place;
     writeln!(
         out,
-        r##"<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="#f6f8fa" stroke="#d0d7de"/><text x="{}" y="{}" fill="#57606a" font-size="11">{}</text>"##,
+        r##"<rect class="kind" x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="#f6f8fa" stroke="#d0d7de"/><text class="note" x="{}" y="{}" fill="#57606a" font-size="11">{}</text>"##,
         x + 8.0,
         y + 15.0,
         XmlText(kind)
@@ -83,15 +86,15 @@ fn edge(out: &mut String, edge: &Edge, nodes: &[Rect]) -> fmt::Result {
     let end = if ahead { end } else { (to.x + to.width, end.1) };
     let bend = if ahead { (end.0 - start.0) / 2.0 } else { 50.0 };
     let turn = if ahead { end.0 - bend } else { end.0 + bend };
-    let (color, width) = match edge.kind {
-        EdgeKind::DependsOn => ("#57606a", 1.0),
-        EdgeKind::Unmet => ("#cf222e", 1.6),
-        EdgeKind::Derives => ("#9aa4af", 1.0),
+    let (class, color, width) = match edge.kind {
+        EdgeKind::DependsOn => ("depends", "#57606a", 1.0),
+        EdgeKind::Unmet => ("unmet", "#cf222e", 1.6),
+        EdgeKind::Derives => ("derives", "#9aa4af", 1.0),
     };
     let dash = if edge.kind == EdgeKind::Derives { r#" stroke-dasharray="2 3""# } else { "" };
     writeln!(
         out,
-        r##"<path d="M{} {}C{} {} {turn} {} {} {}" fill="none" stroke="{color}" stroke-width="{width}"{dash} marker-end="url(#arrow)"><title>{}</title></path>"##,
+        r##"<path class="{class}" d="M{} {}C{} {} {turn} {} {} {}" fill="none" stroke="{color}" stroke-width="{width}"{dash} marker-end="url(#arrow)"><title>{}</title></path>"##,
         start.0,
         start.1,
         start.0 + bend,
@@ -111,10 +114,10 @@ fn node(out: &mut String, node: &Node, place: &Rect) -> fmt::Result {
     let Rect { x, y, width, height } = place;
     let dash = if node.is_absent() { r#" stroke-dasharray="5 3""# } else { "" };
     let radius = if node.derived { 12 } else { 3 };
-    let (stroke, thick) = match (node.touched, node.missing) {
-        (true, _) => ("#bf8700", 3),
-        (_, true) => ("#cf222e", 1),
-        _ => ("#6e7781", 1),
+    let (class, stroke, thick) = match (node.touched, node.missing) {
+        (true, _) => ("touched", "#bf8700", 3),
+        (_, true) => ("missing", "#cf222e", 1),
+        _ => ("value", "#6e7781", 1),
     };
     let mut address = UriBuilder::new("key-timeline");
     address.add("key", &node.name);
@@ -128,7 +131,8 @@ fn node(out: &mut String, node: &Node, place: &Rect) -> fmt::Result {
     }
     write!(
         out,
-        r##"<g><title>{}</title><rect x="{x}" y="{y}" width="{width}" height="{height}" rx="{radius}" fill="{}" stroke="{stroke}" stroke-width="{thick}"{dash}/><text x="{}" y="{}" fill="#1f2328">{}</text></g>"##,
+        r##"<g data-state="{}"><title>{}</title><rect class="{class}" x="{x}" y="{y}" width="{width}" height="{height}" rx="{radius}" fill="{}" stroke="{stroke}" stroke-width="{thick}"{dash}/><text x="{}" y="{}" fill="#1f2328">{}</text></g>"##,
+        node.state,
         XmlText(&node.tooltip),
         fill(node.state),
         x + 9.0,

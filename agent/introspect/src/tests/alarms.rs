@@ -55,7 +55,7 @@ async fn the_worst_alarm_comes_first_then_the_oldest() {
         "Id": "e@agent", "Type": null, "Resource": "agent", "Severity": "CRITICAL",
         "Text": "it is down", "Since": "1970-01-01T00:00:00.000000040Z",
         "LastRaised": null, "LastChanged": null, "Occurrences": 2,
-        "OperatorState": "none", "Operator": null, "OperatorText": null, "Shelf": null,
+        "OperatorState": "none", "Operator": null, "OperatorText": null, "Shelf": null, "SuppressedBy": null,
         "Cause": null, "Impact": {"State": "complete", "Down": 2, "Degraded": 1},
     });
     for (leaf, value) in [

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 mod alarms;
+mod front;
 mod history;
 
 use super::*;
@@ -78,6 +79,7 @@ impl TestAgent {
         let (mut transport, events) = kernel.connect();
         transport.retrieve();
         let (models, transport) = (Arc::new(Models::load().unwrap()), Box::new(transport));
+        let facts = Arc::new(front::FakeFacts(Arc::clone(&models)));
         let parts = Parts {
             software_version: "1".to_owned(),
             models,
@@ -97,7 +99,7 @@ impl TestAgent {
             undertakings: RebootInhibitors::default(),
         };
         let core = Core::start(parts).await.unwrap();
-        let routes = routes(core.handle(), now_ns(), Some(journal));
+        let routes = routes(core.handle(), now_ns(), Some(journal), Some(facts));
         Self { kernel, core, routes, store, folder }
     }
 
@@ -112,13 +114,13 @@ impl TestAgent {
         self.edit(Edit { deletes: vec![target], ..Edit::default() }).await;
     }
 
+    fn caller() -> Caller {
+        let auth_method = AuthMethod::Local { uid: 0 };
+        Caller { name: "ada".into(), role: Role::Admin, auth_method, peer: None }
+    }
+
     async fn edit(&self, edit: Edit) {
-        let caller = Caller {
-            name: "ada".into(),
-            role: Role::Admin,
-            auth_method: AuthMethod::Local { uid: 0 },
-            peer: None,
-        };
+        let caller = Self::caller();
         // Some tests want a change that fails.
         let _ = self.core.handle().commit(&caller, edit, CommitOptions::default()).await;
     }
@@ -239,7 +241,7 @@ async fn replay_beyond_a_page_ends_with_a_missed_event() {
     agent.set(BOX_CONFIG).await;
     agent.delete("/network-instances").await;
     let (core, render) = (agent.core.handle(), document::Renderer::default());
-    let introspect = Introspect { core, render, started_ns: 0, journal: None };
+    let introspect = Introspect { core, render, started_ns: 0, journal: None, facts: None };
     for (page, want, missed) in [(2, 2, false), (1, 2, true)] {
         let events = introspect.replay_events(0, page).await.unwrap();
         assert_eq!(events.len(), want, "{events:?}");
