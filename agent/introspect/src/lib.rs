@@ -32,6 +32,7 @@ mod tests;
 mod timeline;
 mod transactions;
 pub mod uri;
+pub mod waits;
 mod web;
 
 use axum::Router;
