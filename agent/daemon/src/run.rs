@@ -40,14 +40,15 @@ use crate::{
     auth::{Authenticator, CertificateTrust},
     bootz,
     device::Device,
-    faults::{self, FaultParts, FaultSettingsCheck},
+    faults::{self, AlarmPlaces, FaultParts, FaultSettingsCheck},
     gnsi::{Gnsi, TlsProfiles},
     listeners::{ListenerKind, Listeners},
-    local::{self, Inspect, Inspector, LocalServer},
+    local::{self, Inspect, Inspector, LocalServer, Look},
     logging,
     northbound::{self, RouteParts, RoutesError},
     packages::{PackageError, Packages},
     privileges,
+    probing::ProbeService,
     process::{self, SignalAction, Signals},
     reboot::{RebootScope, Reboots},
     server,
@@ -406,6 +407,7 @@ async fn start_core(
     let managed = PlatformSettings { netns, root, hostname: hostname.clone(), vault };
     let (platform, events) = Platform::start(&managed)?;
     let collector = Some(platform.collector(&models.native));
+    let route_table = platform.route_table();
     let slots = Slots::new(settings.image.image_command.clone());
     let packages = Packages::new(settings.state.path(), slots.clone());
     packages.sweep()?;
@@ -416,7 +418,7 @@ async fn start_core(
     let software = Software::new(slots, running, boot, store.clone(), &loaded.artefacts);
     let device = Device {
         reboots: reboots.clone(),
-        probes: platform.probes(),
+        probes: ProbeService::new(platform.probes()),
         packages,
         software: software.clone(),
     };
@@ -463,7 +465,7 @@ async fn start_core(
         listeners: listeners.clone(),
         profiles: profiles.clone(),
         software: software.clone(),
-        probes: device.probes.clone(),
+        probes: device.probes.probes().clone(),
         handlers: handlers.clone(),
         refused_packages,
         pathz: Arc::clone(&gnsi.pathz),
@@ -471,7 +473,7 @@ async fn start_core(
     let (faults, looking_for_faults) = faults::start(found_in, &alarms)?;
     let actions = ActionResources {
         core: core.handle(),
-        probes: device.probes.clone(),
+        probes: device.probes.probes().clone(),
         undertakings: reboots.undertakings().clone(),
     };
     let managed = (actions, handlers.clone());
@@ -483,7 +485,21 @@ async fn start_core(
     let changes = core.handle().access_changes().ok_or(RunError::NoServer)?;
     let following = [gnsi.follow_binding(bound, core.handle()).await, gnsi.follow_access(changes)];
     northbound::resume_activation(&core.handle(), &gnsi, &software).await?;
-    let introspection = holdfast_introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
+    let started_ns = now_ns();
+    let introspection =
+        holdfast_introspect::routes(core.handle(), started_ns, Some(journal.clone()));
+    let look = Look {
+        core: core.handle(),
+        pathz: Arc::clone(&gnsi.pathz),
+        users: users.clone(),
+        listeners: listeners.clone(),
+        faults: faults.clone(),
+        places: Arc::new(AlarmPlaces::find(&core.handle().models().native)?),
+        routes: route_table,
+        version: software.running().to_owned(),
+        started_ns,
+    };
+    let probes = device.probes.clone();
     let (state, bootz) = (settings.state.path(), &settings.bootz);
     let bootz = bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await;
     let bootz = bootz.unwrap_or_else(|error| {
@@ -511,6 +527,9 @@ async fn start_core(
             .merge(local::service_routes(core.handle(), installer))
             .merge(local::fault_routes(faults.clone()))
             .merge(local::session_routes(faults.clone()))
+            .merge(local::view_routes(look.clone()))
+            .merge(local::probe_routes(probes))
+            .merge(local::completion_routes(look))
             .merge(local::start_routes(core.handle(), listeners.clone()))
             .merge(local::bootz_routes(bootz)),
         bootz: client,

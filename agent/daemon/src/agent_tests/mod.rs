@@ -28,6 +28,7 @@ use crate::device::Device;
 use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::{IgnoredSubscriptions, resume_activation};
 use crate::packages::Packages;
+use crate::probing::ProbeService;
 use crate::reboot::{RebootScope, Reboots};
 use crate::services::{ActionResources, Handlers, PackageInstaller, PackageSigners, reconcile};
 use crate::settings::UnknownPaths;
@@ -166,10 +167,11 @@ impl Agent {
             gnsi.follow_access(core.handle().access_changes().unwrap()),
         ];
         resume_activation(&core.handle(), &gnsi, &software).await.unwrap();
-        let device = Device { reboots, probes: Probes::here(), packages, software };
+        let device =
+            Device { reboots, probes: ProbeService::new(Probes::here()), packages, software };
         let actions = ActionResources {
             core: core.handle(),
-            probes: device.probes.clone(),
+            probes: device.probes.probes().clone(),
             undertakings: device.reboots.undertakings().clone(),
         };
         let managed = (actions, handlers);
