@@ -241,7 +241,8 @@ async fn the_plan_of_one_service_has_times_and_what_its_states_wait_for() {
     assert!(plan.starts_with("sized-port[name='acme']  1.0.0  not-reached\nTYPE "), "{plan}");
     assert!(!plan.contains("bolt"), "{plan}");
     let sized = plan.lines().find(|line| line.contains(" sized ")).unwrap();
-    assert!(sized.contains("not-reached  20") && sized.contains("waits for gate"), "{plan}");
+    assert!(sized.contains("not-reached  20"), "{plan}");
+    assert!(sized.ends_with("waits for port eth9-acme"), "{plan}");
     let document = show_json(&agent, "services");
     assert_eq!(document["services"].as_array().unwrap().len(), 2, "{document}");
     let refused = run(&agent, "show", "services sized-port[name='none']").unwrap_err();
