@@ -26,6 +26,7 @@ pub mod pre_image;
 pub mod probe;
 mod rights;
 mod route_lookup;
+pub mod route_table;
 pub mod transport;
 pub mod value_json;
 pub mod values;

@@ -11,6 +11,7 @@ use crate::hostname::HostnameWriter;
 use crate::netns::{Netns, NetnsError, NetnsSetting};
 use crate::probe::Probes;
 use crate::route_lookup::RouteLookup;
+use crate::route_table::RouteTable;
 use crate::transport::codecs::Codecs;
 use crate::transport::rtnetlink::{self, Rtnetlink};
 use crate::transport::texts::{self, FileTransport, FileTransportSettings};
@@ -48,6 +49,7 @@ pub struct Platform {
     rtnetlink: Rtnetlink,
     texts: FileTransport,
     probes: Probes,
+    route_table: RouteTable,
 }
 
 impl Platform {
@@ -80,7 +82,8 @@ impl Platform {
         let vault = Arc::clone(&settings.vault);
         let place = FileTransportSettings { root, hostname, vault };
         let texts = FileTransport::start(Arc::clone(&netns), place, codecs, mailbox)?;
-        let mut platform = Self { rtnetlink, texts, probes: Probes::new(netns) };
+        let route_table = RouteTable::new(Arc::clone(&netns));
+        let mut platform = Self { rtnetlink, texts, probes: Probes::new(netns), route_table };
         platform.retrieve();
         Ok((platform, events))
     }
@@ -88,6 +91,11 @@ impl Platform {
     /// Ping and traceroute from this box.
     pub fn probes(&self) -> Probes {
         self.probes.clone()
+    }
+
+    /// Reader of the routes of all programs.
+    pub fn route_table(&self) -> RouteTable {
+        self.route_table.clone()
     }
 
     /// Reader of the polled leaves, as nodes of the native schema.

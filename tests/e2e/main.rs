@@ -78,6 +78,7 @@ mod storms;
 mod subinterfaces;
 mod subscribe;
 mod systemd_unit;
+mod tables;
 mod union;
 mod union_cases;
 mod uplink_groups;

@@ -249,3 +249,48 @@ async fn a_route_is_traced_hop_by_hop() {
     let (_, probes) = collect_traceroute(&mut system, silent).await;
     assert_eq!(probes, [hop(2, "", State::None, 0), hop(3, "", State::None, 0)].concat());
 }
+
+/// Output of `holdfast ping` or `holdfast traceroute`, and whether it succeeded.
+fn run_probe(network: &Network, command: &str, words: &str) -> (bool, String, String) {
+    let output = network.agent.command(command).args(words.split_whitespace()).output().unwrap();
+    let text = |octets: Vec<u8>| String::from_utf8(octets).unwrap();
+    (output.status.success(), text(output.stdout), text(output.stderr))
+}
+
+#[tokio::test]
+async fn the_command_line_pings_and_traces_from_the_managed_namespace() {
+    let network = Network::new().await;
+    for host in HOST {
+        let (is_ok, text, error) = run_probe(&network, "ping", &format!("{host} -c 3 -i 0.02"));
+        assert!(is_ok, "{text}{error}");
+        assert!(text.starts_with(&format!("ping {host}, 56 octets\n")), "{text}");
+        assert!(text.contains(&format!("64 octets from {host}: sequence 3, ttl 63, ")), "{text}");
+        assert!(text.contains("3 sent, 3 received, 0 % lost\nround trip: least "), "{text}");
+    }
+    let (is_ok, text, error) =
+        run_probe(&network, "ping", &format!("{UNUSED_ADDRESS} -c 1 -W 0.2"));
+    assert!(!is_ok && error == "holdfast: nothing has answered\n", "{error}");
+    assert!(text.ends_with("1 sent, 0 received, 100 % lost\n"), "{text}");
+    let (is_ok, _, error) = run_probe(&network, "ping", &format!("{} -S 198.51.100.77", HOST[0]));
+    assert!(!is_ok && error.contains("`198.51.100.77` is no address of this box"), "{error}");
+    let (is_ok, _, error) = run_probe(&network, "ping", &format!("{} -6", HOST[0]));
+    assert!(!is_ok && error.contains("is not an address of IPV6"), "{error}");
+    let too_long = format!("{} -D -s 2000 -c 1", HOST[0]);
+    let (is_ok, _, error) = run_probe(&network, "ping", &too_long);
+    assert!(!is_ok && error.contains("2000 octets do not get to"), "{error}");
+    let (_, text, _) = run_probe(&network, "ping", &format!("{} -c 2 -i 0.02 --json", HOST[0]));
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[1]["reply"]["from"], HOST[0], "{text}");
+    assert_eq!(lines[3]["summary"]["received"], 2, "{text}");
+
+    for (host, router, protocol) in [(HOST[0], ROUTER[0], "udp"), (HOST[1], ROUTER[1], "icmp")] {
+        let words = format!("{host} --protocol {protocol}");
+        let (is_ok, text, error) = run_probe(&network, "traceroute", &words);
+        assert!(is_ok, "{text}{error}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[1].starts_with(&format!("  1  {router}  ")), "{text}");
+        assert!(lines[2].starts_with(&format!("  2  {host}  ")), "{text}");
+    }
+}

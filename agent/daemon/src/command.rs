@@ -16,17 +16,20 @@ use holdfast_store::{Database, FILE_NAME, StoreError, User};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
+    completion,
     config_command::{self, ConfigCommandError},
     fault_profile::{self, ProfileError},
     fault_watch::{self, Taker, WatchError},
-    local::{Client, ClientError, Unsettled},
+    local::{AnswerLines, Client, ClientError, ProbeEnd, ProbeText, Unsettled},
+    look,
     prompt::{self, PromptError},
     services::{self, ServiceError},
     settings::{
-        BootzAction, BootzCommandSettings, ConfigSettings, FactoryResetSettings, FaultAction,
-        FaultSettings, FaultWatchRequest, InstanceAction, MaintenanceAction, MaintenanceSettings,
-        Position, ServiceAction, ServiceSettings, ShowSettings, StateDir, SwitchSettings,
-        UserAction, UserSettings, WaitOnlineSettings,
+        BootzAction, BootzCommandSettings, CompleteSettings, CompletionSettings, ConfigSettings,
+        FactoryResetSettings, FaultAction, FaultSettings, FaultWatchRequest, InstanceAction,
+        MaintenanceAction, MaintenanceSettings, PingSettings, Position, ServiceAction,
+        ServiceSettings, ShowSettings, StateDir, SwitchSettings, TraceSettings, UserAction,
+        UserSettings, WaitOnlineSettings,
     },
     users::{Password, PasswordError, UserError, check_name},
 };
@@ -78,6 +81,10 @@ pub enum CommandError {
     Unconfirmed,
     #[error("nothing is removed: the answer was not `yes`")]
     Declined,
+    #[error("nothing has answered")]
+    NoAnswer,
+    #[error("{0}")]
+    Probe(String),
     #[error("cannot run the command")]
     Process(#[source] io::Error),
     #[error("cannot print the answer")]
@@ -104,12 +111,66 @@ impl CommandError {
 /// When no agent runs, or it cannot answer.
 pub fn show(settings: &ShowSettings) -> Result<(), CommandError> {
     let client = Client::new(&settings.state.socket());
-    let mut text = asynchronously(client.text(&settings.what.address()))??;
-    // A document comes without the end of a line.
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
+    print_lines(look::show(&client, settings))
+}
+
+/// Pings a host from the managed network, and prints each answer as it comes.
+///
+/// # Errors
+/// When no agent runs, it refuses, nothing can be sent, or nothing answers.
+pub fn ping(settings: &PingSettings) -> Result<(), CommandError> {
+    let client = Client::new(&settings.state.socket());
+    print_probe(client.ping(&settings.question), settings.json)
+}
+
+/// Traces the way to a host from the managed network, and prints each answer as it comes.
+///
+/// # Errors
+/// As [`ping`].
+pub fn traceroute(settings: &TraceSettings) -> Result<(), CommandError> {
+    let client = Client::new(&settings.state.socket());
+    print_probe(client.trace(&settings.question), settings.json)
+}
+
+fn print_probe(
+    begun: impl Future<Output = Result<AnswerLines, ClientError>>,
+    json: bool,
+) -> Result<(), CommandError> {
+    let mut text = ProbeText::default();
+    print_lines(async {
+        begun
+            .await?
+            .print(|line| {
+                let shown = text.next(line);
+                print_part(if json { line } else { &shown })
+            })
+            .await
+    })?;
+    let (rest, end) = text.end();
+    if !json {
+        print(&rest)?;
     }
-    print(&text)
+    match end {
+        ProbeEnd::Answered => Ok(()),
+        ProbeEnd::Silent => Err(CommandError::NoAnswer),
+        ProbeEnd::Failed(reason) => Err(CommandError::Probe(reason)),
+    }
+}
+
+/// Prints the script by which a shell completes command lines.
+///
+/// # Errors
+/// When nobody takes it.
+pub fn completion(settings: &CompletionSettings) -> Result<(), CommandError> {
+    print(completion::script(settings.shell))
+}
+
+/// Prints the words that complete a command line.
+///
+/// # Errors
+/// When nobody takes them.
+pub fn complete(settings: &CompleteSettings) -> Result<(), CommandError> {
+    print(&asynchronously(completion::complete(settings))?)
 }
 
 /// Shows or changes the configuration.

@@ -1,9 +1,8 @@
 //! Handles for the actions of gRPC services on the box, apart from its configuration.
 
-use holdfast_platform::probe::Probes;
-
 use crate::dhcp::LostLeases;
 use crate::packages::Packages;
+use crate::probing::ProbeService;
 use crate::reboot::Reboots;
 use crate::software::Software;
 
@@ -11,7 +10,7 @@ use crate::software::Software;
 #[derive(Clone, Debug)]
 pub struct Device {
     pub reboots: Reboots,
-    pub probes: Probes,
+    pub probes: ProbeService,
     pub packages: Packages,
     pub software: Software,
     /// Leases that have ended without another one.

@@ -172,6 +172,22 @@ impl Listeners {
         text
     }
 
+    /// The sockets, each with its state, and the reason where it is not open.
+    pub fn document(&self) -> Vec<serde_json::Value> {
+        let all = self.0.statuses.borrow();
+        let entry = |ListenerStatus { kind, name, state }: &ListenerStatus| {
+            let (state, reason) = match state {
+                ListenerState::Opening => ("OPENING", None),
+                ListenerState::Listening(_) => ("LISTENING", None),
+                ListenerState::Waiting { reason, .. } => ("WAITING", Some(reason)),
+            };
+            serde_json::json!({
+                "kind": kind.to_string(), "name": name, "state": state, "reason": reason,
+            })
+        };
+        all.iter().map(entry).collect()
+    }
+
     /// One line for the service manager: where the gRPC services are reached, and which sockets are not open.
     pub fn summary(&self) -> String {
         let open: Vec<String> = self.grpc_addresses().iter().map(SocketAddr::to_string).collect();

@@ -27,6 +27,8 @@ fn main() -> ExitCode {
         }
         Command::Show(settings) => briefly(command::show(&settings)),
         Command::Config(settings) => briefly(command::config(&settings)),
+        Command::Ping(settings) => briefly(command::ping(&settings)),
+        Command::Traceroute(settings) => briefly(command::traceroute(&settings)),
         Command::WaitOnline(settings) => briefly(command::wait_online(&settings)),
         Command::User(settings) => briefly(command::user(settings)),
         Command::Switch(settings) => briefly(command::switch(&settings)),
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
         Command::Fault(settings) => briefly(command::fault(&settings)),
         Command::Maintenance(settings) => briefly(command::maintenance(&settings)),
         Command::FactoryReset(settings) => briefly(command::factory_reset(&settings)),
+        Command::Completion(settings) => briefly(command::completion(&settings)),
+        Command::Complete(settings) => briefly(command::complete(&settings)),
         Command::NameHost => {
             privileges::name_hosts().map_or_else(|error| failed(&error, ExitCode::FAILURE), success)
         }

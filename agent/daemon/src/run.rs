@@ -42,14 +42,15 @@ use crate::{
     bootz,
     device::Device,
     dhcp::LostLeases,
-    faults::{self, FaultParts, FaultSettingsCheck},
+    faults::{self, AlarmPlaces, FaultParts, FaultSettingsCheck},
     gnsi::{Gnsi, TlsProfiles},
     listeners::{ListenerKind, Listeners},
-    local::{self, Inspect, Inspector, LocalServer, UserDependencies},
+    local::{self, Inspect, Inspector, LocalServer, Look, UserDependencies},
     logging,
     northbound::{self, RouteParts, RoutesError},
     packages::{PackageError, Packages},
     privileges,
+    probing::ProbeService,
     process::{self, SignalAction, Signals},
     reboot::{RebootScope, Reboots},
     server,
@@ -415,6 +416,7 @@ async fn start_core(
     let managed = PlatformSettings { netns, root, hostname: hostname.clone(), vault };
     let (platform, events) = Platform::start(&managed)?;
     let collector = Some(platform.collector(&models.native));
+    let route_table = platform.route_table();
     let slots = Slots::new(settings.image.image_command.clone());
     let packages = Packages::new(settings.state.path(), slots.clone());
     packages.sweep()?;
@@ -425,7 +427,7 @@ async fn start_core(
     let software = Software::new(slots, running, boot, store.clone(), &loaded.artefacts);
     let device = Device {
         reboots: reboots.clone(),
-        probes: platform.probes(),
+        probes: ProbeService::new(platform.probes()),
         packages,
         software: software.clone(),
         lost_leases: LostLeases::default(),
@@ -473,7 +475,7 @@ async fn start_core(
         listeners: listeners.clone(),
         profiles: profiles.clone(),
         software: software.clone(),
-        probes: device.probes.clone(),
+        probes: device.probes.probes().clone(),
         lost_leases: device.lost_leases.clone(),
         handlers: handlers.clone(),
         refused_packages,
@@ -482,7 +484,7 @@ async fn start_core(
     let (faults, looking_for_faults) = faults::start(found_in, &alarms)?;
     let actions = ActionResources {
         core: core.handle(),
-        probes: device.probes.clone(),
+        probes: device.probes.probes().clone(),
         undertakings: reboots.undertakings().clone(),
     };
     let managed = (actions, handlers.clone());
@@ -495,12 +497,25 @@ async fn start_core(
     let following = [gnsi.follow_binding(bound, core.handle()).await, gnsi.follow_access(changes)];
     northbound::resume_activation(&core.handle(), &gnsi, &software).await?;
     let facts = RunningAgent { faults: faults.clone(), refusals: Arc::clone(&gnsi.refusals) };
+    let started_ns = now_ns();
     let introspection = holdfast_introspect::routes(
         core.handle(),
-        now_ns(),
+        started_ns,
         Some(journal.clone()),
         Some(Arc::new(facts)),
     );
+    let look = Look {
+        core: core.handle(),
+        pathz: Arc::clone(&gnsi.pathz),
+        users: users.clone(),
+        listeners: listeners.clone(),
+        faults: faults.clone(),
+        places: Arc::new(AlarmPlaces::find(&core.handle().models().native)?),
+        routes: route_table,
+        version: software.running().to_owned(),
+        started_ns,
+    };
+    let probes = device.probes.clone();
     let (state, bootz) = (settings.state.path(), &settings.bootz);
     let bootz = bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await;
     let bootz = bootz.unwrap_or_else(|error| {
@@ -530,6 +545,9 @@ async fn start_core(
             .merge(user_routes.clone())
             .merge(local::fault_routes(faults.clone()))
             .merge(local::session_routes(faults.clone()))
+            .merge(local::view_routes(look.clone()))
+            .merge(local::probe_routes(probes))
+            .merge(local::completion_routes(look))
             .merge(local::start_routes(core.handle(), listeners.clone()))
             .merge(local::bootz_routes(bootz)),
         user_routes,

@@ -1,9 +1,11 @@
 //! The command line, and the settings of a run.
 
+mod completion;
 mod config;
 mod fault;
 mod listen;
 mod maintenance;
+mod probe;
 mod service;
 mod show;
 
@@ -22,6 +24,7 @@ use smol_str::SmolStr;
 
 use crate::reboot::RebootScope;
 
+pub use completion::{CANDIDATES, CompleteSettings, CompletionSettings, Shell, Topic};
 pub use config::{ChangeTerms, ConfigAction, ConfigFormat, ConfigSettings, DocumentArgs};
 pub use fault::{
     FaultAction, FaultFilter, FaultLatch, FaultProfile, FaultQuestion, FaultReport, FaultSettings,
@@ -32,11 +35,14 @@ pub use maintenance::{
     AnswerVerb, MaintenanceAction, MaintenanceQuestion, MaintenanceSettings, NewSession,
     SessionReply, SessionVerb,
 };
+pub use probe::{
+    PingQuestion, PingSettings, ProbeTarget, TracePackets, TraceQuestion, TraceSettings,
+};
 pub use service::{
     ActionResult, InstallSettings, InstanceAction, PackageAction, ServiceAction, ServiceRender,
     ServiceSettings,
 };
-pub use show::{LISTENERS, Show, ShowContent, ShowSettings};
+pub use show::{LISTENERS, Show, ShowContent, ShowSettings, View};
 
 /// The hidden subcommand that becomes the helper for the host name.
 pub(crate) const HELPER_COMMAND: &str = "name-host";
@@ -69,6 +75,10 @@ pub enum Command {
     Show(ShowSettings),
     /// Show and change the configuration
     Config(Box<ConfigSettings>),
+    /// Ask a host whether it answers, from the network that the agent manages
+    Ping(PingSettings),
+    /// Find the routers on the way to a host, from the network that the agent manages
+    Traceroute(TraceSettings),
     /// Wait until what is configured is in the system
     WaitOnline(WaitOnlineSettings),
     /// Manage the users of the agent
@@ -85,6 +95,11 @@ pub enum Command {
     Maintenance(MaintenanceSettings),
     /// Reset the box to its factory configuration, and restart the agent
     FactoryReset(FactoryResetSettings),
+    /// Print a script by which a shell completes command lines
+    Completion(CompletionSettings),
+    /// Print the words that complete a command line, for the scripts of the shells
+    #[command(hide = true)]
+    Complete(CompleteSettings),
     /// The helper of a running agent: gives the kernel the host names that come on standard input
     #[command(hide = true, name = HELPER_COMMAND)]
     NameHost,

@@ -1,7 +1,7 @@
 //! The request `explain`: from a value up to its configuration leaf and owner, and along its dependencies to the root
 //! cause; or from a configuration path down to its values; or a service instance ([`super::explain_service`]).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use axum::Json;
 use axum::extract;
@@ -12,17 +12,15 @@ use holdfast_config::{InstancePath, LeafMeta, Path, Provenance, ProvenanceKind, 
 use holdfast_core::CoreView;
 use holdfast_platform::objects::ObjectKeys;
 use holdfast_platform::objects::state::Planes;
-use holdfast_scheduler::{Key, SharedValue, Target, ValueState, ValueStatus};
+use holdfast_scheduler::{Key, SharedValue, ValueState, ValueStatus};
 use serde_json::json;
 
 use super::arguments::{Arguments, format_time};
 use super::document::{Renderer, details, txn_name, word};
 use super::explain_service::{self, instance_of};
 use super::http_error::HttpError;
-use super::{Introspect, key_lookup, page};
+use super::{Introspect, key_lookup, page, waits};
 
-/// Values visited while following dependencies.
-const CHAIN_SEARCHED: usize = 1000;
 /// Largest number of values for a path, and of leaves for a value.
 const SHOWN: usize = 1000;
 
@@ -58,7 +56,8 @@ impl Introspect {
     async fn explain_value(&self, key: String) -> Result<serde_json::Value, HttpError> {
         let render = self.render.clone();
         let question = move |view: &CoreView<'_>| {
-            let key = key_lookup::find_key(view.engine, &key)?;
+            let named = key;
+            let key = key_lookup::find_key(view.engine, &named)?;
             let status = view.engine.status(&key);
             let status = status.filter(|status| status.state != ValueState::Nonexistent);
             let status = status.ok_or_else(|| {
@@ -67,7 +66,9 @@ impl Introspect {
                     view.engine.label(&key)
                 ))
             })?;
-            Ok::<_, HttpError>(Explainer { view, render: &render }.document(&status))
+            let mut document = Explainer { view, render: &render }.document(&status);
+            document["Took"] = json!(key_lookup::taken_text(view.engine, &named, &key));
+            Ok::<_, HttpError>(document)
         };
         let mut document: serde_json::Value = self.core.inspect(question).await??;
         if document["AskedBy"].is_null() {
@@ -130,6 +131,7 @@ impl Explainer<'_> {
                 .iter()
                 .map(|key| self.summary(key))
                 .collect::<Vec<_>>(),
+            "NeededInTurn": self.needed_in_turn(&status.key),
         })
     }
 
@@ -218,62 +220,27 @@ impl Explainer<'_> {
         std::iter::once(reason).chain(repair).collect::<Vec<_>>().join("; ")
     }
 
-    /// Shortest path of dependencies from a waiting value to one without a further explanation.
+    /// The chain from a waiting value to one without a further explanation.
     fn dependency_chain(&self, start: &Key) -> Vec<serde_json::Value> {
-        let engine = self.view.engine;
-        let mut came_from: BTreeMap<Key, (Key, String)> = BTreeMap::new();
-        let mut queue = VecDeque::from([start.clone()]);
-        while let Some(key) = queue.pop_front() {
-            let unmet: Vec<_> = engine.needs(&key).into_iter().filter(|need| !need.met).collect();
-            let next = unmet.iter().filter_map(|need| match &need.target {
-                Target::Exact(next) | Target::Whole(next) => Some((next, &need.label)),
-                _ => None,
-            });
-            let mut followed = false;
-            for (next, label) in next {
-                let waiting = engine.state(next) != ValueState::Nonexistent;
-                if waiting && next != start && !came_from.contains_key(next) {
-                    came_from.insert(next.clone(), (key.clone(), label.clone()));
-                    queue.push_back(next.clone());
-                }
-                followed |= waiting;
-            }
-            if !followed || came_from.len() > CHAIN_SEARCHED {
-                return self.chain_to_root(
-                    start,
-                    key,
-                    &came_from,
-                    unmet.first().map(|it| it.label.as_str()),
-                );
-            }
-        }
-        Vec::new()
+        let link = |link: &waits::WaitLink| {
+            json!({
+                "Key": self.render.key(&link.key),
+                "Label": link.label,
+                "State": link.state.to_string(),
+                "WaitsFor": link.waits_for,
+            })
+        };
+        waits::chain(self.view, start).iter().map(link).collect()
     }
 
-    fn chain_to_root(
-        &self,
-        start: &Key,
-        root: Key,
-        came_from: &BTreeMap<Key, (Key, String)>,
-        last: Option<&str>,
-    ) -> Vec<serde_json::Value> {
-        let mut links = Vec::new();
-        let mut waits_for = last.map(str::to_owned);
-        let mut key = root;
-        loop {
-            let mut link = self.summary(&key);
-            link["WaitsFor"] = json!(waits_for);
-            links.push(link);
-            match came_from.get(&key).filter(|_| key != *start) {
-                Some((before, label)) => {
-                    waits_for = Some(label.clone());
-                    key = before.clone();
-                }
-                None => break,
-            }
-        }
-        links.reverse();
-        links
+    /// Values that need this one by way of another.
+    fn needed_in_turn(&self, key: &Key) -> Vec<serde_json::Value> {
+        let entry = |(key, through): &(Key, Key)| {
+            let mut entry = self.summary(key);
+            entry["Through"] = json!(self.view.engine.label(through));
+            entry
+        };
+        waits::needed_in_turn(self.view, key, SHOWN).iter().map(entry).collect()
     }
 
     /// The last transaction in which a client requested the value, or one that it is a part of.
@@ -420,7 +387,11 @@ fn as_text(document: &serde_json::Value) -> String {
         }
         return text;
     }
-    let mut text = format!(
+    let mut text = match document["Took"].as_str() {
+        Some(taken) => format!("{taken}\n"),
+        None => String::new(),
+    };
+    text += &format!(
         "{}: {}\n  {}\n",
         word(document, "Label"),
         word(document, "State"),
@@ -455,6 +426,14 @@ fn as_text(document: &serde_json::Value) -> String {
         if !all.is_empty() {
             text += &format!("{title}\n");
             text.extend(all.iter().map(line));
+        }
+    }
+    let in_turn = list("NeededInTurn");
+    if !in_turn.is_empty() {
+        text += "needed in turn\n";
+        for it in in_turn {
+            let (state, label) = (word(&it, "State"), word(&it, "Label"));
+            text += &format!("  {state}  {label}  (through {})\n", word(&it, "Through"));
         }
     }
     text

@@ -38,6 +38,7 @@ mod tests;
 mod timeline;
 mod transactions;
 pub mod uri;
+pub mod waits;
 mod web;
 
 use std::sync::Arc;

@@ -246,11 +246,15 @@ pub(super) async fn key_timeline(
     let arguments = arguments.allow_only(&["key", "time", "format"], &[])?;
     let key = arguments.required("key")?.to_owned();
     let (time, text) = (arguments.time("time")?, arguments.one_of("format", &["json", "text"])?);
-    let all = introspect.timeline(key).await?;
+    let Timeline { taken, revisions: all } = introspect.timeline(key).await?;
     if let Some(time) = time {
         return Ok(Json(all.iter().find(|it| was_valid(it, time))).into_response());
     }
-    Ok(if text == "text" { page::text(timeline_text(&all), None) } else { page::list(&all, None) })
+    if text == "text" {
+        let taken = taken.map(|it| it + "\n").unwrap_or_default();
+        return Ok(page::text(taken + &timeline_text(&all), None));
+    }
+    Ok(page::list(&all, None))
 }
 
 /// True when a revision in its output form was valid at a time.
@@ -339,29 +343,41 @@ pub(super) async fn flags(
     Ok(Json(json!({"TotalCount": total, "PerValueCount": counts})).into_response())
 }
 
+/// Revisions of one value, oldest first.
+struct Timeline {
+    /// Sentence that says which value it is, where the request does not name it.
+    taken: Option<String>,
+    revisions: Vec<serde_json::Value>,
+}
+
 /// Keys whose history is read in one step; between steps the core handles other events.
 const PASTS_AT_ONCE: usize = 500;
 
 impl Introspect {
     /// All revisions of one value, oldest first, including those of earlier runs.
-    async fn timeline(&self, key: String) -> Result<Vec<serde_json::Value>, HttpError> {
+    async fn timeline(&self, key: String) -> Result<Timeline, HttpError> {
         let text = key.clone();
         let question = move |view: &CoreView<'_>| {
             let key = key_lookup::find_key(view.engine, &text)?;
-            Ok::<_, HttpError>((KeyHistory::of(view, key).with_targets(view), view.now.unix_ns))
+            let taken = key_lookup::taken_text(view.engine, &text, &key);
+            let past = KeyHistory::of(view, key).with_targets(view);
+            Ok::<_, HttpError>((taken, past, view.now.unix_ns))
         };
-        let (past, now_ns) = match self.core.inspect(question).await? {
+        let (taken, past, now_ns) = match self.core.inspect(question).await? {
             Ok(found) => found,
             Err(unknown) => {
                 let earlier = self.archived_revisions(key, self.started_ns).await?;
-                return if earlier.is_empty() { Err(unknown) } else { Ok(earlier) };
+                return match earlier.is_empty() {
+                    true => Err(unknown),
+                    false => Ok(Timeline { taken: None, revisions: earlier }),
+                };
             }
         };
         let revisions = past.revisions(self.started_ns, now_ns);
         let began = revisions.first().map_or(self.started_ns, |first| first.since_ns);
         let mut all = self.archived_revisions(self.render.key(&past.key), began).await?;
         all.extend(revisions.iter().map(|revision| revision.document(&self.render, &past)));
-        Ok(all)
+        Ok(Timeline { taken, revisions: all })
     }
 
     pub(super) async fn key_histories(

@@ -70,6 +70,24 @@ impl Engine {
         found
     }
 
+    /// Intended values that would provide each of these targets, if they were as intended: at most `most` for each,
+    /// ascending. Visits every value once for all targets together.
+    pub fn would_provide(&self, targets: &[Target], most: usize) -> Vec<Vec<Key>> {
+        let mut found: Vec<Vec<Key>> = vec![Vec::new(); targets.len()];
+        for (_, node) in self.graph.nodes() {
+            let Some(spec) = node.goal.requested_spec() else { continue };
+            for (target, keys) in targets.iter().zip(&mut found) {
+                if keys.len() < most && spec.is_offering(&node.key, target) {
+                    keys.push(node.key.clone());
+                }
+            }
+        }
+        for keys in &mut found {
+            keys.sort_unstable();
+        }
+        found
+    }
+
     /// True when the value under a key exists and provides a target.
     pub fn meets(&self, key: &Key, target: &Target) -> bool {
         self.graph.find(key).is_some_and(|idx| offers(self.graph.node(idx), target))

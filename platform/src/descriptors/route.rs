@@ -20,6 +20,7 @@ use smol_str::format_smolstr;
 use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
+use crate::route_table::{HopFault, ListedHop, ListedRoute};
 use crate::transport;
 use crate::value_json;
 use crate::values::{ForeignRoute, Hop, KernelRoute, OUR_PROTOCOL, RouteTarget};
@@ -548,6 +549,71 @@ pub(crate) fn decode(
 pub(crate) fn decode_any(message: &RouteMessage, links: &LinkIndex) -> Option<KernelRoute> {
     let foreign = Some(Box::new(ForeignRoute::of(message, links)));
     Some(KernelRoute { foreign, ..route(message, links)? })
+}
+
+/// The route of any program that a message of a list describes; `None` for entries of caches, and for those of families
+/// that the agent does not manage.
+pub(crate) fn decode_listed(
+    message: &RouteNetlinkMessage,
+    links: &LinkIndex,
+) -> Option<ListedRoute> {
+    let RouteNetlinkMessage::NewRoute(message) = message else { return None };
+    let header = &message.header;
+    if header.flags.contains(RouteFlags::Cloned) {
+        return None;
+    }
+    let treatment = match header.kind {
+        RouteType::Unicast => "unicast",
+        RouteType::BlackHole => "blackhole",
+        RouteType::Unreachable => "unreachable",
+        RouteType::Prohibit => "prohibit",
+        RouteType::Throw => "throw",
+        RouteType::Local | RouteType::Anycast | RouteType::Broadcast | RouteType::Multicast => {
+            return None;
+        }
+        _ => "other",
+    };
+    let KernelRoute { table, prefix, metric, .. } = route(message, links)?;
+    let mut hops = Vec::new();
+    let mut single = Hop { gateway: None, link: None };
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::MultiPath(list) => hops.extend(list.iter().map(|hop| ListedHop {
+                fault: hop_fault(
+                    hop.flags.contains(RouteNextHopFlags::Dead),
+                    hop.flags.contains(RouteNextHopFlags::Linkdown),
+                    links.is_up(hop.interface_index),
+                ),
+                ..listed_hop(observed_hop(hop, links))
+            })),
+            other => take_hop(&mut single, other, links),
+        }
+    }
+    if hops.is_empty() && treatment == "unicast" {
+        let is_up = single.link.as_ref().and_then(|link| links.index(link));
+        let is_up = is_up.is_some_and(|index| links.is_up(index));
+        let is_dead = header.flags.contains(RouteFlags::Dead);
+        let fault = hop_fault(is_dead, header.flags.contains(RouteFlags::Linkdown), is_up);
+        hops.push(ListedHop { fault, ..listed_hop(single) });
+    }
+    let protocol = u8::from(header.protocol);
+    let is_ours = protocol == OUR_PROTOCOL;
+    let protocol = protocol_name(protocol);
+    Some(ListedRoute { table, prefix, metric, protocol, is_ours, treatment, hops })
+}
+
+fn listed_hop(hop: Hop) -> ListedHop {
+    ListedHop { gateway: hop.gateway, link: hop.link, fault: None }
+}
+
+/// Reading of the flags of a next hop. They are the same where the link has no carrier and where it is down.
+fn hop_fault(is_dead: bool, is_linkdown: bool, is_link_up: bool) -> Option<HopFault> {
+    match (is_dead, is_linkdown) {
+        (false, false) => None,
+        (false, true) => Some(HopFault::SentWithoutCarrier),
+        (true, true) if is_link_up => Some(HopFault::NoCarrier),
+        (true, _) => Some(HopFault::Down),
+    }
 }
 
 impl ForeignRoute {

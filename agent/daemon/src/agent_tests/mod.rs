@@ -29,6 +29,7 @@ use crate::dhcp::LostLeases;
 use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::{IgnoredSubscriptions, resume_activation};
 use crate::packages::Packages;
+use crate::probing::ProbeService;
 use crate::reboot::{RebootScope, Reboots};
 use crate::services::{ActionResources, Handlers, PackageInstaller, PackageSigners, reconcile};
 use crate::settings::UnknownPaths;
@@ -170,14 +171,14 @@ impl Agent {
         resume_activation(&core.handle(), &gnsi, &software).await.unwrap();
         let device = Device {
             reboots,
-            probes: Probes::here(),
+            probes: ProbeService::new(Probes::here()),
             packages,
             software,
             lost_leases: LostLeases::default(),
         };
         let actions = ActionResources {
             core: core.handle(),
-            probes: device.probes.clone(),
+            probes: device.probes.probes().clone(),
             undertakings: device.reboots.undertakings().clone(),
         };
         let managed = (actions, handlers);

@@ -62,6 +62,6 @@ impl RuleOwners {
 }
 
 /// True when a user with these rights may read a node.
-pub(super) fn permits(rights: &PathPermissions, origin: Origin, path: &InstancePath) -> bool {
+pub fn permits(rights: &PathPermissions, origin: Origin, path: &InstancePath) -> bool {
     position(rights.read(Scope::from(origin)), &path.0).action() == Action::Permit
 }

@@ -22,6 +22,7 @@ use super::faults;
 use super::maintenance::FactoryResetRequest;
 use super::online::{UNSETTLED, Unsettled};
 use super::packages::{self, Removal};
+use super::probes;
 use super::service_operations;
 use super::sessions;
 use super::{
@@ -32,6 +33,7 @@ use super::{
 use crate::faults::Raise;
 use crate::settings::{
     FaultQuestion, FaultWatchRequest, InstallSettings, InstanceAction, MaintenanceQuestion,
+    PingQuestion, TraceQuestion,
 };
 use crate::trace::TRACE_HEADER;
 use crate::users::Password;
@@ -97,6 +99,15 @@ impl Client {
     pub async fn text(&self, address: &str) -> Result<String, ClientError> {
         let body = self.send_request(Method::GET, address, Bytes::new()).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// Requests a document.
+    ///
+    /// # Errors
+    /// When no agent runs, or it cannot produce the document.
+    pub async fn document(&self, address: &str) -> Result<serde_json::Value, ClientError> {
+        let body = self.send_request(Method::GET, address, Bytes::new()).await?;
+        Ok(serde_json::from_slice(&body)?)
     }
 
     /// Asks what of the configuration is not in the system. The answer comes when nothing is, after the given time, or after
@@ -299,6 +310,22 @@ impl Client {
     /// When no agent runs, or it refuses.
     pub async fn watch_maintenance(&self) -> Result<AnswerLines, ClientError> {
         self.open_answer(sessions::WATCH, Bytes::new()).await
+    }
+
+    /// Starts a ping: each line of the answer is a JSON document.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn ping(&self, question: &PingQuestion) -> Result<AnswerLines, ClientError> {
+        self.open_answer(probes::PING, serde_json::to_vec(question)?.into()).await
+    }
+
+    /// Starts a trace: each line of the answer is a JSON document.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn trace(&self, question: &TraceQuestion) -> Result<AnswerLines, ClientError> {
+        self.open_answer(probes::TRACE, serde_json::to_vec(question)?.into()).await
     }
 
     async fn open_answer(&self, address: &str, body: Bytes) -> Result<AnswerLines, ClientError> {

@@ -13,6 +13,7 @@ use holdfast_core::{Datastore, IncompleteEntry, Remark, Statuses, UnconfirmedCom
 use holdfast_platform::descriptors::registry;
 use holdfast_scheduler::{Registry, ValueState, ValueStatus};
 use holdfast_telemetry::polled::with_polled_leaves;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::table::aligned;
@@ -25,8 +26,8 @@ type Failure = Box<dyn Error + Send + Sync>;
 /// Source of the texts.
 #[tonic::async_trait]
 pub trait Inspect: Send + Sync + 'static {
-    /// Text of one `holdfast show` command.
-    async fn show(&self, what: ShowContent) -> Result<String, Failure>;
+    /// Text of one `holdfast show` command, or its content as JSON.
+    async fn show(&self, what: ShowContent, json: bool) -> Result<String, Failure>;
 }
 
 /// Formats the newest revision, and the values of the engine.
@@ -35,7 +36,7 @@ pub struct Inspector<C>(pub C);
 
 #[tonic::async_trait]
 impl<C: Datastore + Statuses> Inspect for Inspector<C> {
-    async fn show(&self, what: ShowContent) -> Result<String, Failure> {
+    async fn show(&self, what: ShowContent, json: bool) -> Result<String, Failure> {
         match what {
             ShowContent::Config => document(&self.0, true).await,
             ShowContent::State => document(&self.0, false).await,
@@ -52,22 +53,26 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
             }
             ShowContent::ServiceWaits => {
                 let revision = self.0.current_revision().await;
-                service_waits::text(&revision)
+                service_waits::text(&revision, json)
             }
             ShowContent::Values => {
                 let values = self.0.statuses(false).await?;
-                Ok(table(&values, &[], &[], &registry(), self.0.monotonic_now().await?))
+                let lines = lines(&values, &[], &[], &registry(), self.0.monotonic_now().await?);
+                if json { document_of(&lines) } else { Ok(text_of(&lines)) }
             }
             ShowContent::Pending => {
                 let pending = self.0.statuses(true).await?;
                 let entries = self.0.incomplete_entries().await?;
                 let remarks = self.0.remarks().await?;
                 let now = self.0.monotonic_now().await?;
+                let lines = lines(&pending, &entries, &remarks, &registry(), now);
+                if json {
+                    return document_of(&lines);
+                }
                 let revision = self.0.current_revision().await;
                 let waiting = UnconfirmedCommit::of(&revision);
                 let waiting = waiting.map(|it| format!("{}\n", it.text(now_ns())));
-                let waiting = waiting.unwrap_or_default();
-                Ok(waiting + &table(&pending, &entries, &remarks, &registry(), now))
+                Ok(waiting.unwrap_or_default() + &text_of(&lines))
             }
         }
     }
@@ -94,42 +99,66 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
     Ok(serde_json::to_string_pretty(&Value::Object(whole))? + "\n")
 }
 
-/// A line of a table: state, name, and the label with the reason if it is not configured.
-type Line = [String; 3];
+/// A line of a table.
+#[derive(Debug, Serialize)]
+struct Line {
+    state: String,
+    key: String,
+    label: String,
+    /// Reason for which the value is not configured, or has no effect.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+}
+
+fn text_of(lines: &[Line]) -> String {
+    aligned(lines.iter().map(|line| {
+        let Line { state, key, label, reason } = line;
+        let reason = if reason.is_empty() { String::new() } else { format!("  ({reason})") };
+        [state.clone(), key.clone(), format!("{label}{reason}")]
+    }))
+}
+
+fn document_of(lines: &[Line]) -> Result<String, Failure> {
+    Ok(serde_json::to_string_pretty(lines)? + "\n")
+}
 
 /// A table with a line for each value that waits or has failed. `now` is on the clock of the statuses.
 pub(super) fn pending_table(statuses: &[ValueStatus], now: Duration) -> String {
-    table(statuses, &[], &[], &registry(), now)
+    text_of(&lines(statuses, &[], &[], &registry(), now))
 }
 
-/// A table with a line for each value, then for each entry that waits for a leaf, then for each value without its effect.
+/// A line for each value, then for each entry that waits for a leaf, then for each value without its effect.
 /// `now` is on the clock of the statuses.
-fn table(
+fn lines(
     statuses: &[ValueStatus],
     entries: &[IncompleteEntry],
     remarks: &[Remark],
     registry: &Registry,
     now: Duration,
-) -> String {
-    let value = |status: &ValueStatus| -> Line {
-        let state = status.state.to_string();
-        let key = registry.key_text(&status.key);
-        let reason = reason(status, statuses, registry, now);
-        [state, key, format!("{}{reason}", status.label)]
+) -> Vec<Line> {
+    let value = |status: &ValueStatus| Line {
+        state: status.state.to_string(),
+        key: registry.key_text(&status.key),
+        label: status.label.clone(),
+        reason: reason(status, statuses, registry, now),
     };
-    let entry = |entry: &IncompleteEntry| -> Line {
+    let entry = |entry: &IncompleteEntry| {
         let key = entry.key.as_ref().map(|key| registry.key_text(key));
-        let name = key.unwrap_or_else(|| entry.native.clone());
-        let text = format!("{}  (waits for {})", entry.label, entry.missing);
-        [ValueState::Pending.to_string(), name, text]
+        Line {
+            state: ValueState::Pending.to_string(),
+            key: key.unwrap_or_else(|| entry.native.clone()),
+            label: entry.label.clone(),
+            reason: format!("waits for {}", entry.missing),
+        }
     };
-    let remark = |remark: &Remark| -> Line {
-        let key = registry.key_text(&remark.key);
-        let text = format!("{}  ({})", remark.label, remark.reason);
-        [ValueState::Configured.to_string(), key, text]
+    let remark = |remark: &Remark| Line {
+        state: ValueState::Configured.to_string(),
+        key: registry.key_text(&remark.key),
+        label: remark.label.clone(),
+        reason: remark.reason.to_string(),
     };
     let values = statuses.iter().map(value);
-    aligned(values.chain(entries.iter().map(entry)).chain(remarks.iter().map(remark)))
+    values.chain(entries.iter().map(entry)).chain(remarks.iter().map(remark)).collect()
 }
 
 fn reason(status: &ValueStatus, all: &[ValueStatus], registry: &Registry, now: Duration) -> String {
@@ -152,7 +181,7 @@ fn reason(status: &ValueStatus, all: &[ValueStatus], registry: &Registry, now: D
     if let Some(owner) = &detail.other_owner {
         reasons.push(format!("{owner} asks for another one"));
     }
-    if reasons.is_empty() { String::new() } else { format!("  ({})", reasons.join("; ")) }
+    reasons.join("; ")
 }
 
 #[cfg(test)]
@@ -207,12 +236,12 @@ mod tests {
             missing: "role".to_owned(),
         };
         assert_eq!(
-            table(&[route], &[entry], &[], &registry(), now),
+            text_of(&lines(&[route], &[entry], &[], &registry(), now)),
             "CONFIGURED  route/254/10.0.0.0/8/0    route  (protocol STATIC b of DEFAULT asks for another one)\n\
              PENDING     /system/user[username=a]  /system/aaa  (waits for role)\n"
         );
         assert_eq!(
-            table(&statuses, &[], &[], &registry(), now),
+            text_of(&lines(&statuses, &[], &[], &registry(), now)),
             "CONFIGURED  link/eth0               link eth0\n\
              PENDING     address/eth0/192.0.2.1  address 192.0.2.1  (waits for link eth9, link br0)\n\
              FAILED      link/eth2               link eth2  (no such device, tried again in 30 s, 3rd try)\n\

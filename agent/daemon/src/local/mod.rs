@@ -9,6 +9,7 @@
 
 mod accounting;
 mod bootz;
+mod candidates;
 mod client;
 mod config;
 mod faults;
@@ -16,11 +17,14 @@ mod inspect;
 mod maintenance;
 mod online;
 mod packages;
+mod probes;
+mod rights;
 mod service_operations;
 mod service_waits;
 mod services;
 mod sessions;
 mod table;
+mod views;
 
 use std::{
     fmt,
@@ -34,7 +38,7 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::{ConnectInfo, Extension, Request, State},
+    extract::{ConnectInfo, Extension, Query, Request, State},
     http::StatusCode,
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -52,6 +56,7 @@ use tokio_util::task::AbortOnDropHandle;
 use zeroize::{Zeroize, Zeroizing};
 
 pub use self::bootz::{BootzStartRequest, bootz_routes};
+pub use self::candidates::completion_routes;
 pub(crate) use self::client::AnswerLines;
 pub use self::client::{Client, ClientError};
 pub use self::config::{
@@ -62,8 +67,11 @@ pub use self::faults::fault_routes;
 pub use self::inspect::{Inspect, Inspector};
 pub use self::maintenance::{SwitchEntry, maintenance_routes};
 pub use self::online::{Unsettled, start_routes};
+pub use self::probes::{ProbeEnd, ProbeText, probe_routes};
 pub use self::service_operations::service_routes;
 pub use self::sessions::session_routes;
+pub use self::table::Ink;
+pub use self::views::{Look, text_of, view_routes};
 use crate::{
     listeners::{ListenerKind, Listeners},
     services::Requester,
@@ -160,13 +168,16 @@ pub fn start(
 async fn serve(listener: UnixListener, served: LocalDependencies) {
     let LocalDependencies { inspect, users, accounts, more } = served;
     let routes = Router::new()
-        .route("/show/config", get(|agent| show(agent, ShowContent::Config)))
-        .route("/show/state", get(|agent| show(agent, ShowContent::State)))
-        .route("/show/values", get(|agent| show(agent, ShowContent::Values)))
-        .route("/show/pending", get(|agent| show(agent, ShowContent::Pending)))
-        .route("/show/services", get(|agent| show(agent, ShowContent::Services)))
-        .route("/show/service-waits", get(|agent| show(agent, ShowContent::ServiceWaits)))
-        .route("/show/boot", get(|agent| show(agent, ShowContent::Boot)))
+        .route("/show/config", get(|agent, format| show(agent, format, ShowContent::Config)))
+        .route("/show/state", get(|agent, format| show(agent, format, ShowContent::State)))
+        .route("/show/values", get(|agent, format| show(agent, format, ShowContent::Values)))
+        .route("/show/pending", get(|agent, format| show(agent, format, ShowContent::Pending)))
+        .route("/show/services", get(|agent, format| show(agent, format, ShowContent::Services)))
+        .route(
+            "/show/service-waits",
+            get(|agent, format| show(agent, format, ShowContent::ServiceWaits)),
+        )
+        .route("/show/boot", get(|agent, format| show(agent, format, ShowContent::Boot)))
         .route("/users", get(list_users))
         .route("/users/set", post(set_user))
         .route("/users/delete", post(delete_user))
@@ -336,8 +347,25 @@ struct Failure {
     error: String,
 }
 
-async fn show(State(agent): State<LocalAgent>, what: ShowContent) -> Response {
-    match agent.inspect.show(what).await {
+/// Wish for a document in place of a text.
+#[derive(Debug, Deserialize)]
+struct AnswerFormat {
+    #[serde(default)]
+    format: String,
+}
+
+impl AnswerFormat {
+    fn is_json(&self) -> bool {
+        self.format == "json"
+    }
+}
+
+async fn show(
+    State(agent): State<LocalAgent>,
+    Query(format): Query<AnswerFormat>,
+    what: ShowContent,
+) -> Response {
+    match agent.inspect.show(what, format.is_json()).await {
         Ok(text) => text.into_response(),
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, ErrorChain(&*error).to_string()),
     }
@@ -407,7 +435,11 @@ mod tests {
 
     #[tonic::async_trait]
     impl Inspect for FakeInspect {
-        async fn show(&self, what: ShowContent) -> Result<String, Box<dyn Error + Send + Sync>> {
+        async fn show(
+            &self,
+            what: ShowContent,
+            _json: bool,
+        ) -> Result<String, Box<dyn Error + Send + Sync>> {
             match what {
                 ShowContent::State => Err("the core is busy".into()),
                 what => Ok(format!("this is {}\n", what.as_str())),

@@ -15,8 +15,8 @@ use holdfast_scheduler::ValueState;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::failure;
 use super::inspect::pending_table;
+use super::{AnswerFormat, failure};
 use crate::listeners::Listeners;
 use crate::settings::LISTENERS;
 
@@ -70,8 +70,19 @@ struct StartState {
 pub fn start_routes(core: CoreHandle, listeners: Listeners) -> Router {
     Router::new()
         .route(UNSETTLED, get(unsettled))
-        .route(LISTENERS, get(async |State(it): State<StartState>| it.listeners.table()))
+        .route(LISTENERS, get(show_listeners))
         .with_state(StartState { core, listeners })
+}
+
+/// The sockets, as a table or as JSON.
+async fn show_listeners(
+    State(it): State<StartState>,
+    Query(format): Query<AnswerFormat>,
+) -> Response {
+    if format.is_json() {
+        return Json(it.listeners.document()).into_response();
+    }
+    it.listeners.table().into_response()
 }
 
 /// Answers when nothing is missing any more, or when the time is over.

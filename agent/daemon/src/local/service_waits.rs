@@ -14,17 +14,28 @@ use serde_json::Value;
 const WAITS: &str = "/service-state";
 
 /// What each instance waits for, ascending by instance; nothing where no type of services is loaded.
-pub(super) fn text(revision: &Revision) -> Result<String, Box<dyn Error + Send + Sync>> {
+pub(super) fn text(
+    revision: &Revision,
+    json: bool,
+) -> Result<String, Box<dyn Error + Send + Sync>> {
+    let waits = waits(revision)?;
+    if json {
+        return Ok(serde_json::to_string_pretty(&waits)? + "\n");
+    }
+    Ok(table(waits.iter()))
+}
+
+fn waits(revision: &Revision) -> Result<Vec<Value>, Box<dyn Error + Send + Sync>> {
     let schema = revision.schema(Origin::Native);
     // The models have it with the first package.
-    let Ok(path) = schema.resolve_write(&WAITS.parse::<Path>()?) else { return Ok(String::new()) };
-    let Some(branch) = revision.native.find_branch(&path.0) else { return Ok(String::new()) };
+    let Ok(path) = schema.resolve_write(&WAITS.parse::<Path>()?) else { return Ok(Vec::new()) };
+    let Some(branch) = revision.native.find_branch(&path.0) else { return Ok(Vec::new()) };
     let at = path.last().map_or(schema.root(), |step| step.node);
     let document = print(schema, at, NodeRef::Branch(&branch), Flavour::Ietf, &|_| true);
     let document = document.map_or(Ok(Value::Null), |text| serde_json::from_slice(&text))?;
     let members = document.as_object().into_iter().flatten();
     let waits = members.filter(|(name, _)| name.rsplit(':').next() == Some("wait"));
-    Ok(table(waits.filter_map(|(_, waits)| waits.as_array()).flatten()))
+    Ok(waits.filter_map(|(_, waits)| waits.as_array()).flatten().cloned().collect())
 }
 
 fn table<'w>(waits: impl Iterator<Item = &'w Value>) -> String {

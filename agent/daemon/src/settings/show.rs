@@ -1,5 +1,7 @@
 //! Arguments of `holdfast show`, and the address on the local socket for them.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand, ValueEnum};
 use holdfast_introspect::uri::UriBuilder;
 
@@ -8,12 +10,46 @@ use super::StateDir;
 /// Address of the table of sockets on the local socket.
 pub const LISTENERS: &str = "/show/listeners";
 
+/// Time between two looks of `--watch`: often enough to follow a cable by hand, and cheap for the agent.
+const WATCH_INTERVAL: &str = "2";
+/// Shortest time between two looks. An answer about rates takes half a second.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest time between two looks: a day.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(86_400);
+
 #[derive(Clone, Debug, Args)]
 pub struct ShowSettings {
     #[command(subcommand)]
     pub what: Show,
     #[command(flatten)]
     pub state: StateDir,
+    /// JSON for programs
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Look again and again, until it is interrupted. A terminal is drawn anew; other outputs get one answer after the other
+    #[arg(long, global = true)]
+    pub watch: bool,
+    /// Time between two looks of --watch
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = interval, default_value = WATCH_INTERVAL)]
+    pub interval: Duration,
+}
+
+/// Parses a number of seconds, with or without a fraction.
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let fits = |it: &Duration| (SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(it);
+    seconds.filter(fits).ok_or_else(|| {
+        let shortest = SHORTEST_INTERVAL.as_secs_f64();
+        let longest = LONGEST_INTERVAL.as_secs();
+        format!("`{text}` is no number of seconds from {shortest} to {longest}")
+    })
+}
+
+impl ShowSettings {
+    /// Address on the local socket.
+    pub fn address(&self) -> String {
+        self.what.address(self.json)
+    }
 }
 
 /// Contents to show.
@@ -21,8 +57,34 @@ pub struct ShowSettings {
 pub enum Show {
     /// The configuration, by owner
     Config,
-    /// The state of the box
-    State,
+    /// The state of the box, or what is at a path of it
+    State {
+        /// Path of either model, which may have wildcards: /interfaces/interface[name=eth0]/state
+        path: Option<String>,
+        /// The model of the path: openconfig or holdfast_native
+        #[arg(long, requires = "path")]
+        origin: Option<String>,
+    },
+    /// Links with their state, addresses, rates and errors, and why they do not work
+    Interfaces {
+        /// Name of one of them, to see all that is known of it
+        name: Option<String>,
+    },
+    /// Routes of the kernel, whoever made them, and configured ones that it lacks. Those of the agent have a star
+    Routes {
+        /// Address, for the most specific routes to it; or prefix, for all routes into it
+        #[arg(value_name = "ADDRESS|PREFIX")]
+        prefix: Option<String>,
+    },
+    /// Hosts on the links, with their link-layer addresses
+    Neighbors {
+        /// Name of a link
+        interface: Option<String>,
+    },
+    /// Names, version and times of the box, and the sockets by which it is managed
+    System,
+    /// Users with their roles, and who says so
+    Users,
     /// The boot configuration and its metadata
     Boot,
     /// Every value the engine keeps, with its status
@@ -32,23 +94,25 @@ pub enum Show {
     /// Sockets that the agent listens on, and why some are not open
     Listeners,
     /// Service instances with their states, and what these wait for
-    Services,
+    Services {
+        /// Name of one instance, TYPE[KEY='VALUE'], to see its plan with times
+        name: Option<String>,
+    },
     /// What service instances wait for, with the last values
     ServiceWaits,
     /// Transactions, oldest first: the author, the plan and the result
     Transactions(TransactionsArgs),
     /// History of one value
     Timeline {
-        /// Key or label, as in `show values`: link/eth0, or 'link eth0'
+        /// Key or label, as in `show values`: link/eth0, or 'link eth0'; or the name of a link, an address or a prefix
         key: String,
-        #[arg(long)]
-        json: bool,
     },
     /// Values and their dependencies, as a drawing
     Graph(GraphArgs),
     /// Reason for the state of a value, and the owner of its configuration; or what a service instance waits for
     Why {
-        /// Key or label of a value, or the name of a service instance, TYPE[KEY='VALUE']
+        /// Key or label of a value; or the name of a link, an address, a prefix, or 'gateway ADDRESS'; or the name of a service
+        /// instance, TYPE[KEY='VALUE']
         #[arg(required_unless_present = "path", conflicts_with = "path")]
         key: Option<String>,
         /// Path of the configuration instead, to show the values that it results in
@@ -57,15 +121,11 @@ pub enum Show {
         /// The model of the path: openconfig or holdfast_native
         #[arg(long, requires = "path")]
         origin: Option<String>,
-        #[arg(long)]
-        json: bool,
     },
     /// Plan of a repair of some values, or of all that differ
     Plan {
         /// Keys or labels of values
         keys: Vec<String>,
-        #[arg(long)]
-        json: bool,
     },
 }
 
@@ -90,8 +150,6 @@ pub struct TransactionsArgs {
     /// The last of the transactions, up to this number; with --after, the first ones after that
     #[arg(long)]
     pub limit: Option<u64>,
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Content and format of a drawing.
@@ -111,9 +169,6 @@ pub struct GraphArgs {
     pub limit: Option<u64>,
     #[arg(long, value_enum, default_value_t = GraphFormat::Svg)]
     pub format: GraphFormat,
-    /// Short form of --format json
-    #[arg(long, conflicts_with = "format")]
-    pub json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -126,39 +181,105 @@ pub enum GraphFormat {
     Json,
 }
 
+/// A view that the command makes a table of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    Interfaces,
+    Routes,
+    Neighbors,
+    System,
+    Users,
+    Services,
+    State,
+}
+
+impl View {
+    pub const ALL: [Self; 7] = [
+        Self::Interfaces,
+        Self::Routes,
+        Self::Neighbors,
+        Self::System,
+        Self::Users,
+        Self::Services,
+        Self::State,
+    ];
+
+    /// Path of its document on the local socket.
+    pub fn path(self) -> String {
+        let name = match self {
+            Self::Interfaces => "interfaces",
+            Self::Routes => "routes",
+            Self::Neighbors => "neighbors",
+            Self::System => "system",
+            Self::Users => "users",
+            Self::Services => "services",
+            Self::State => "state",
+        };
+        format!("/views/{name}")
+    }
+}
+
 impl Show {
     /// Address on the local socket.
-    pub fn address(&self) -> String {
+    fn address(&self, json: bool) -> String {
+        if let Some((view, subject)) = self.view(json) {
+            let mut query = UriBuilder::new(&view.path());
+            let origin = match self {
+                Self::State { origin, .. } => origin.as_deref(),
+                _ => None,
+            };
+            subject.into_iter().for_each(|subject| query.add("of", subject));
+            origin.into_iter().for_each(|origin| query.add("origin", origin));
+            return query.into_uri();
+        }
         match self {
-            Self::Config => ShowContent::Config.address(),
-            Self::State => ShowContent::State.address(),
-            Self::Boot => ShowContent::Boot.address(),
-            Self::Values => ShowContent::Values.address(),
-            Self::Pending => ShowContent::Pending.address(),
+            Self::Config => ShowContent::Config.address(json),
+            Self::Boot => ShowContent::Boot.address(json),
+            Self::Values => ShowContent::Values.address(json),
+            Self::Pending => ShowContent::Pending.address(json),
+            Self::Services { .. } => ShowContent::Services.address(json),
+            Self::ServiceWaits => ShowContent::ServiceWaits.address(json),
+            Self::Listeners if json => format!("{LISTENERS}?format=json"),
             Self::Listeners => LISTENERS.to_owned(),
-            Self::Services => ShowContent::Services.address(),
-            Self::ServiceWaits => ShowContent::ServiceWaits.address(),
-            Self::Transactions(transactions) => transactions.address(),
-            Self::Timeline { key, json } => {
-                scheduler_query("key-timeline", &[("key", Some(key.clone())), format(*json)])
+            Self::Transactions(transactions) => transactions.address(json),
+            Self::Timeline { key } => {
+                scheduler_query("key-timeline", &[("key", Some(key.clone())), format(json)])
             }
-            Self::Graph(transactions) => transactions.address(),
-            Self::Why { key, path, origin, json } => {
+            Self::Graph(graph) => graph.address(json),
+            Self::Why { key, path, origin } => {
                 let (key, path) = (("key", key.clone()), ("path", path.clone()));
-                scheduler_query("why", &[key, path, ("origin", origin.clone()), format(*json)])
+                scheduler_query("why", &[key, path, ("origin", origin.clone()), format(json)])
             }
-            Self::Plan { keys, json } => {
+            Self::Plan { keys } => {
                 let mut arguments: Vec<_> =
                     keys.iter().map(|key| ("key", Some(key.clone()))).collect();
-                arguments.push(format(*json));
+                arguments.push(format(json));
                 scheduler_query("plan", &arguments)
             }
+            // The views have their addresses above.
+            _ => ShowContent::State.address(json),
+        }
+    }
+
+    /// The view of which the command makes a table, and what it is to show; `None` where the agent answers with text.
+    pub fn view(&self, json: bool) -> Option<(View, Option<&str>)> {
+        match self {
+            Self::Interfaces { name } => Some((View::Interfaces, name.as_deref())),
+            Self::Routes { prefix } => Some((View::Routes, prefix.as_deref())),
+            Self::Neighbors { interface } => Some((View::Neighbors, interface.as_deref())),
+            Self::System => Some((View::System, None)),
+            Self::Users => Some((View::Users, None)),
+            Self::Services { name } if name.is_some() || json => {
+                Some((View::Services, name.as_deref()))
+            }
+            Self::State { path: Some(path), .. } => Some((View::State, Some(path))),
+            _ => None,
         }
     }
 }
 
 impl TransactionsArgs {
-    fn address(&self) -> String {
+    fn address(&self, json: bool) -> String {
         let number = |number: Option<u64>| number.map(|number| number.to_string());
         if self.record.is_some() {
             return scheduler_query("recording", &[("seq-num", number(self.record))]);
@@ -169,17 +290,17 @@ impl TransactionsArgs {
             ("until", self.until.clone()),
             ("after-seq", number(self.after)),
             (if self.after.is_some() { "limit" } else { "last" }, number(self.limit)),
-            format(self.json),
+            format(json),
         ];
         scheduler_query("txn-history", &arguments)
     }
 }
 
 impl GraphArgs {
-    fn address(&self) -> String {
+    fn address(&self, json: bool) -> String {
         let number = |number: Option<u64>| number.map(|number| number.to_string());
         let format = match self.format {
-            _ if self.json => "json",
+            _ if json => "json",
             GraphFormat::Svg => "svg",
             GraphFormat::Dot => "dot",
             GraphFormat::Raw => "raw",
@@ -238,8 +359,14 @@ impl ShowContent {
         }
     }
 
-    fn address(self) -> String {
-        format!("/show/{}", self.as_str())
+    /// Address on the local socket. Documents are JSON with and without the word.
+    fn address(self, json: bool) -> String {
+        let address = format!("/show/{}", self.as_str());
+        match self {
+            Self::Config | Self::State | Self::Boot => address,
+            _ if json => format!("{address}?format=json"),
+            _ => address,
+        }
     }
 }
 
@@ -256,6 +383,19 @@ mod tests {
             ("boot", "/show/boot"),
             ("services", "/show/services"),
             ("listeners", "/show/listeners"),
+            ("listeners --json", "/show/listeners?format=json"),
+            ("values --json", "/show/values?format=json"),
+            ("config --json", "/show/config"),
+            ("state", "/show/state"),
+            ("state /system --origin openconfig", "/views/state?of=%2Fsystem&origin=openconfig"),
+            ("interfaces", "/views/interfaces"),
+            ("interfaces eth0 --watch --interval 0.5", "/views/interfaces?of=eth0"),
+            ("routes 192.0.2.0/24", "/views/routes?of=192.0.2.0%2F24"),
+            ("neighbors --json", "/views/neighbors"),
+            ("system", "/views/system"),
+            ("users", "/views/users"),
+            ("services --json", "/views/services"),
+            ("services a[n='x']", "/views/services?of=a%5Bn%3D%27x%27%5D"),
             ("transactions", "/scheduler/txn-history?format=text"),
             ("transactions --number 7 --json", "/scheduler/txn-history?seq-num=7&format=json"),
             ("transactions --record 7", "/scheduler/recording?seq-num=7"),
@@ -276,13 +416,16 @@ mod tests {
             let Command::Show(show) = CommandLine::try_parse_from(line).unwrap().command else {
                 panic!("{words}")
             };
-            assert_eq!(show.what.address(), want, "{words}");
+            assert_eq!(show.address(), want, "{words}");
         }
         for words in [
             "why",
             "why a --path /b",
             "graph a --transaction 1",
             "transactions --number 1 --limit 2",
+            "interfaces --watch --interval 0",
+            "interfaces --interval soon",
+            "state --origin openconfig",
         ] {
             let line = ["holdfast", "show"].into_iter().chain(words.split(' '));
             assert!(CommandLine::try_parse_from(line).is_err(), "{words}");

@@ -10,6 +10,7 @@ use holdfast::device::Device;
 use holdfast::gnsi::{Gnsi, TlsProfiles};
 use holdfast::northbound::{self, IgnoredSubscriptions};
 use holdfast::packages::Packages;
+use holdfast::probing::ProbeService;
 use holdfast::reboot::{RebootScope, Reboots};
 use holdfast::settings::{TlsSettings, UnknownPaths};
 use holdfast::slots::Slots;
@@ -164,7 +165,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     let core = Core::start(parts).await.unwrap();
     gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
     let packages = Packages::new(folder.path(), slots);
-    let device = Device { reboots, probes: Probes::here(), packages, software };
+    let device = Device { reboots, probes: ProbeService::new(Probes::here()), packages, software };
     let routes = northbound::routes(
         core.handle(),
         device,

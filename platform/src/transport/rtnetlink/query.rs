@@ -246,6 +246,13 @@ pub(crate) fn routes_of(protocol: RouteProtocol, family: Family, link: u32) -> R
     RouteNetlinkMessage::GetRoute(message)
 }
 
+/// The routes of one family in all tables, of every program.
+pub(crate) fn all_routes(family: Family) -> RouteNetlinkMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = address_family(family);
+    RouteNetlinkMessage::GetRoute(message)
+}
+
 /// The route that the kernel would use for an address, as it is in the table.
 pub(crate) fn best_route(address: IpAddr) -> RouteNetlinkMessage {
     const RTM_F_FIB_MATCH: u32 = 0x2000;

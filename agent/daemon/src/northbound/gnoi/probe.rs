@@ -5,7 +5,6 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
@@ -13,47 +12,35 @@ use holdfast_base::ErrorChain;
 use holdfast_platform::objects::DEFAULT_INSTANCE;
 use holdfast_platform::probe::{
     DEFAULT_COUNT, DEFAULT_INTERVAL, DEFAULT_SIZE, DEFAULT_WAIT, HopAnswer, Interval, MIN_INTERVAL,
-    PingReply, PingSettings, PingStatistics, ProbeError, ProbeOutcome, Probes, Target, Trace,
+    PingReply, PingSettings, PingStatistics, ProbeError, ProbeOutcome, Target, Trace,
     TraceProtocol, TraceSettings, UnreachableReason,
 };
+use holdfast_platform::values::Family;
 use holdfast_proto::gnoi::system::traceroute_request::L4Protocol;
 use holdfast_proto::gnoi::system::traceroute_response::State;
 use holdfast_proto::gnoi::system::{
     PingRequest, PingResponse, TracerouteRequest, TracerouteResponse,
 };
 use holdfast_proto::gnoi::types::L3Protocol;
-use tokio::net::lookup_host;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use crate::northbound::status::Refusal;
+use crate::probing::{HOPS, MAX_WAIT, ProbeService, ProbingError, TargetText, checked_size};
 
-/// Pings and traces at the same time: each holds sockets, and each sends.
-const AT_ONCE: usize = 16;
 /// Answers that may wait for the client; the next packet waits when there are more.
 const ANSWERS: usize = 64;
-/// The longest time to wait for an answer; a later one says nothing about the present network.
-const MAX_WAIT: Duration = Duration::from_secs(60);
-/// The most octets behind the ICMP header: 65 535 less the headers of ICMP and, for IPv4, IP.
-const MAX_SIZE_V4: usize = 65_507;
-const MAX_SIZE_V6: usize = 65_527;
-/// Default number of hops of a trace.
-const HOPS: u8 = 30;
-
 pub(in crate::northbound) type AnswerStream<T> =
     Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Probes of other hosts, and permits that limit how many run at once.
+/// Calls of Ping and Traceroute.
 #[derive(Debug)]
-pub(super) struct Prober {
-    probes: Probes,
-    permits: Arc<Semaphore>,
-}
+pub(super) struct ProbeCalls(ProbeService);
 
-impl Prober {
-    pub(super) fn new(probes: Probes) -> Self {
-        Self { probes, permits: Arc::new(Semaphore::new(AT_ONCE)) }
+impl ProbeCalls {
+    pub(super) fn new(prober: ProbeService) -> Self {
+        Self(prober)
     }
 
     pub(super) async fn ping(
@@ -62,8 +49,8 @@ impl Prober {
     ) -> Result<AnswerStream<PingResponse>, Refusal> {
         let settings = ping_settings(&request).await?;
         let destination = settings.target.destination;
-        let turn = self.turn()?;
-        let mut ping = self.probes.ping(settings).await?;
+        let turn = self.0.turn()?;
+        let mut ping = self.0.probes().ping(settings).await?;
         Ok(stream(turn, |answers| async move {
             while let Some(echoed) = ping.next().await? {
                 if answers.send(Ok(answer(echoed))).await.is_err() {
@@ -81,16 +68,9 @@ impl Prober {
     ) -> Result<AnswerStream<TracerouteResponse>, Refusal> {
         let settings = trace_settings(&request).await?;
         let first = introduction(&request, &settings);
-        let turn = self.turn()?;
-        let trace = self.probes.trace(settings).await?;
+        let turn = self.0.turn()?;
+        let trace = self.0.probes().trace(settings).await?;
         Ok(stream(turn, |answers| send_hops(trace, first, answers)))
-    }
-
-    fn turn(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        let turn = Arc::clone(&self.permits).try_acquire_owned();
-        turn.map_err(|_| {
-            Refusal::exhausted(format!("{AT_ONCE} pings and traces are under way already"))
-        })
     }
 }
 
@@ -156,14 +136,9 @@ async fn ping_settings(request: &PingRequest) -> Result<PingSettings, Refusal> {
     let family = request.l3protocol;
     let target =
         target(&request.destination, &request.source, family, request.do_not_fragment).await?;
-    let most = if target.destination.is_ipv4() { MAX_SIZE_V4 } else { MAX_SIZE_V6 };
     let size = match request.size {
         0 => DEFAULT_SIZE,
-        size => usize::try_from(size).ok().filter(|size| *size <= most).ok_or_else(|| {
-            Refusal::invalid(format!(
-                "size {size}: a packet has 0 to {most} octets behind its header"
-            ))
-        })?,
+        size => checked_size(&target, size.into())?,
     };
     Ok(PingSettings { target, count, interval, wait, size })
 }
@@ -234,56 +209,17 @@ async fn target(
     family: i32,
     do_not_fragment: bool,
 ) -> Result<Target, Refusal> {
-    let destination = resolve(destination, family).await?;
-    let source = match source {
-        "" => None,
-        text => Some(text.parse::<IpAddr>().map_err(|_| {
-            Refusal::invalid(format!("source `{text}`: an address of this box is needed"))
-        })?),
-    };
-    if let Some(source) = source
-        && source.is_ipv4() != destination.is_ipv4()
-    {
-        return Err(Refusal::invalid(format!(
-            "source `{source}` cannot reach `{destination}`: they are of different families"
-        )));
-    }
-    Ok(Target { destination, source, link: None, do_not_fragment })
-}
-
-/// Resolves one host to an address of the wanted family, with the resolver of the agent's own namespace.
-async fn resolve(text: &str, family: i32) -> Result<IpAddr, Refusal> {
-    let family = L3Protocol::try_from(family).map_err(|_| {
-        Refusal::invalid(format!("l3protocol {family} is unknown: use IPV4 or IPV6"))
-    })?;
-    let fits = |address: &IpAddr| match family {
-        L3Protocol::Unspecified => true,
-        L3Protocol::Ipv4 => address.is_ipv4(),
-        L3Protocol::Ipv6 => address.is_ipv6(),
-    };
-    if text.is_empty() {
-        return Err(Refusal::invalid("destination is missing"));
-    }
-    let address = match text.parse::<IpAddr>() {
-        Ok(address) if fits(&address) => address,
-        Ok(_) => {
-            let family = family.as_str_name();
+    let family = match L3Protocol::try_from(family) {
+        Ok(L3Protocol::Unspecified) => None,
+        Ok(L3Protocol::Ipv4) => Some(Family::V4),
+        Ok(L3Protocol::Ipv6) => Some(Family::V6),
+        Err(_) => {
             return Err(Refusal::invalid(format!(
-                "destination `{text}` is not an address of {family}"
+                "l3protocol {family} is unknown: use IPV4 or IPV6"
             )));
         }
-        Err(_) => {
-            let addresses = lookup_host((text, 0)).await;
-            let mut addresses = addresses.into_iter().flatten().map(|address| address.ip());
-            addresses.find(fits).ok_or_else(|| {
-                Refusal::missing(format!("destination `{text}`: no address is found"))
-            })?
-        }
     };
-    if address.is_multicast() || address.is_unspecified() {
-        return Err(Refusal::invalid(format!("destination `{address}` is not one host")));
-    }
-    Ok(address)
+    Ok(TargetText { destination, source, family, do_not_fragment }.resolved().await?)
 }
 
 /// The first message of a trace, with its target and limits. The others have none of these fields.
@@ -359,6 +295,17 @@ fn nanos(time: Duration) -> i64 {
 
 fn whole(number: impl TryInto<i32>) -> i32 {
     number.try_into().unwrap_or(i32::MAX)
+}
+
+impl From<ProbingError> for Refusal {
+    fn from(error: ProbingError) -> Self {
+        match error {
+            ProbingError::Invalid(text) => Self::invalid(text),
+            ProbingError::Missing(text) => Self::missing(text),
+            ProbingError::Exhausted => Self::exhausted(error.to_string()),
+            ProbingError::Probe(error) => error.into(),
+        }
+    }
 }
 
 impl From<ProbeError> for Refusal {

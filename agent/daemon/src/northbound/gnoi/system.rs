@@ -17,7 +17,7 @@ use nix::time::{ClockId, clock_gettime};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::component::require_processor;
-use super::probe::{AnswerStream, Prober};
+use super::probe::{AnswerStream, ProbeCalls};
 use super::{package, process};
 use crate::device::Device;
 use crate::northbound::status::Refusal;
@@ -34,13 +34,13 @@ pub(in crate::northbound) struct SystemService<D> {
     reboots: Reboots,
     packages: Packages,
     software: Software,
-    prober: Prober,
+    probes: ProbeCalls,
 }
 
 impl<D: Datastore> SystemService<D> {
     pub(in crate::northbound) fn new(core: D, device: Device) -> Self {
         let Device { reboots, packages, probes, software, .. } = device;
-        Self { core, reboots, packages, software, prober: Prober::new(probes) }
+        Self { core, reboots, packages, software, probes: ProbeCalls::new(probes) }
     }
 
     /// Refuses subcomponents other than the one processor, which stands for the whole box.
@@ -111,7 +111,7 @@ impl<D: Datastore> System for SystemService<D> {
         request: Request<PingRequest>,
     ) -> Result<Response<Self::PingStream>, Status> {
         Caller::authenticated(&request)?.require_admin("gNOI Ping")?;
-        Ok(Response::new(self.prober.ping(request.into_inner()).await?))
+        Ok(Response::new(self.probes.ping(request.into_inner()).await?))
     }
 
     async fn traceroute(
@@ -119,7 +119,7 @@ impl<D: Datastore> System for SystemService<D> {
         request: Request<TracerouteRequest>,
     ) -> Result<Response<Self::TracerouteStream>, Status> {
         Caller::authenticated(&request)?.require_admin("gNOI Traceroute")?;
-        Ok(Response::new(self.prober.trace(request.into_inner()).await?))
+        Ok(Response::new(self.probes.trace(request.into_inner()).await?))
     }
 
     async fn set_package(

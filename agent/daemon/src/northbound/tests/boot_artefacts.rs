@@ -499,7 +499,7 @@ async fn boot_metadata_is_readable_with_read_access_to_the_boot_configuration() 
     let rig = Rig::new().await;
     let agent = &rig.running.agent;
     let metadata_of = async || -> serde_json::Value {
-        let text = Inspector(agent.handle.clone()).show(ShowContent::Boot).await.unwrap();
+        let text = Inspector(agent.handle.clone()).show(ShowContent::Boot, false).await.unwrap();
         serde_json::from_str(&text).unwrap()
     };
     assert_eq!(metadata_of().await, json!({"boot-config": null, "is-tried": false}));

@@ -29,6 +29,7 @@ use crate::gnsi::pathz::tests::MODELS;
 use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
 use crate::northbound::IgnoredSubscriptions;
 use crate::packages::Packages;
+use crate::probing::ProbeService;
 use crate::reboot::{RebootScope, Reboots};
 use crate::settings::UnknownPaths;
 use crate::slots::Slots;
@@ -101,7 +102,7 @@ impl FakeDatastore {
             .with_undertakings(reboots.undertakings().clone()),
             device: Device {
                 reboots,
-                probes: Probes::here(),
+                probes: ProbeService::new(Probes::here()),
                 packages: Packages::new(folder.path(), slots),
                 software,
                 lost_leases: LostLeases::default(),

@@ -1,0 +1,139 @@
+//! Candidates for the completion of command lines: names of what there is on the box, as far as the caller may read it.
+
+use axum::extract::{Query, State};
+use axum::routing::get;
+use axum::{Extension, Json, Router};
+use holdfast_base::Caller;
+use holdfast_config::schema::Origin;
+use holdfast_config::tree::Child;
+use holdfast_config::{InstancePath, Path, Step};
+use holdfast_core::CoreView;
+use holdfast_platform::descriptors::registry;
+use serde::Deserialize;
+
+use super::rights::{LookError, require_reader};
+use super::views::{Look, Readable, instance_names, interface_names, user_names};
+use crate::settings::{CANDIDATES, Topic};
+
+/// Most candidates of an answer: more than anyone chooses from.
+const MOST: usize = 1000;
+
+/// Topic and begin of the candidates.
+#[derive(Debug, Deserialize)]
+struct Question {
+    topic: Topic,
+    /// Begin of the candidates.
+    text: String,
+}
+
+/// Routes of candidates, for [`super::start`].
+pub fn completion_routes(look: Look) -> Router {
+    Router::new().route(CANDIDATES, get(candidates)).with_state(look)
+}
+
+async fn candidates(
+    State(look): State<Look>,
+    Extension(caller): Extension<Caller>,
+    Query(Question { topic, text }): Query<Question>,
+) -> Result<Json<Vec<String>>, LookError> {
+    require_reader(&caller)?;
+    let native = look.readable(&caller, Origin::Native).await;
+    let mut found = match topic {
+        Topic::Interfaces | Topic::Resources => interface_names(&native),
+        Topic::Instances => instance_names(&look, &native),
+        Topic::Users => user_names(&look, &native),
+        Topic::Values => values(&look, &native, &text).await?,
+        Topic::Subjects => {
+            let mut all = values(&look, &native, &text).await?;
+            all.extend(interface_names(&native));
+            all.extend(instance_names(&look, &native));
+            all
+        }
+        Topic::Alarms => {
+            let alarms = look.interface_alarms(&native).await?;
+            alarms.iter().map(|alarm| alarm.condition.to_string()).collect()
+        }
+        Topic::Paths => {
+            let mut paths = paths(&native, &text);
+            paths.extend(paths_of_openconfig(&look, &caller, &text).await);
+            paths
+        }
+    };
+    found.retain(|it| it.starts_with(&text));
+    found.sort_unstable();
+    found.dedup();
+    found.truncate(MOST);
+    Ok(Json(found))
+}
+
+async fn paths_of_openconfig(look: &Look, caller: &Caller, text: &str) -> Vec<String> {
+    paths(&look.readable(caller, Origin::OpenConfig).await, text)
+}
+
+/// Names of the values of the engine. Those have no paths by which a policy could judge them, so a caller with one has none.
+async fn values(look: &Look, readable: &Readable, text: &str) -> Result<Vec<String>, LookError> {
+    if readable.rights.is_some() {
+        return Ok(Vec::new());
+    }
+    let keys = look.core.inspect(|view: &CoreView<'_>| view.engine.keys(|_| true)).await;
+    let registry = registry();
+    let names = keys.map_err(LookError::failed)?.into_iter().map(|key| registry.key_text(&key));
+    Ok(names.filter(|name| name.starts_with(text)).take(MOST).collect())
+}
+
+/// Paths that are one element longer than the last whole one of a text.
+fn paths(readable: &Readable, text: &str) -> Vec<String> {
+    let schema = readable.models.schema(readable.origin);
+    let above = &text[..last_slash(text)];
+    let above = if above.is_empty() { "/" } else { above };
+    let Ok(path) = above.parse::<Path>() else { return Vec::new() };
+    let Ok(at) = schema.resolve_write(&path) else { return Vec::new() };
+    let Some(branch) = readable.tree.find_branch(&at.0) else { return Vec::new() };
+    let mut found = Vec::new();
+    for (node, child) in branch.children() {
+        let below = |step: Step| InstancePath(at.0.iter().cloned().chain([step]).collect());
+        match child {
+            Child::List(list) => {
+                for (keys, _) in list.iter().take(MOST) {
+                    found.push(below(Step::entry(*node, keys.clone())));
+                }
+            }
+            _ if schema.is_list_key(*node) => {}
+            _ => found.push(below(Step::node(*node))),
+        }
+    }
+    found.iter().map(|path| path.to_path(schema).to_string()).collect()
+}
+
+/// Place of the last slash that is not within a key.
+fn last_slash(text: &str) -> usize {
+    let mut is_in_key = false;
+    let mut last = 0;
+    for (at, character) in text.char_indices() {
+        match character {
+            '[' => is_in_key = true,
+            ']' => is_in_key = false,
+            '/' if !is_in_key => last = at,
+            _ => {}
+        }
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slashes_in_keys_part_no_elements() {
+        for (text, want) in [
+            ("", ""),
+            ("/sys", ""),
+            ("/system/st", "/system"),
+            ("/a[n=x/y]/s", "/a[n=x/y]"),
+            ("/a[n=x/y", ""),
+        ] {
+            assert_eq!(&text[..last_slash(text)], want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Routes of all programs, listed when somebody asks.
+//!
+//! The agent follows few routes of others, because a routing daemon may have a million. A person who looks at the box
+//! wants to see all of them, once: they are listed by a thread of their own in the managed namespace, so that nothing else
+//! waits, and nothing of them is kept.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use holdfast_base::now_ns;
+use ipnet::IpNet;
+use smol_str::SmolStr;
+use tokio::sync::oneshot;
+
+use crate::descriptors::route;
+use crate::links::LinkIndex;
+use crate::netns::{Netns, NetnsError};
+use crate::transport::codecs::Codecs;
+use crate::transport::rtnetlink::query::{self, Listing, QueryError, QuerySocket};
+use crate::transport::rtnetlink::socket::DATAGRAM_SIZE;
+use crate::values::Family;
+
+/// Routes of one answer; those beyond are counted. A person reads fewer, and a full table of the Internet stays out of
+/// memory.
+const MOST_ROUTES: usize = 10_000;
+/// Number of the table with the addresses of the box itself (`RT_TABLE_LOCAL`), which is no routing.
+const LOCAL_TABLE: u32 = 255;
+
+/// A route of any program, as the kernel lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedRoute {
+    /// Routing table.
+    pub table: u32,
+    /// Destination.
+    pub prefix: IpNet,
+    /// Metric (`RTA_PRIORITY`).
+    pub metric: u32,
+    /// Program that made it, as `ip route` names it.
+    pub protocol: String,
+    /// True for a route of this agent.
+    pub is_ours: bool,
+    /// Treatment of packets in a word, such as `unicast` or `blackhole`.
+    pub treatment: &'static str,
+    /// Next hops in the order of the kernel.
+    pub hops: Vec<ListedHop>,
+}
+
+/// A next hop of a listed route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedHop {
+    /// The gateway; `None` when the destination itself is on the link.
+    pub gateway: Option<IpAddr>,
+    /// The link.
+    pub link: Option<SmolStr>,
+    /// Reason for which packets do not arrive.
+    pub fault: Option<HopFault>,
+}
+
+/// Condition of the link of a next hop that keeps packets from arriving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HopFault {
+    /// The link has no carrier, and the kernel leaves the next hop out.
+    NoCarrier,
+    /// The link has no carrier, and the kernel sends there all the same.
+    SentWithoutCarrier,
+    /// The link is down.
+    Down,
+}
+
+impl HopFault {
+    /// Reason for people, about a link of that name.
+    pub fn text(self, link: &str) -> String {
+        match self {
+            Self::NoCarrier => format!("{link} has no carrier"),
+            Self::SentWithoutCarrier => {
+                format!("{link} has no carrier, the kernel sends all the same")
+            }
+            Self::Down => format!("{link} is down"),
+        }
+    }
+}
+
+/// Choice of routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteSelection {
+    /// All routes.
+    All,
+    /// The most specific routes that hold this address.
+    Toward(IpAddr),
+    /// All routes into this prefix.
+    Below(IpNet),
+}
+
+impl RouteSelection {
+    /// True for the prefix of a route that may be wanted. Of those toward an address, the most specific ones are found at the end.
+    pub fn admits(self, prefix: &IpNet) -> bool {
+        match self {
+            Self::All => true,
+            Self::Toward(address) => prefix.contains(&address),
+            Self::Below(wanted) => wanted.contains(prefix),
+        }
+    }
+
+    /// The wanted ones of the admitted routes, by family, prefix and metric.
+    fn sorted(self, mut routes: Vec<ListedRoute>) -> Vec<ListedRoute> {
+        if let Self::Toward(_) = self {
+            let longest = routes.iter().map(|route| route.prefix.prefix_len()).max();
+            routes.retain(|route| Some(route.prefix.prefix_len()) == longest);
+        }
+        routes.sort_by_key(|it| (it.table, it.prefix.addr().is_ipv6(), it.prefix, it.metric));
+        routes
+    }
+}
+
+/// Routes of one question.
+#[derive(Clone, Debug, Default)]
+pub struct RouteListing {
+    /// The routes by table, family, prefix and metric.
+    pub routes: Vec<ListedRoute>,
+    /// How many there are beyond these.
+    pub omitted: usize,
+}
+
+/// Reason for which there is no list.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RouteTableError {
+    /// The namespace cannot be entered.
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+    /// A system call failed.
+    #[error("cannot ask the kernel for its routes")]
+    Socket(#[source] io::Error),
+    /// The kernel gave no list.
+    #[error("cannot list the {what} of the kernel: {reason}")]
+    Kernel {
+        /// What was asked for.
+        what: &'static str,
+        /// Answer of the kernel.
+        reason: String,
+    },
+}
+
+/// Reader of the routes of one namespace; clones share it.
+#[derive(Clone, Debug)]
+pub struct RouteTable {
+    netns: Arc<Netns>,
+}
+
+impl RouteTable {
+    pub(crate) fn new(netns: Arc<Netns>) -> Self {
+        Self { netns }
+    }
+
+    /// The routes of the namespace in which this process was started.
+    pub fn here() -> Self {
+        Self { netns: Arc::default() }
+    }
+
+    /// Lists the routes of a selection.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered, or the kernel gives no list.
+    pub async fn list(&self, selection: RouteSelection) -> Result<RouteListing, RouteTableError> {
+        let netns = Arc::clone(&self.netns);
+        let (answer, answered) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("routes".into()).spawn(move || {
+            let entered = netns.enter().map_err(RouteTableError::from);
+            drop(answer.send(entered.and_then(|()| listed(selection)))); // the caller may be gone
+        });
+        thread.map_err(RouteTableError::Socket)?;
+        let vanished = |_| RouteTableError::Socket(io::Error::other("its thread panicked"));
+        answered.await.map_err(vanished)?
+    }
+}
+
+fn listed(selection: RouteSelection) -> Result<RouteListing, RouteTableError> {
+    let mut queries = QuerySocket::new().map_err(RouteTableError::Socket)?;
+    let mut buffer = vec![0; DATAGRAM_SIZE];
+    let links = links(&mut queries, &mut buffer)?;
+    let mut all = RouteListing::default();
+    for family in [Family::V4, Family::V6] {
+        let mut routes = Vec::new();
+        let mut omitted = 0;
+        let mut take = |listing: Listing<'_>| match listing {
+            Listing::Begin => {
+                routes.clear();
+                omitted = 0;
+            }
+            Listing::Object(frame) => {
+                let route = frame.decode().ok().and_then(|it| route::decode_listed(&it, &links));
+                let wanted =
+                    |it: &ListedRoute| it.table != LOCAL_TABLE && selection.admits(&it.prefix);
+                match route.filter(wanted) {
+                    Some(_) if routes.len() >= MOST_ROUTES => omitted += 1,
+                    Some(route) => routes.push(route),
+                    None => {}
+                }
+            }
+        };
+        match queries.list(&query::all_routes(family), &mut buffer, &mut take) {
+            // The kernel has no IPv6.
+            Err(QueryError::Refused { .. }) if family == Family::V6 => continue,
+            listed => listed.map_err(|error| refusal("routes", &error))?,
+        }
+        all.routes.append(&mut routes);
+        all.omitted += omitted;
+    }
+    Ok(RouteListing { routes: selection.sorted(all.routes), omitted: all.omitted })
+}
+
+/// Names of the links. All are recorded before any message is decoded for good, because links may refer to later ones.
+fn links(queries: &mut QuerySocket, buffer: &mut [u8]) -> Result<LinkIndex, RouteTableError> {
+    let mut messages = Vec::new();
+    let mut take = |listing: Listing<'_>| match listing {
+        Listing::Begin => messages.clear(),
+        Listing::Object(frame) => messages.extend(frame.decode()),
+    };
+    queries.list(&query::links(), buffer, &mut take).map_err(|error| refusal("links", &error))?;
+    let mut links = LinkIndex::new();
+    for message in &messages {
+        (Codecs::default().decode)(message, 0, now_ns(), &mut links);
+    }
+    Ok(links)
+}
+
+fn refusal(what: &'static str, error: &QueryError) -> RouteTableError {
+    RouteTableError::Kernel { what, reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel_tests::fixture::{enter_fresh_namespaces, ip};
+
+    fn route(prefix: &str, metric: u32) -> ListedRoute {
+        ListedRoute {
+            table: 254,
+            prefix: prefix.parse().unwrap(),
+            metric,
+            protocol: "static".to_owned(),
+            is_ours: false,
+            treatment: "unicast",
+            hops: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_selection_is_an_address_or_a_prefix() {
+        let all = ["2001:db8::/32", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "0.0.0.0/0"];
+        let found = |selection: RouteSelection| {
+            let routes =
+                all.map(|prefix| route(prefix, 5)).into_iter().chain([route("10.1.2.0/24", 1)]);
+            let routes = routes.filter(|it| selection.admits(&it.prefix)).collect();
+            let routes = selection.sorted(routes);
+            routes
+                .iter()
+                .map(|it| format!("{} {}", it.prefix, it.metric))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        for (selection, want) in [
+            (RouteSelection::Toward("10.1.2.3".parse().unwrap()), "10.1.2.0/24 1, 10.1.2.0/24 5"),
+            (RouteSelection::Toward("192.0.2.1".parse().unwrap()), "0.0.0.0/0 5"),
+            (RouteSelection::Toward("2001:db9::1".parse().unwrap()), ""),
+            (
+                RouteSelection::Below("10.1.0.0/16".parse().unwrap()),
+                "10.1.0.0/16 5, 10.1.2.0/24 1, 10.1.2.0/24 5",
+            ),
+            (
+                RouteSelection::All,
+                "0.0.0.0/0 5, 10.0.0.0/8 5, 10.1.0.0/16 5, 10.1.2.0/24 1, 10.1.2.0/24 5, 2001:db8::/32 5",
+            ),
+        ] {
+            assert_eq!(found(selection), want);
+        }
+    }
+
+    #[test]
+    fn routes_of_every_program_are_listed_with_their_next_hops() {
+        enter_fresh_namespaces();
+        for line in [
+            "link add eth0 type veth peer name far0",
+            "link set eth0 up",
+            "link set far0 up",
+            "address add 192.0.2.1/24 dev eth0",
+            "link add eth1 type veth peer name far1",
+            "link set eth1 up",
+            "address add 198.51.100.1/24 dev eth1",
+            "route add 10.0.0.0/8 via 192.0.2.2 proto bgp metric 20",
+            "route add 10.1.0.0/16 via 192.0.2.2 proto 150",
+            "route add blackhole 10.2.0.0/16 proto static",
+            "route add unreachable 10.3.0.0/16",
+            "route add 10.4.0.0/16 via 198.51.100.2 table 77",
+        ] {
+            ip(line);
+        }
+        let text = |route: &ListedRoute| {
+            let hop = |hop: &ListedHop| {
+                let link = hop.link.as_deref().unwrap_or_default();
+                let gateway = hop.gateway.map(|ip| ip.to_string()).unwrap_or_default();
+                let fault = hop.fault.map(|it| it.text(link)).unwrap_or_default();
+                format!("{gateway} {link} {fault}").trim().to_owned()
+            };
+            let hops: Vec<String> = route.hops.iter().map(hop).collect();
+            let ours = if route.is_ours { "ours" } else { &route.protocol };
+            let ListedRoute { table, prefix, treatment, .. } = route;
+            format!("{table} {prefix} {ours} {treatment}: {}", hops.join("; "))
+        };
+        let listed = listed(RouteSelection::Below("0.0.0.0/0".parse().unwrap())).unwrap();
+        let lines: Vec<String> = listed.routes.iter().map(text).collect();
+        assert_eq!(
+            lines,
+            [
+                "77 10.4.0.0/16 boot unicast: 198.51.100.2 eth1 eth1 has no carrier, the kernel sends all the same",
+                "254 10.0.0.0/8 bgp unicast: 192.0.2.2 eth0",
+                "254 10.1.0.0/16 ours unicast: 192.0.2.2 eth0",
+                "254 10.2.0.0/16 static blackhole: ",
+                "254 10.3.0.0/16 boot unreachable: ",
+                "254 192.0.2.0/24 kernel unicast: eth0",
+                "254 198.51.100.0/24 kernel unicast: eth1 eth1 has no carrier, the kernel sends all the same",
+            ]
+        );
+        assert_eq!(listed.omitted, 0);
+    }
+}
