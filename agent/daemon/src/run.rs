@@ -260,7 +260,11 @@ async fn serve(
     let _user_socket = settings.user_socket.as_deref().map(|path| {
         let (users, accounts) = (users.clone(), accounts.clone());
         let routes = running.user_routes.clone();
-        local::start_for_users(path, &listeners, UserDependencies { users, accounts, routes })
+        local::start_for_users(
+            path,
+            &listeners,
+            UserDependencies { users, gnsi: running.gnsi.clone(), accounts, routes },
+        )
     });
     let introspection = (settings.introspect_token, running.introspection);
     let _introspection = settings
@@ -526,7 +530,10 @@ async fn start_core(
     let service_socket = settings.service_socket.as_deref();
     let service_socket = service_socket
         .map(|path| service_socket::start(path, handlers.clone(), gnsi.clone(), listeners));
-    let user_routes = local::config_routes(core.handle(), gnsi.clone());
+    let user_routes = local::config_routes(core.handle(), &gnsi)
+        .merge(local::view_routes(look.clone()))
+        .merge(local::probe_routes(probes))
+        .merge(local::completion_routes(look));
     Ok(StartedAgent {
         handlers,
         _service_socket: service_socket,
@@ -545,9 +552,6 @@ async fn start_core(
             .merge(user_routes.clone())
             .merge(local::fault_routes(faults.clone()))
             .merge(local::session_routes(faults.clone()))
-            .merge(local::view_routes(look.clone()))
-            .merge(local::probe_routes(probes))
-            .merge(local::completion_routes(look))
             .merge(local::start_routes(core.handle(), listeners.clone()))
             .merge(local::bootz_routes(bootz)),
         user_routes,

@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
-use holdfast_base::{AuthMethod, Caller, ErrorChain, is_root_or_own, now_ns};
+use holdfast_base::{Caller, ErrorChain};
 use holdfast_config::cli::{self, StatementAction};
 use holdfast_config::edit::{EditAuthorization, EditAuthorizer, EditTarget, Payload};
 use holdfast_config::intended::{
@@ -34,7 +34,6 @@ use holdfast_store::{
     Checkpoint, CheckpointName, ConfigRevision, InvalidCheckpointName, ListedRevision,
     MAX_REVISIONS, RevisionList, RevisionTarget,
 };
-use http::HeaderMap;
 use rand::Rng as _;
 use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
@@ -42,9 +41,10 @@ use tokio::task::spawn_blocking;
 
 use super::failure;
 use super::faults::time_text;
+use super::rights::path_rights;
 use super::table::aligned;
 use crate::gnsi::Gnsi;
-use crate::gnsi::pathz::{PathPermissions, Scope};
+use crate::gnsi::pathz::{PathPermissions, Pathz, Scope};
 use crate::services::Requester;
 use crate::settings::ConfigFormat;
 
@@ -56,10 +56,6 @@ pub(super) const EXPORT: &str = "/config/export";
 pub(super) const LOG: &str = "/config/log";
 pub(super) const CHECKPOINT: &str = "/config/checkpoint";
 pub(super) const CHECKPOINTS: &str = "/config/checkpoints";
-
-/// The calls over the network that do the same, for the authz policy.
-const GET: &str = "/gnmi.gNMI/Get";
-const SET: &str = "/gnmi.gNMI/Set";
 
 /// Lines of a difference that an answer has; a person reads no more.
 const MAX_LINES: usize = 10_000;
@@ -252,8 +248,6 @@ enum ChangeError {
         "the pathz policy permits `{0}` to read a part of the configuration; this shows all of it"
     )]
     Denied(SmolStr),
-    #[error("{0}")]
-    Policy(String),
     #[error(transparent)]
     Comment(#[from] InvalidComment),
     #[error(transparent)]
@@ -277,7 +271,7 @@ enum ChangeError {
 impl ChangeError {
     fn status(&self) -> StatusCode {
         match self {
-            Self::Role(_) | Self::Denied(_) | Self::Policy(_) => StatusCode::FORBIDDEN,
+            Self::Role(_) | Self::Denied(_) => StatusCode::FORBIDDEN,
             Self::Document(_) | Self::Path { .. } | Self::UnknownPath(_) => StatusCode::BAD_REQUEST,
             Self::Edit(_) | Self::Hash(_) => StatusCode::BAD_REQUEST,
             Self::ExportFormat(_) | Self::Checksum | Self::Comment(_) => StatusCode::BAD_REQUEST,
@@ -292,11 +286,11 @@ impl ChangeError {
 #[derive(Clone)]
 struct ConfigState {
     core: CoreHandle,
-    gnsi: Gnsi,
+    pathz: Arc<Pathz>,
 }
 
 /// Routes of the configuration, for [`super::start`].
-pub fn config_routes(core: CoreHandle, gnsi: Gnsi) -> Router {
+pub fn config_routes(core: CoreHandle, gnsi: &Gnsi) -> Router {
     Router::new()
         .route(SHOW, post(show))
         .route(CHANGE, post(change))
@@ -306,7 +300,7 @@ pub fn config_routes(core: CoreHandle, gnsi: Gnsi) -> Router {
         .route(CHECKPOINT, post(checkpoint))
         .route(CHECKPOINTS, post(checkpoints))
         .layer(DefaultBodyLimit::max(MESSAGE_SIZE.figure))
-        .with_state(ConfigState { core, gnsi })
+        .with_state(ConfigState { core, pathz: Arc::clone(&gnsi.pathz) })
 }
 
 fn answered<T: IntoResponse>(result: Result<T, ChangeError>) -> Response {
@@ -345,7 +339,7 @@ async fn export(
     Extension(caller): Extension<Caller>,
 ) -> Response {
     let export = async {
-        state.admit(&caller, GET)?;
+        state.admit(&caller)?;
         let configuration = state.core.configuration();
         spawn_blocking(move || Json(Export::of(&configuration)))
             .await
@@ -360,7 +354,7 @@ async fn log(
     Json(request): Json<LogRequest>,
 ) -> Response {
     let read = async {
-        state.admit(&caller, GET)?;
+        state.admit(&caller)?;
         let mut list = state.core.revisions().await?;
         let Some(number) = request.number else {
             let first = list.revisions.len().saturating_sub(request.limit);
@@ -388,7 +382,7 @@ async fn checkpoints(
     Json(json): Json<bool>,
 ) -> Response {
     let read = async {
-        state.admit(&caller, GET)?;
+        state.admit(&caller)?;
         let all = state.core.checkpoints().await?;
         Ok::<_, ChangeError>(if json { document(&all) } else { checkpoint_table(&all) })
     };
@@ -396,19 +390,9 @@ async fn checkpoints(
 }
 
 impl ConfigState {
-    /// Rights of a caller who may read all of the configuration, by the same policies as over the network; `None` for
-    /// one whom the pathz policy does not restrict. Root is not restricted: it owns the files of the policies.
-    fn admit(
-        &self,
-        caller: &Caller,
-        rpc: &str,
-    ) -> Result<Option<Arc<PathPermissions>>, ChangeError> {
-        if matches!(caller.auth_method, AuthMethod::Local { uid } if is_root_or_own(uid)) {
-            return Ok(None);
-        }
-        let permitted = self.gnsi.authz.authorize(caller, None, rpc, &HeaderMap::new(), now_ns());
-        permitted.map_err(|denial| ChangeError::Policy(denial.to_string()))?;
-        let rights = self.gnsi.pathz.rights(&caller.name, &self.core.models());
+    /// Rights of a caller who may read all of the configuration; `None` for one whom no pathz policy restricts.
+    fn admit(&self, caller: &Caller) -> Result<Option<Arc<PathPermissions>>, ChangeError> {
+        let rights = path_rights(&self.pathz, caller, &self.core.models());
         let reads_all = |rights: &Arc<PathPermissions>| {
             [Scope::OpenConfig, Scope::Native].iter().all(|scope| rights.reads_all(*scope))
         };
@@ -419,7 +403,7 @@ impl ConfigState {
     }
 
     async fn show(&self, caller: &Caller, request: ShowRequest) -> Result<String, ChangeError> {
-        self.admit(caller, GET)?;
+        self.admit(caller)?;
         let configuration = self.core.configuration();
         let shown = spawn_blocking(move || text_of(&configuration, &request)).await;
         shown.map_err(|_| ChangeError::Ended)?
@@ -433,7 +417,7 @@ impl ConfigState {
         if !caller.may_write() {
             return Err(ChangeError::Role(caller.name));
         }
-        let rights = self.admit(&caller, SET)?;
+        let rights = self.admit(&caller)?;
         let ChangeRequest { content, dry_run, expect, confirm_within, comment } = request;
         let expected_plan = expect.map(|hash| hash.parse().map_err(|_| ChangeError::Hash(hash)));
         let id = format_smolstr!("cli-{:08x}", rand::rng().random::<u32>());
@@ -513,7 +497,7 @@ impl ConfigState {
         if !caller.may_write() {
             return Err(ChangeError::Role(caller.name.clone()));
         }
-        self.admit(caller, SET)?;
+        self.admit(caller)?;
         let CheckpointRequest { name, comment, delete } = request;
         let name: CheckpointName = match revision_target(&name)? {
             RevisionTarget::Number(_) => return Err(ChangeError::NumberedCheckpoint(name)),
@@ -532,7 +516,7 @@ impl ConfigState {
         if !by.caller.may_write() {
             return Err(ChangeError::Role(by.caller.name));
         }
-        self.admit(&by.caller, SET)?;
+        self.admit(&by.caller)?;
         let waiting = UnconfirmedCommit::of(&*self.core.current_revision().await);
         let id = match (request.id, waiting) {
             (Some(id), _) => id.into(),

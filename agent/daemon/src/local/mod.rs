@@ -44,7 +44,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use holdfast_base::{AuthMethod, Caller, ErrorChain, Role, http1, is_root_or_own};
+use holdfast_base::{AuthMethod, Caller, ErrorChain, Role, http1, is_root_or_own, now_ns};
 use holdfast_store::accounts::AccountingLog;
 use nix::unistd::User as Account;
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,7 @@ pub use self::sessions::session_routes;
 pub use self::table::Ink;
 pub use self::views::{Look, text_of, view_routes};
 use crate::{
+    gnsi::Gnsi,
     listeners::{ListenerKind, Listeners},
     services::Requester,
     settings::ShowContent,
@@ -121,6 +122,8 @@ const USER_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct UserDependencies {
     pub users: Users,
+    /// The authz policy.
+    pub gnsi: Gnsi,
     /// Accounting records of requests.
     pub accounts: AccountingLog,
     /// Routes that ask for the rights of their [`Caller`].
@@ -197,9 +200,10 @@ pub fn start_for_users(
 ) -> LocalServer {
     let entry = listeners.add(ListenerKind::Users, path.to_string_lossy());
     let wanted = path.to_owned();
-    let UserDependencies { users, accounts, routes } = served;
+    let UserDependencies { users, gnsi, accounts, routes } = served;
     let routes = routes
         .fallback(async || failure(StatusCode::FORBIDDEN, FOR_ROOT.to_owned()))
+        .layer(middleware::from_fn_with_state(gnsi, authorize))
         .layer(middleware::from_fn(admit))
         .layer(middleware::from_fn_with_state(accounts, accounting::record_request))
         .layer(middleware::from_fn_with_state(Admission::Users(users), identify));
@@ -297,6 +301,32 @@ async fn admit(
             next.run(request).await
         }
         None => failure(StatusCode::FORBIDDEN, NOT_SERVED.to_owned()),
+    }
+}
+
+/// The call over the network that does the same as a request, for the authz policy.
+fn same_call(path: &str) -> &'static str {
+    match path {
+        config::CHANGE | config::CONFIRM | config::CHECKPOINT => "/gnmi.gNMI/Set",
+        probes::PING => "/gnoi.system.System/Ping",
+        probes::TRACE => "/gnoi.system.System/Traceroute",
+        _ => "/gnmi.gNMI/Get",
+    }
+}
+
+/// Refuses what the authz policy does not permit over the network either. It says nothing of root, which owns its file.
+async fn authorize(
+    State(gnsi): State<Gnsi>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_root = matches!(caller.auth_method, AuthMethod::Local { uid } if is_root_or_own(uid));
+    let call = same_call(request.uri().path());
+    let permitted = gnsi.authz.authorize(&caller, None, call, request.headers(), now_ns());
+    match permitted {
+        Err(denial) if !is_root => failure(StatusCode::FORBIDDEN, denial.to_string()),
+        _ => next.run(request).await,
     }
 }
 
