@@ -187,7 +187,9 @@ fn request(content: ChangeContent, terms: &ChangeTerms) -> ChangeRequest {
         expect: terms.expect.map(|hash| hash.to_string()),
         // A part of a second counts as a whole one: a commit without any time would be taken back at once.
         comment: terms.comment.as_ref().map(ToString::to_string),
-        confirm_within: terms.confirm_within.map(|time| time.as_secs_f64().ceil() as u64),
+        confirm_within: terms
+            .confirm_within
+            .map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0)),
     }
 }
 

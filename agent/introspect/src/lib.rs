@@ -13,6 +13,7 @@ mod agent_facts;
 mod alarms;
 mod archive;
 mod arguments;
+mod config_log;
 mod document;
 mod events;
 mod explain;
@@ -101,6 +102,7 @@ pub fn routes(
         .route("/scheduler/maintenance", get(maintenance::maintenance))
         .route("/scheduler/interfaces", get(interfaces::interfaces))
         .route("/scheduler/services", get(services::services))
+        .route("/scheduler/config-log", get(config_log::config_log))
         .route("/scheduler/events", get(events::events))
         .route("/metrics", get(metrics::metrics))
         .route("/health", get(metrics::health))

@@ -58,6 +58,9 @@ fn lines(errors: &[CliError]) -> String {
 
 impl DocumentFormat {
     /// The form that a document has: one that begins with `{` is JSON, of OpenConfig if its members are.
+    ///
+    /// # Errors
+    /// When the members are of both models.
     pub fn of(models: &Models, text: &str) -> Result<Self, DocumentError> {
         if !text.trim_start().starts_with('{') {
             return Ok(Self::Text);
@@ -74,7 +77,7 @@ impl DocumentFormat {
         let openconfig = members.keys().filter(|name| is_openconfig(name)).count();
         match openconfig {
             0 => Ok(Self::Json),
-            _ if members.keys().any(|name| is_native(name)) => Err(DocumentError::Mixed),
+            _ if members.keys().any(is_native) => Err(DocumentError::Mixed),
             _ => Ok(Self::OpenConfig),
         }
     }

@@ -43,7 +43,9 @@ impl LostLeases {
 
     pub(super) fn note_end(&self, port: &SmolStr, address: IpNet) {
         let family = LeaseFamily::of(&address);
-        self.0.send_modify(|lost| drop(lost.insert((port.clone(), family), address)));
+        self.0.send_modify(|lost| {
+            lost.insert((port.clone(), family), address);
+        });
     }
 
     pub(super) fn note_grant(&self, port: &SmolStr, address: &IpNet) {

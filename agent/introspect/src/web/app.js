@@ -153,10 +153,10 @@ function listen() {
     for (const it of JSON.parse(data)) stale.add(it.key);
     update();
   });
-  events.addEventListener("transaction", ({ data }) => {
-    takeTransaction(JSON.parse(data));
+  events.addEventListener("transaction", ({ data }) => guarded(async () => {
+    await takeTransaction(JSON.parse(data));
     draw();
-  });
+  }));
   // A browser keeps a page that was left for Back, with its connection, of which it has six for one agent.
   window.addEventListener("pagehide", () => events.close(), { once: true });
 }

@@ -10,15 +10,25 @@ const TRANSACTIONS = 200;
 const NS_PER_MS = 1e6;
 
 const transactions = new Map();
+/** Revisions of the configuration, by the trace of their transaction. */
+const revisions = new Map();
+/** Lines of a difference that the front view has room for. */
+const FEW_LINES = 6;
 
 export async function readTransactions() {
   const found = await json(`txn-history?last=${TRANSACTIONS}`);
   transactions.clear();
   for (const it of found) transactions.set(it.SeqNum, it);
+  await readRevisions();
 }
 
-export function takeTransaction(it) {
+async function readRevisions() {
+  for (const it of await json(`config-log?last=${TRANSACTIONS}`)) revisions.set(it.trace, it);
+}
+
+export async function takeTransaction(it) {
   transactions.set(it.SeqNum, it);
+  if (it.Client !== null) await readRevisions();
 }
 
 const newest = () => [...transactions.values()].sort((a, b) => b.SeqNum - a.SeqNum).slice(0, TRANSACTIONS);
@@ -43,13 +53,29 @@ export function drawLastChanges(place, most) {
       "li",
       { "data-seq": it.SeqNum },
       make("div", { class: "line" }, badge(result(it)), link(address("transactions", { open: it.SeqNum }), `#${it.SeqNum} ${who(it)}: ${it.Description || "repair"}`), make("span", { class: "quiet" }, when(it.Start), " · ", ago(it.Start))),
+      difference(it, FEW_LINES),
       make("p", { class: "impact" }, it.Error ?? effects(it)),
     );
-  redraw(byId("changes"), [found.map((it) => it.SeqNum), place.onlyWrong], () => (found.length > 0 ? found.map(line) : [make("li", { class: "quiet" }, "none")]));
+  redraw(byId("changes"), [found.map((it) => [it.SeqNum, revisions.has(it.Trace)]), place.onlyWrong], () => (found.length > 0 ? found.map(line) : [make("li", { class: "quiet" }, "none")]));
 }
 
 const who = (it) => it.Client ?? "the agent";
 const result = (it) => (isTransactionWrong(it) ? "failed" : "done");
+
+/** The lines of the configuration that a transaction changed, and the comment of its author; null where it changed none. */
+function difference(it, most) {
+  const revision = revisions.get(it.Trace);
+  if (!revision) return null;
+  const shown = revision.lines.slice(0, most);
+  const left = revision.total_lines - shown.length;
+  return make(
+    "div",
+    { class: "difference" },
+    revision.comment ? make("p", {}, `“${revision.comment}”`) : null,
+    ...shown.map((line) => make("code", { class: line.startsWith("+") ? "new" : "gone" }, line)),
+    left > 0 ? make("p", { class: "quiet" }, `and ${left} lines more`) : null,
+  );
+}
 
 /** What a transaction did to the system, by the kinds of its operations and their objects. */
 function effects(it) {
@@ -87,6 +113,7 @@ function unfolded(it, figures, place) {
     "div",
     { class: "unfolded" },
     it.Error ? make("p", { class: "failure" }, `${it.Error}${it.Undone ? " (rolled back)" : ""}`) : null,
+    difference(it, Infinity),
     make("p", { class: "quiet" }, figures, ", trace ", long(it.Trace ?? "none"), ...waits),
     ...lists,
   );
