@@ -101,7 +101,7 @@ async fn a_dry_run_shows_the_difference_and_its_plan_is_the_one_that_is_made() {
         "+ interface br7 type bridge\n",
         "  changed in place  link eth0\n",
         "  created           link br7\n",
-        "  waits for link eth9: address 10.0.0.1",
+        "  address eth9/10.0.0.1 waits for link eth9, IPv4 on link eth9\n",
     ] {
         assert!(plan.contains(line), "`{line}` is not in:\n{plan}");
     }
@@ -141,6 +141,31 @@ async fn a_change_that_nobody_confirms_is_taken_back() {
     assert!(refused(&agent, &["confirm"], "").contains("no commit waits"));
     set("1s", "1402");
     eventually("it is taken back", || net.link("eth0").mtu == 1401).await;
+}
+
+/// A file has as much room as a Set.
+#[tokio::test]
+async fn a_file_of_many_routes_is_one_change() {
+    const ROUTES: usize = 20_000;
+    let (net, agent) = start().await;
+    config(
+        &agent,
+        &["set", "interface", "eth0", "ipv4", "address", "10.0.0.1", "prefix-length", "24"],
+        "",
+    );
+    let route = |number: usize| {
+        let prefix = format!("20.{}.{}.0/24", number / 256, number % 256);
+        format!("    route {prefix} next-hop 0 next-hop 10.0.0.2\n")
+    };
+    let routes: String = (0..ROUTES).map(route).collect();
+    let text = format!("network-instance DEFAULT\n  static static\n{routes}");
+    let shown = config(&agent, &["set", "-"], &text);
+    assert!(shown.contains(&format!("... and {} more lines", ROUTES - 10_000)), "{shown}");
+    assert_eq!(net.routes("150").len(), ROUTES);
+    let log = config(&agent, &["log"], "");
+    assert!(log.lines().last().unwrap().contains(&ROUTES.to_string()), "{log}");
+    config(&agent, &["rollback", "1"], "");
+    assert_eq!(net.routes("150").len(), 0);
 }
 
 #[tokio::test]

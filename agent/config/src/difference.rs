@@ -215,9 +215,7 @@ impl<'m> Lister<'m> {
                 match mark {
                     Some(LeafMark::Absent) if branch.given => Some(StatementAction::No),
                     Some(LeafMark::Absent) => None,
-                    _ if branch.given || branch.has_only_keys(schema) => {
-                        Some(StatementAction::Create)
-                    }
+                    _ if branch.has_only_keys(schema) => Some(StatementAction::Create),
                     _ => None,
                 }
             }

@@ -164,7 +164,7 @@ const NEAR_TRANSACTIONS: usize = 1000;
 /// Time before a revision in which its transaction may have ended: the disk makes it final meanwhile.
 const LOOK_BACK: Duration = Duration::from_secs(10);
 
-/// What the transaction of a revision did to objects of the system, as long as the history has it.
+/// Text on the transaction of a revision, with what it did to objects of the system; empty once the history has lost it.
 async fn objects_of(client: &Client, number: u64) -> Result<String, ConfigCommandError> {
     let found: ListedRevision = log_document(client, Some(number)).await?;
     let ConfigRevision { time_ns, trace, .. } = found.revision;
@@ -373,7 +373,7 @@ fn write_difference(text: &mut String, answer: &ChangeAnswer) {
     }
 }
 
-/// What a dry run found.
+/// Text for the answer to a dry run.
 fn plan_text(answer: &ChangeAnswer) -> String {
     let mut text = String::new();
     write_difference(&mut text, answer);
@@ -398,12 +398,12 @@ fn plan_text(answer: &ChangeAnswer) -> String {
             [] => "what another object holds".to_owned(),
             needs => needs.join(", "),
         };
-        let _infallible = writeln!(text, "  waits for {needs}: {}", it.object);
+        let _infallible = writeln!(text, "  {} waits for {needs}", it.object);
     }
     text
 }
 
-/// What a change did.
+/// Text for the answer to a change.
 fn done_text(answer: &ChangeAnswer, terms: &ChangeTerms) -> String {
     let mut text = String::new();
     write_difference(&mut text, answer);

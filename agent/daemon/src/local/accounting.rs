@@ -7,18 +7,24 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
 use holdfast_base::Caller;
+use holdfast_config::limits::{Limit, LimitExceeded, MESSAGE_SIZE, READ_MESSAGE_SIZE};
 use holdfast_security::acctz::{
     AccountingEvent, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, BoundedText,
     Command, CommandKind, Session, SessionStage, User, secrets,
 };
-use holdfast_services::limits::PACKAGE_SIZE;
 use holdfast_store::accounts::AccountingLog;
 
 use super::{Identified, LocalPeer, failure};
 use crate::accounting;
 
-/// Largest body of a request, in octets; the largest is a package of services.
-const MAX_BODY: usize = PACKAGE_SIZE.figure;
+/// The largest body that a caller may send. Nothing is read of one who is not served, and little of one who changes nothing.
+fn body_limit(caller: Option<&Caller>) -> Option<&'static Limit> {
+    match caller {
+        Some(caller) if caller.may_write() => Some(&MESSAGE_SIZE), // packages of services are smaller
+        Some(_) => Some(&READ_MESSAGE_SIZE),
+        None => None,
+    }
+}
 
 /// Passes a request on, and records it with its outcome.
 pub(super) async fn record_request(
@@ -31,12 +37,18 @@ pub(super) async fn record_request(
     let (head, body) = request.into_parts();
     let command = format!("{} {}", head.method, head.uri);
     let only_reads = head.method.is_safe();
-    let (arguments, response) = match to_bytes(body, MAX_BODY).await {
-        Ok(body) => {
-            let arguments = arguments(&body, caller.is_some());
-            (arguments, next.run(Request::from_parts(head, Body::from(body))).await)
-        }
-        Err(error) => (Vec::new(), failure(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())),
+    let (arguments, response) = match body_limit(caller.as_ref()) {
+        None => (Vec::new(), next.run(Request::from_parts(head, Body::empty())).await),
+        Some(limit) => match to_bytes(body, limit.figure).await {
+            Ok(body) => {
+                let arguments = arguments(&body);
+                (arguments, next.run(Request::from_parts(head, Body::from(body))).await)
+            }
+            Err(_) => {
+                let refusal = LimitExceeded { limit }.to_string();
+                (Vec::new(), failure(StatusCode::PAYLOAD_TOO_LARGE, refusal))
+            }
+        },
     };
     let authz = authz(caller.is_some(), response.status());
     let kind = CommandKind::Cli;
@@ -50,9 +62,9 @@ pub(super) async fn record_request(
     response
 }
 
-/// The request body for the record, if it can be parsed; empty for a caller without permission.
-fn arguments(body: &[u8], admitted: bool) -> Vec<BoundedText> {
-    if body.is_empty() || !admitted {
+/// The request body for the record, if it can be parsed.
+fn arguments(body: &[u8]) -> Vec<BoundedText> {
+    if body.is_empty() {
         return Vec::new();
     }
     let read = secrets::json(body).and_then(|json| String::from_utf8(json).ok());

@@ -77,7 +77,7 @@ pub struct CheckpointRequest {
     pub delete: bool,
 }
 
-/// What is to be shown.
+/// A question for the configuration or a part of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShowRequest {
     pub path: Option<String>,
@@ -97,13 +97,13 @@ pub struct ChangeRequest {
     pub comment: Option<String>,
 }
 
-/// What is changed.
+/// Content of a change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeContent {
     Merge(SentDocument),
     Replace(SentDocument),
-    /// What differs between two versions of a text.
+    /// The difference between two versions of a text is made.
     Versions {
         old: String,
         new: String,
@@ -141,15 +141,15 @@ pub struct ConfirmRequest {
 /// Answer to a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeAnswer {
-    /// What differs, in lines of the configuration that begin with `+` or `-`.
+    /// Lines of the configuration that differ, which begin with `+` or `-`.
     pub difference: Vec<String>,
     /// Number of all lines, where the answer does not have all.
     pub lines: usize,
-    /// What the document leaves out and no client holds, so that it stays.
+    /// Nodes that the document leaves out and no client holds, so that they stay.
     pub kept: Vec<KeptLine>,
     /// Hash of the plan; of a dry run.
     pub plan: Option<String>,
-    /// What happens to objects of the system; of a dry run.
+    /// Effects on objects of the system; of a dry run.
     pub operations: Vec<ObjectLine>,
     /// Objects that would wait, with what they wait for; of a dry run.
     pub pending: Vec<PendingLine>,
@@ -177,7 +177,7 @@ pub struct PendingLine {
     pub waits_for: Vec<String>,
 }
 
-/// What clients configured, in both models. Secrets are not in it.
+/// The configuration of clients in both models, without secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
     /// Version of the form of this document.
@@ -830,7 +830,7 @@ fn text_of(configuration: &Configuration, request: &ShowRequest) -> Result<Strin
     Ok(cli::print_with_notes(&models.native, &shown, &note))
 }
 
-/// What is at a path and below it.
+/// The part of a tree at a path and below it.
 fn part_of(models: &Models, whole: &Tree<Provenance>, at: &InstancePath) -> Tree<Provenance> {
     let mut part = Tree::new();
     if let Some(child) = whole.find(&at.0) {

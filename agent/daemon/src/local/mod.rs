@@ -118,7 +118,7 @@ impl Drop for LocalServer {
 /// Time for a client that is not root to take any part of an answer.
 const USER_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the socket for people who are not root needs.
+/// Dependencies of the socket for people who are not root.
 #[derive(Debug)]
 pub struct UserDependencies {
     pub users: Users,
@@ -244,7 +244,7 @@ impl LocalPeer {
     }
 }
 
-/// Who is served on a socket.
+/// Rule of a socket for whom it serves.
 #[derive(Clone)]
 enum Admission {
     /// Root and the agent's own user.

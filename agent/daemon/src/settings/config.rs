@@ -106,7 +106,7 @@ pub enum ConfigAction {
     /// Keep what clients have configured now under a name; without a name, print the checkpoints
     Checkpoint {
         name: Option<String>,
-        /// What it is, for people
+        /// Text for people, such as the reason
         #[arg(long, value_name = "TEXT", requires = "name")]
         comment: Option<Comment>,
         /// Remove the checkpoint

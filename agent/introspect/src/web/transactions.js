@@ -72,7 +72,7 @@ function difference(it, most) {
     "div",
     { class: "difference" },
     revision.comment ? make("p", {}, `“${revision.comment}”`) : null,
-    ...shown.map((line) => make("code", { class: line.startsWith("+") ? "new" : "gone" }, line)),
+    ...shown.map((line) => make("code", { class: line.startsWith("+") ? "new" : "gone" }, long(line))),
     left > 0 ? make("p", { class: "quiet" }, `and ${left} lines more`) : null,
   );
 }
