@@ -37,7 +37,6 @@ fn a_difference_is_lines_of_cli_text() {
     check_lines(
         &["update cli:interface br0\n  type bridge\n  description \"two words\""],
         &[
-            "+ interface br0",
             "+ interface br0 type bridge",
             "+ interface br0 description \"two words\"",
         ],
