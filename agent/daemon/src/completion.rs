@@ -71,6 +71,7 @@ struct Place<'c> {
     /// True once `--` has ended the options.
     is_after_options: bool,
     state_dir: Option<PathBuf>,
+    socket: Option<PathBuf>,
 }
 
 impl<'c> Place<'c> {
@@ -83,6 +84,7 @@ impl<'c> Place<'c> {
             option: None,
             is_after_options: false,
             state_dir: None,
+            socket: None,
         };
         words.iter().for_each(|word| place.pass(word));
         place
@@ -116,15 +118,20 @@ impl<'c> Place<'c> {
     }
 
     fn note(&mut self, option: &Arg, value: &str) {
-        if option.get_long() == Some("state-dir") {
-            self.state_dir = Some(value.into());
+        match option.get_long() {
+            Some("state-dir") => self.state_dir = Some(value.into()),
+            Some("socket") => self.socket = Some(value.into()),
+            _ => {}
         }
     }
 
     fn state_dir(&self) -> StateDir {
-        let of_environment = || std::env::var_os("HOLDFAST_STATE_DIR").map(PathBuf::from);
-        let state_dir = self.state_dir.clone().or_else(of_environment);
-        StateDir { state_dir: state_dir.unwrap_or_else(|| DEFAULT_STATE_DIR.into()) }
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        let state_dir = self.state_dir.clone().or_else(|| variable("HOLDFAST_STATE_DIR"));
+        StateDir {
+            state_dir: state_dir.unwrap_or_else(|| DEFAULT_STATE_DIR.into()),
+            socket: self.socket.clone().or_else(|| variable("HOLDFAST_SOCKET")),
+        }
     }
 
     /// The argument whose value a word is. Of several positional ones the last may be repeated.
@@ -174,6 +181,8 @@ impl<'c> Place<'c> {
                 Topic::Instances
             }
             (["show", "state" | "why"], "path") => Topic::Paths,
+            (["config", "show" | "delete" | "edit"], "path") => Topic::Paths,
+            (["config", "set"], "target") => Topic::Paths,
             (["show", "why"], "key") => Topic::Subjects,
             (["show", "timeline" | "graph"], "key") | (["show", "plan"], "keys") => Topic::Values,
             (["user", ..], "name") => Topic::Users,
@@ -254,6 +263,8 @@ mod tests {
             ("holdfast show interfaces --interval e", None),
             ("holdfast show state /sys", Some((Topic::Paths, "/sys"))),
             ("holdfast show why --path /sys", Some((Topic::Paths, "/sys"))),
+            ("holdfast config set /sys", Some((Topic::Paths, "/sys"))),
+            ("holdfast config show /sys", Some((Topic::Paths, "/sys"))),
             ("holdfast show why link/", Some((Topic::Subjects, "link/"))),
             ("holdfast show plan link/a link/", Some((Topic::Values, "link/"))),
             ("holdfast service redeploy a", Some((Topic::Instances, "a"))),
