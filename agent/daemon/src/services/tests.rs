@@ -390,10 +390,11 @@ fn the_page_about_the_outline_is_true() {
     );
     let document = blocks(&page, "json site")[0].to_owned();
     let answers = blocks(&page, "json site answers")[0].to_owned();
+    let some = blocks(&page, "json site some")[0].to_owned();
     let site = folder.path().join("site");
     let outputs = [
-        ("text site", render(&site, &document, "", "").unwrap()),
-        ("text site lacks", walked(&site, &document, Some("{}")).unwrap()),
+        ("text site", render(&site, &document, "link", "").unwrap()),
+        ("text site lacks", walked(&site, &document, Some(&some)).unwrap()),
         ("text site walks", walked(&site, &document, Some(&answers)).unwrap()),
     ];
     assert!(outputs[2].1.ends_with("# ready\n"), "{}", outputs[2].1);
