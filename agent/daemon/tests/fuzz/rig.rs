@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use holdfast::device::Device;
+use holdfast::dhcp::LostLeases;
 use holdfast::gnsi::{Gnsi, TlsProfiles};
 use holdfast::northbound::{self, IgnoredSubscriptions};
 use holdfast::packages::Packages;
@@ -165,7 +166,13 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     let core = Core::start(parts).await.unwrap();
     gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
     let packages = Packages::new(folder.path(), slots);
-    let device = Device { reboots, probes: ProbeService::new(Probes::here()), packages, software };
+    let device = Device {
+        reboots,
+        probes: ProbeService::new(Probes::here()),
+        packages,
+        software,
+        lost_leases: LostLeases::default(),
+    };
     let routes = northbound::routes(
         core.handle(),
         device,
