@@ -52,6 +52,32 @@ pub trait Facts: Debug + Send + Sync {
     }
 }
 
+/// The questions that can be answered, where not all of the box is known.
+pub trait KnownAnswers: Debug + Send + Sync {
+    /// Checks that the leaves at a path are known, or are known not to be there.
+    ///
+    /// # Errors
+    /// With the path, when nothing is known of it. What asks for it fails.
+    fn check_leaves(&self, read: &Read) -> Result<(), String>;
+
+    /// Checks that the readiness of another instance is known.
+    ///
+    /// # Errors
+    /// With its name, when it is not.
+    fn check_service(&self, tag: &str) -> Result<(), String>;
+}
+
+/// The package and the instance that ask.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    pub(crate) models: Arc<Models>,
+    pub(crate) grants: Arc<Grants>,
+    /// `None` where all is known.
+    pub(crate) known: Option<Arc<dyn KnownAnswers>>,
+    /// Key of the instance.
+    pub(crate) key: SmolStr,
+}
+
 /// A box of which nothing is known, and where nothing is reached.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFacts;
@@ -62,8 +88,7 @@ impl Facts for NoFacts {}
 #[derive(Debug)]
 struct Questions {
     facts: Arc<dyn Facts>,
-    models: Arc<Models>,
-    grants: Arc<Grants>,
+    asker: Asker,
     reads: AtomicUsize,
     matches: AtomicUsize,
 }
@@ -73,15 +98,10 @@ pub(crate) const FUNCTIONS: [&str; 7] =
     ["config", "state", "gone", "reached", "action", "ready", "service_ready"];
 
 /// The functions of one evaluation by their names.
-pub(crate) fn functions(
-    facts: &Arc<dyn Facts>,
-    models: &Arc<Models>,
-    grants: &Arc<Grants>,
-) -> Vec<(SmolStr, TemplateValue)> {
+pub(crate) fn functions(facts: &Arc<dyn Facts>, asker: Asker) -> Vec<(SmolStr, TemplateValue)> {
     let questions = Arc::new(Questions {
         facts: facts.clone(),
-        models: models.clone(),
-        grants: grants.clone(),
+        asker,
         reads: AtomicUsize::new(0),
         matches: AtomicUsize::new(0),
     });
@@ -126,9 +146,7 @@ pub(crate) fn functions(
         ),
         (
             "service_ready".into(),
-            TemplateValue::from_function(move |tag: String| {
-                service_ready.facts.service_ready(&tag)
-            }),
+            TemplateValue::from_function(move |tag: String| service_ready.service_ready(&tag)),
         ),
     ]
 }
@@ -156,6 +174,12 @@ impl Questions {
         Ok(self.facts.gone(&self.resolve(Plane::State, path, arguments)?))
     }
 
+    fn service_ready(&self, tag: &str) -> Result<bool, Error> {
+        let known = self.asker.known.as_ref().map_or(Ok(()), |known| known.check_service(tag));
+        known.map_err(refused)?;
+        Ok(self.facts.service_ready(tag))
+    }
+
     fn resolve(
         &self,
         plane: Plane,
@@ -164,8 +188,12 @@ impl Questions {
     ) -> Result<Read, Error> {
         Self::count(&self.reads, 1, &READS)?;
         let filled = fill(path, arguments)?;
-        grants::readable(&self.models, &self.grants, plane, &filled)
-            .map_err(|reason| Error::new(ErrorKind::InvalidOperation, reason))
+        let Asker { models, grants, known, key } = &self.asker;
+        let read = grants::readable(models, grants, plane, &filled).map_err(refused)?;
+        grants::check_instance(models, &read, key).map_err(refused)?;
+        let known = known.as_ref().map_or(Ok(()), |known| known.check_leaves(&read));
+        known.map_err(refused)?;
+        Ok(read)
     }
 
     fn count(counter: &AtomicUsize, more: usize, limit: &'static Limit) -> Result<(), Error> {
@@ -173,6 +201,10 @@ impl Questions {
         let fits = limit.check(count);
         fits.map_err(|error| Error::new(ErrorKind::OutOfFuel, error.to_string()))
     }
+}
+
+fn refused(reason: String) -> Error {
+    Error::new(ErrorKind::InvalidOperation, reason)
 }
 
 /// A path with any value of a key for each `{}`, and the number of these.
@@ -191,23 +223,22 @@ fn no_key_place(path: &str) -> String {
 
 /// Puts an argument for each `{}` of a path, so that none of it is more than a value of a key.
 fn fill(path: &str, arguments: &[TemplateValue]) -> Result<String, Error> {
-    let wrong = |reason: String| Error::new(ErrorKind::InvalidOperation, reason);
     let mut parts = path.split("{}");
     let mut filled = parts.next().unwrap_or_default().to_owned();
     let mut arguments = arguments.iter();
     for part in parts {
         if !filled.ends_with('=') || !part.starts_with(']') {
-            return Err(wrong(no_key_place(path)));
+            return Err(refused(no_key_place(path)));
         }
         let argument = arguments
             .next()
-            .ok_or_else(|| wrong(format!("`{path}` has more `{{}}` than arguments follow it")))?;
+            .ok_or_else(|| refused(format!("`{path}` has more `{{}}` than arguments follow it")))?;
         let text = convert::scalar_text(argument).filter(|text| text != ANY).ok_or_else(|| {
             let printed = match argument.as_str() {
                 Some(text) => format!("`{text}`"),
                 None => argument.kind().to_string(),
             };
-            wrong(format!("{printed} is no value of a key in `{path}`"))
+            refused(format!("{printed} is no value of a key in `{path}`"))
         })?;
         for c in text.chars() {
             match c {
@@ -220,6 +251,6 @@ fn fill(path: &str, arguments: &[TemplateValue]) -> Result<String, Error> {
     }
     match arguments.next() {
         None => Ok(filled),
-        Some(_) => Err(wrong(format!("`{path}` has fewer `{{}}` than arguments follow it"))),
+        Some(_) => Err(refused(format!("`{path}` has fewer `{{}}` than arguments follow it"))),
     }
 }

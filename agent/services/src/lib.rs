@@ -7,6 +7,8 @@
 //!
 //! [`ServiceTypes`] walks the instances that differ in a change of configuration.
 //!
+//! What an author tries without an agent, up to `ready`, is in [`offline`].
+//!
 //! One walk of an instance, with gates and service plan, is in [`walk`]; what wakes an instance is in [`watch`].
 //!
 //! Absent on purpose: handlers are asked by the caller; a walk names the calls that it needs.
@@ -20,6 +22,7 @@ pub mod facts;
 mod grants;
 pub mod limits;
 mod lint;
+pub mod offline;
 pub mod outline;
 mod output;
 pub mod package;
@@ -36,7 +39,7 @@ pub mod yang;
 
 pub use archive::PackageFiles;
 pub use error::{PackageError, PackageErrors, Position};
-pub use facts::{Facts, NoFacts};
+pub use facts::{Facts, KnownAnswers, NoFacts};
 pub use outline::Outline;
 pub use output::Output;
 pub use package::Package;

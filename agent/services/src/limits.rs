@@ -103,6 +103,13 @@ pub static OPAQUE_SIZE: Limit = Limit {
     reason: "they lie in the row of its service plan, which each walk that changes something writes",
 };
 
+pub static OFFLINE_WALKS: Limit = Limit {
+    name: "offline-walks",
+    figure: 1000,
+    unit: "walks of an instance without a box",
+    reason: "a component with all the states that it may have, each with an action, takes some two hundred",
+};
+
 pub static READS: Limit = Limit {
     name: "reads",
     figure: 1000,

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use holdfast_config::edit::SecretKeeperHandle;
 use holdfast_config::limits::{CLAIM_LEAVES, excerpt};
 use holdfast_config::schema::Origin;
-use holdfast_config::services::EditContent;
+use holdfast_config::services::{ActionCall, EditContent};
 use holdfast_config::{GrowingClaim, Models, Tree};
 use minijinja::Value as TemplateValue;
 use minijinja::value::ValueKind;
 use smol_str::SmolStr;
 
 use crate::archive::PackageFiles;
+use crate::convert;
 use crate::engine::{Engine, TemplateKind};
 use crate::error::{PackageError, PackageErrors};
-use crate::facts::{self, Facts, Plane, Read};
+use crate::facts::{self, Asker, Facts, KnownAnswers, Plane, Read};
 use crate::grants::{self, Grants};
-use crate::outline::{LocatedText, OUTLINE, Outline, TEMPLATES, Version, Work};
+use crate::outline::{Action, LocatedText, OUTLINE, Outline, TEMPLATES, Version, Work};
 use crate::output::{self, Output, OutputError, OutputReader};
 use crate::scope::Scope;
 use crate::work::{WorkError, WorkErrorKind};
@@ -34,6 +35,7 @@ pub struct Package {
     pub(crate) grants: Arc<Grants>,
     pub(crate) engine: Engine,
     keeper: SecretKeeperHandle,
+    known: Option<Arc<dyn KnownAnswers>>,
 }
 
 impl Package {
@@ -104,13 +106,19 @@ impl Package {
             return Err(PackageErrors(errors));
         };
         let keeper = SecretKeeperHandle::default();
-        Ok(Self { outline, list, grants: Arc::new(grants), engine, keeper })
+        Ok(Self { outline, list, grants: Arc::new(grants), engine, keeper, known: None })
     }
 
     /// Sets the reader of the public keys that the package gives users; without one it gives none.
     #[must_use]
     pub fn with_keeper(self, keeper: SecretKeeperHandle) -> Self {
         Self { keeper, ..self }
+    }
+
+    /// Has what asks for something of which nothing is known fail; without it, all is known.
+    #[must_use]
+    pub(crate) fn with_known_answers(self, known: Option<Arc<dyn KnownAnswers>>) -> Self {
+        Self { known, ..self }
     }
 
     /// Name of the archive of this package.
@@ -197,6 +205,29 @@ impl Package {
         }
     }
 
+    /// The call of an action, with its parameters as they are now.
+    ///
+    /// # Errors
+    /// When an expression of it fails.
+    pub fn action_call(
+        &self,
+        action: &Action,
+        scope: &Scope,
+        facts: &Arc<dyn Facts>,
+    ) -> Result<ActionCall, WorkError> {
+        let value = |expression| self.evaluate(expression, scope, facts);
+        let params = action.params.iter().map(|(name, it)| Ok((name.as_str(), value(it)?)));
+        let params = params.collect::<Result<BTreeMap<_, _>, WorkError>>()?;
+        let serial = action.serial.as_ref().map(value).transpose()?;
+        let serial = serial.and_then(|it| convert::scalar_text(&it)).unwrap_or_default();
+        Ok(ActionCall {
+            target: action.target.clone(),
+            params: serde_json::to_string(&params).unwrap_or_default().into(),
+            serial: serial.into(),
+            timeout_s: action.timeout.as_secs(),
+        })
+    }
+
     pub(crate) fn evaluate(
         &self,
         expression: &LocatedText,
@@ -221,8 +252,13 @@ impl Package {
     }
 
     fn names(&self, scope: &Scope, facts: &Arc<dyn Facts>) -> BTreeMap<SmolStr, TemplateValue> {
-        let functions = facts::functions(facts, &self.list.models, &self.grants);
-        scope.names().into_iter().chain(functions).collect()
+        let asker = Asker {
+            models: Arc::clone(&self.list.models),
+            grants: Arc::clone(&self.grants),
+            known: self.known.clone(),
+            key: scope.key().clone(),
+        };
+        scope.names().into_iter().chain(facts::functions(facts, asker)).collect()
     }
 }
 

@@ -35,6 +35,8 @@ pub const RESERVED_NAMES: [&str; 23] = [
 /// Values of one evaluation, by the names that expressions use.
 #[derive(Clone, Debug)]
 pub struct Scope {
+    /// Key of the instance.
+    key: SmolStr,
     params: TemplateValue,
     service: TemplateValue,
     component: Option<TemplateValue>,
@@ -54,7 +56,8 @@ impl Scope {
             ("leaving", TemplateValue::from(leaving)),
         ]);
         let (params, opaque) = (parameters.values.clone(), Vec::new());
-        Self { params, service, component: None, opaque, vars: Vec::new() }
+        let key = parameters.key.clone();
+        Self { key, params, service, component: None, opaque, vars: Vec::new() }
     }
 
     /// The names of a component of the instance: those of the instance, and the variables of its tree nodes.
@@ -79,6 +82,11 @@ impl Scope {
         let mut scope = self.clone();
         scope.vars.push((name.into(), value));
         scope
+    }
+
+    /// Key of the instance.
+    pub(crate) fn key(&self) -> &SmolStr {
+        &self.key
     }
 
     pub(crate) fn vars(&self) -> &[(SmolStr, TemplateValue)] {

@@ -26,6 +26,8 @@ use smol_str::{SmolStr, format_smolstr};
 
 use crate::PackageFiles;
 use crate::error::{PackageError, PackageErrors};
+use crate::facts::KnownAnswers;
+use crate::grants;
 use crate::limits::TYPES;
 use crate::outline::{ActionTarget, Version};
 use crate::package::Package;
@@ -39,6 +41,7 @@ pub struct ServiceTypes {
     models: Arc<Models>,
     types: Vec<ServiceType>,
     keeper: SecretKeeperHandle,
+    known: Option<Arc<dyn KnownAnswers>>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,13 +59,19 @@ pub(crate) struct ServiceType {
 impl ServiceTypes {
     /// No types, beside these models.
     pub fn new(models: Arc<Models>) -> Self {
-        Self { models, types: Vec::new(), keeper: SecretKeeperHandle::default() }
+        Self { models, types: Vec::new(), keeper: SecretKeeperHandle::default(), known: None }
     }
 
     /// Sets the reader of the public keys that packages loaded from now on give users; without one they give none.
     #[must_use]
     pub fn with_keeper(self, keeper: SecretKeeperHandle) -> Self {
         Self { keeper, ..self }
+    }
+
+    /// Has what packages loaded from now on ask fail where nothing is known of it; without it, all is known.
+    #[must_use]
+    pub(crate) fn with_known_answers(self, known: Arc<dyn KnownAnswers>) -> Self {
+        Self { known: Some(known), ..self }
     }
 
     /// Loads a package that no archive is kept of.
@@ -86,7 +95,8 @@ impl ServiceTypes {
         let (package, warnings) = Package::read(&self.models, files)?;
         self.check_room(&package.outline.name.text)
             .map_err(|error| PackageError::of_file("", error))?;
-        let package = package.with_keeper(self.keeper.clone());
+        let package =
+            package.with_keeper(self.keeper.clone()).with_known_answers(self.known.clone());
         let schema = &package.list.models.native;
         let path = schema.steps(package.list.list);
         let children = &schema.node(package.list.list).children;
@@ -304,7 +314,12 @@ impl Services for ServiceTypes {
     ) -> Result<LeafRead, HandlerRefusal> {
         let package = self.package_of(by)?;
         let refused = |text| HandlerRefusal { kind: WorkFailureKind::Denied, text };
-        package.readable(plane, path).map_err(refused)
+        let read = package.readable(plane, path).map_err(refused)?;
+        match grants::reads_services(&self.models, &read) {
+            // A handler has published it, or another one of its type.
+            true => Err(refused(format!("`{path}` is of a service: handlers do not see services"))),
+            false => Ok(read),
+        }
     }
 }
 

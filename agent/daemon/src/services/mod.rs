@@ -53,11 +53,13 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use holdfast_config::{Models, ModelsError};
 use holdfast_core::UserSecrets;
+use holdfast_services::offline::{Answers, OfflineError, OfflineInstance, OfflinePackage};
 use holdfast_services::{
-    Package, PackageError, PackageErrors, ParametersError, WorkError, starter,
+    Package, PackageError, PackageErrors, PackageFiles, ParametersError, WorkError, starter,
 };
 use time::OffsetDateTime;
 
+use self::rendering::Selection;
 use crate::settings::{PackageAction, ServiceRender};
 
 /// Failure of a command.
@@ -74,6 +76,8 @@ pub enum ServiceError {
     Package { path: PathBuf, errors: PackageErrors },
     #[error("the parameters `{}` are refused:\n{}", path.display(), lines(errors))]
     Parameters { path: PathBuf, errors: Vec<ParametersError> },
+    #[error("the answers `{}` are refused: {reason}", path.display())]
+    Answers { path: PathBuf, reason: String },
     #[error("failed in {of}: {}", located(error))]
     Work { of: String, error: WorkError },
     #[error("{0}")]
@@ -136,6 +140,15 @@ fn check_parts(package: &Package, path: &Path) -> Result<(), ServiceError> {
     Err(ServiceError::Package { path: path.to_path_buf(), errors: PackageErrors(errors) })
 }
 
+/// Reads the files of a package from its folder, or from its archive.
+fn files(path: &Path) -> Result<PackageFiles, ServiceError> {
+    if path.is_dir() {
+        return folder::read(path);
+    }
+    let refused = |errors| ServiceError::Package { path: path.to_path_buf(), errors };
+    PackageFiles::read(&folder::bounded(path)?).map_err(refused)
+}
+
 /// Reads a package from its folder, or from its archive.
 fn read(models: &Models, path: &Path) -> Result<(Package, Vec<PackageError>), ServiceError> {
     let refused = |errors| ServiceError::Package { path: path.to_path_buf(), errors };
@@ -150,13 +163,36 @@ fn read(models: &Models, path: &Path) -> Result<(Package, Vec<PackageError>), Se
 }
 
 fn rendered(render: &ServiceRender) -> Result<String, ServiceError> {
-    let (package, _) = read(&Models::load()?, &render.package)?;
+    let models = Arc::new(Models::load()?);
+    let (package, _) = read(&models, &render.package)?;
     let document = folder::bounded(&render.params)?;
     let parameters = package.parameters(&document);
     let parameters = parameters
         .map_err(|errors| ServiceError::Parameters { path: render.params.clone(), errors })?;
-    let wanted = (render.component.as_deref(), render.state.as_deref());
-    rendering::work(&package, &parameters, wanted)
+    let selection =
+        Selection { component: render.component.as_deref(), state: render.state.as_deref() };
+    selection.check(&package)?;
+    if render.answers.is_none() && !render.assume_actions_done {
+        return rendering::work(&package, &parameters, &selection);
+    }
+    let refused =
+        |path: &Path, reason: String| ServiceError::Answers { path: path.to_path_buf(), reason };
+    let answers = match &render.answers {
+        None => Answers::default(),
+        Some(path) => {
+            Answers::read(&folder::bounded(path)?).map_err(|reason| refused(path, reason))?
+        }
+    };
+    let files = files(&render.package)?;
+    let of =
+        OfflinePackage { models, package: &package, files: &files, keeper: UserSecrets::keeper() };
+    let failed = |error: OfflineError| {
+        refused(render.answers.as_deref().unwrap_or(&render.params), error.to_string())
+    };
+    let assumes = render.assume_actions_done;
+    let instance = OfflineInstance::new(of, &parameters, &document, answers, assumes);
+    let walks = instance.and_then(|instance| instance.walk()).map_err(failed)?;
+    Ok(rendering::walks(&package, &walks, &selection))
 }
 
 /// Checks a folder, writes its archive, and gives the digest as `sha256sum` does.

@@ -33,6 +33,25 @@ fn render(
         params,
         component: named(component),
         state: named(state),
+        answers: None,
+        assume_actions_done: false,
+    }))
+}
+
+/// Walks an instance with these answers; without any, actions are assumed to be done.
+fn walked(package: &Path, document: &str, answers: Option<&str>) -> Result<String, ServiceError> {
+    let folder = TempDir::new().unwrap();
+    let params = folder.path().join("params.json");
+    fs::write(&params, document).unwrap();
+    let file = folder.path().join("answers.json");
+    fs::write(&file, answers.unwrap_or_default()).unwrap();
+    run(&PackageAction::Render(ServiceRender {
+        package: package.to_path_buf(),
+        params,
+        component: None,
+        state: None,
+        answers: answers.map(|_| file),
+        assume_actions_done: answers.is_none(),
     }))
 }
 
@@ -72,6 +91,7 @@ fn each_example_puts_out_what_its_page_says() {
         "migrated-link",
         "ssh-users",
         "uplink",
+        "vrouter",
     ];
     assert_eq!(names, all);
     for example in examples {
@@ -81,12 +101,13 @@ fn each_example_puts_out_what_its_page_says() {
         let (documents, outputs) = (blocks(&page, "json"), blocks(&page, "text"));
         assert!(!documents.is_empty() && documents.len() == outputs.len(), "{}", example.display());
         for (document, output) in documents.into_iter().zip(outputs) {
-            assert_eq!(
-                render(&example, document, "", "").unwrap(),
-                output,
-                "{}",
-                example.display()
-            );
+            let rendered = render(&example, document, "", "").unwrap();
+            assert_eq!(rendered, output, "{}", example.display());
+        }
+        let document = blocks(&page, "json")[0];
+        let answers = blocks(&page, "json answers");
+        for (answers, walks) in answers.into_iter().zip(blocks(&page, "text walks")) {
+            assert_eq!(walked(&example, document, Some(answers)).unwrap(), walks);
         }
     }
 }
@@ -248,4 +269,143 @@ fn packages_that_others_could_write_are_not_loaded() {
     let error = loaded(folder.path()).unwrap_err().to_string();
     assert!(error.contains("its mode is 777"), "{error}");
     assert!(loaded(&folder.path().join("none")).unwrap_err().to_string().contains("cannot read"));
+}
+
+#[test]
+fn a_walk_without_a_box_says_which_answers_it_lacks() {
+    let document = "{\"name\":\"n\",\"port\":\"eth1\",\"address\":\"192.0.2.0/31\",\"peer\":\"192.0.2.1\",\"prefix\":[\"198.51.100.0/24\"]}";
+    let uplink = examples().join("uplink");
+    let path = "/interfaces/interface[name=eth1]/state/oper-status";
+    let line = format!("# add to the answers, in \"state\": \"{path}\": VALUE, or null for none\n");
+    let text = walked(&uplink, document, None).unwrap();
+    assert!(
+        text.contains(
+            "# not ready\n# uplink eth1, probed failed: uplink 1.0.0: service.toml line 17:"
+        ),
+        "{text}"
+    );
+    assert!(text.ends_with(&line), "{text}");
+    let up = format!("{{\"state\":{{\"{path}\":\"UP\"}}");
+    let text = walked(&uplink, document, Some(&format!("{up}}}"))).unwrap();
+    let line = "# add to the answers, in \"actions\": \"uplink eth1 probed\": RESULT, or --assume-actions-done\n";
+    assert!(text.ends_with(line), "{text}");
+    let silent = format!("{up},\"actions\":{{\"uplink eth1 probed\":{{\"received\":0}}}}}}");
+    let text = walked(&uplink, document, Some(&silent)).unwrap();
+    assert!(text.contains("probed failed: `result.received > 0` is false"), "{text}");
+    let answers = format!("{up},\"actions\":{{\"uplink eth1 probed\":{{\"received\":5}}}}}}");
+    let text = walked(&uplink, document, Some(&answers)).unwrap();
+    assert!(text.contains("route 198.51.100.0/24") && text.ends_with("# ready\n"), "{text}");
+    refused(walked(&uplink, document, Some("{]")), "answers.json` are refused: key must be");
+}
+
+/// Words of the outline, by the line that shows them.
+const WORDS: &[&str] = &[
+    "[service]",
+    "name =",
+    "version =",
+    "converge =",
+    "missing-handler =",
+    "work =",
+    "[grants]",
+    "write =",
+    "read =",
+    "[handler]",
+    "user =",
+    "identities =",
+    "modification =",
+    "[[component]]",
+    "type =",
+    "[[component.state]]",
+    "when =",
+    "sticky =",
+    "timeout =",
+    "commit-after =",
+    "action =",
+    "delete =",
+    "{ handler =",
+    "{ builtin =",
+    "params =",
+    "sync =",
+    "result =",
+    "save =",
+    "serial =",
+    "[[tree]]",
+    "[[tree.node]]",
+    "if =",
+    "observe =",
+    "foreach =",
+    "as =",
+    "vars =",
+    "create =",
+    "replaces =",
+    "delete = { work =",
+    "delete = { when =",
+    "delete = { action =",
+    "destination =",
+    "source =",
+    "count =",
+    "interval =",
+    "wait =",
+    "size =",
+    "state('/services/",
+];
+
+/// The packages of the page about the outline, each in a folder of its name.
+fn packages_of(page: &str, folder: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for part in page.split("\n```").skip(1) {
+        let Some((head, text)) = part.split_once('\n') else { continue };
+        let Some((_, file)) = head.split_once(' ').filter(|(_, file)| file.contains('/')) else {
+            continue;
+        };
+        let path = folder.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("{text}\n")).unwrap();
+        names.extend(file.strip_suffix("/service.toml").map(ToOwned::to_owned));
+    }
+    names
+}
+
+#[test]
+fn the_page_about_the_outline_is_true() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page_path = root.join("packaging/outline.md");
+    let mut page = fs::read_to_string(&page_path).unwrap();
+    let folder = TempDir::new().unwrap();
+    let names = packages_of(&page, folder.path());
+    assert_eq!(names, ["site", "greeting"]);
+    let outlines = names.iter().map(|name| {
+        let summary = check(folder.path().join(name)).unwrap();
+        assert!(!summary.contains("warning"), "{summary}");
+        fs::read_to_string(folder.path().join(name).join("service.toml")).unwrap()
+    });
+    let outlines = outlines.collect::<String>();
+    for word in WORDS {
+        assert!(outlines.contains(word), "no package of the page has `{word}`");
+    }
+    let document = blocks(&page, "json greeting")[0].to_owned();
+    let greeting = folder.path().join("greeting");
+    assert!(
+        render(&greeting, &document, "", "").unwrap().contains("This box belongs to somebody.")
+    );
+    let document = blocks(&page, "json site")[0].to_owned();
+    let answers = blocks(&page, "json site answers")[0].to_owned();
+    let some = blocks(&page, "json site some")[0].to_owned();
+    let site = folder.path().join("site");
+    let outputs = [
+        ("text site", render(&site, &document, "link", "").unwrap()),
+        ("text site lacks", walked(&site, &document, Some(&some)).unwrap()),
+        ("text site walks", walked(&site, &document, Some(&answers)).unwrap()),
+    ];
+    assert!(outputs[2].1.ends_with("# ready\n"), "{}", outputs[2].1);
+    for (language, output) in outputs {
+        let printed = blocks(&page, language)[0].to_owned();
+        if std::env::var_os("HOLDFAST_WRITE").is_some() {
+            let block = |text: &str| format!("```{language}\n{text}```");
+            page = page.replace(&block(&printed), &block(&output));
+            fs::write(&page_path, &page).unwrap();
+            continue;
+        }
+        assert_eq!(printed, output, "{language}: HOLDFAST_WRITE=1 writes it");
+    }
 }

@@ -82,8 +82,9 @@ pub enum PackageAction {
         #[arg(value_name = "DIR|FILE", required = true)]
         packages: Vec<PathBuf>,
     },
-    /// Print the components of an instance, and what each of their states puts out, as if it was reached. Nothing is known
-    /// of a box: what templates read there is none
+    /// Print the components of an instance, and what each of their states puts out and asks for, as if it was reached.
+    /// Nothing is known of a box: what templates read there is none. With --answers or --assume-actions-done, the instance is
+    /// walked instead: state after state as an agent would, until it is ready or needs an answer
     Render(ServiceRender),
     /// Check a package, write its archive NAME-VERSION.hfs, and print its SHA-256
     Pack {
@@ -216,4 +217,12 @@ pub struct ServiceRender {
     /// This state alone
     #[arg(long, value_name = "NAME", requires = "component")]
     pub state: Option<String>,
+    /// Answers to what the instance asks of a box: JSON with the members `state` and `config` (value by path), `gone`
+    /// (paths), `services` (true or false by TAG), `actions` (result by "TYPE NAME STATE") and `handlers` (values by
+    /// "TYPE NAME STATE")
+    #[arg(long, value_name = "FILE")]
+    pub answers: Option<PathBuf>,
+    /// Take it that each action without an answer has succeeded, and saves nothing
+    #[arg(long)]
+    pub assume_actions_done: bool,
 }

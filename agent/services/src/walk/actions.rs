@@ -15,14 +15,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_config::services::{
-    ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress as Progress, Applied, CallRef,
-    StatePlan,
+    ActionEvent, ActionPhase, ActionPlan, ActionProgress as Progress, Applied, CallRef, StatePlan,
 };
 use minijinja::Value as TemplateValue;
 use smol_str::SmolStr;
 
 use super::{Instance, Walk};
-use crate::convert;
 use crate::limits::OPAQUE_SIZE;
 use crate::outline::{Action, SELF, StateOutline};
 use crate::tree::Component;
@@ -232,18 +230,7 @@ impl Walk<'_> {
         let Some(action) = action_of(outline, phase) else { return Ok(None) };
         self.check_queue(part, outline)?;
         self.begin(part, &outline.name, "action");
-        let (package, scope) = (self.instance.package, self.scope_of(part));
-        let value = |expression| package.evaluate(expression, &scope, &self.facts);
-        let params = action.params.iter().map(|(name, it)| Ok((name.as_str(), value(it)?)));
-        let params = params.collect::<Result<BTreeMap<_, _>, WorkError>>()?;
-        let serial = action.serial.as_ref().map(value).transpose()?;
-        let serial = serial.and_then(|it| convert::scalar_text(&it)).unwrap_or_default();
-        let call = ActionCall {
-            target: action.target.clone(),
-            params: serde_json::to_string(&params).unwrap_or_default().into(),
-            serial: serial.into(),
-            timeout_s: action.timeout.as_secs(),
-        };
+        let call = self.instance.package.action_call(action, &self.scope_of(part), &self.facts)?;
         let (id, since_ns) = (self.instance.calls.next(), self.request.surroundings.now_ns);
         let (progress, attempts) = (Progress::Queued, 0);
         let origin = &self.request.surroundings.origin;

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use holdfast_config::ServiceTag;
 use holdfast_core::Datastore as _;
+use nix::unistd::{User, geteuid};
 use tempfile::TempDir;
 
 use super::super::messages::{HandlerErrorKind, HandlerMessage};
 use super::super::publishing::WITHDRAWAL_DELAY;
-use super::{ACME, ETH1, TestHandler, agent, set};
-use crate::agent_tests::Agent;
+use super::{ACME, ETH1, TestHandler, agent, agent_of, set, until};
+use crate::agent_tests::{Agent, package_files, types_of};
 
 const PEER: &str = "/services/access[name=acme]/seen/peer";
 
@@ -79,6 +81,75 @@ async fn published_leaves_outlast_their_handler_for_a_minute() {
     assert_eq!(shown_peer(&agent).as_deref(), Some("core2"), "its time is not over");
     agent.pass(Duration::from_secs(2)).await;
     until_shown(&agent, None).await;
+    agent.stop().await;
+}
+
+/// A type with a state that waits for a leaf of its own instance.
+const GATED: &str = r#"[service]
+name = "access"
+version = "1.0.0"
+[grants]
+write = ["/interfaces/interface"]
+read = ["/services/access/vm-up-and-running"]
+[handler]
+user = "USER"
+[[component]]
+type = "vrouter"
+  [[component.state]]
+  name = "vm-requested"
+  work = "handler"
+  [[component.state]]
+  name = "vm-configured"
+  when = "state('/services/access[name={}]/vm-up-and-running', service.key) == true"
+  work = "main.cli"
+[[tree]]
+create = { type = "vrouter", name = "service.key" }
+"#;
+
+const GATED_MODULE: &str = r#"module access { yang-version 1.1; namespace "urn:access"; prefix a;
+  import holdfast-services { prefix svc; } import holdfast { prefix hf; }
+  revision 2026-11-27 { description "First."; }
+  augment "/svc:services" { list access { key name; uses svc:service-instance;
+    leaf name { type string; } leaf port { type hf:interface-name; mandatory true; }
+    leaf vm-up-and-running { type boolean; config false; } } } }"#;
+
+/// The first example of another system, as its document has it.
+// proves sv.B17
+#[tokio::test]
+async fn a_gate_on_a_leaf_of_the_instance_opens_once_its_handler_publishes_it() {
+    let user = User::from_uid(geteuid()).unwrap().unwrap().name;
+    let outline = GATED.replace("USER", &user);
+    let files = package_files([
+        ("service.toml", outline.as_str()),
+        ("access@2026-11-27.yang", GATED_MODULE),
+        ("templates/main.cli", "interface {{ params.port }}\n  mtu 1400\n"),
+    ]);
+    let (agent, _folder) = agent_of(types_of(&files)).await;
+    let mut handler = TestHandler::attach(&agent).await;
+    let made = set(&agent, ACME, ETH1);
+    let (tid, _) = handler.commit().await;
+    handler.done(tid).await;
+    made.await.unwrap().unwrap();
+    let tag: ServiceTag = "access[name='acme']".parse().unwrap();
+    let is_configured = || {
+        let book = agent.handle.configuration().layers().book.clone();
+        let plan = book.get(&tag).cloned();
+        let component = plan.as_ref().and_then(|it| it.component("vrouter", "acme"));
+        component.and_then(|it| it.state("vm-configured")).is_some_and(|it| it.is_reached)
+    };
+    let publish = async |handler: &TestHandler, instance: &str, json: &str| {
+        let path = format!("/services/access[name={instance}]/vm-up-and-running");
+        handler.publish(&path, json).await;
+        agent.turns().await;
+    };
+    publish(&handler, "other", "true").await;
+    assert!(!is_configured(), "it is the leaf of another instance");
+    publish(&handler, "acme", "false").await;
+    assert!(!is_configured());
+    publish(&handler, "acme", "true").await;
+    until(&agent, is_configured).await;
+    publish(&handler, "acme", "").await;
+    until(&agent, || !is_configured()).await;
     agent.stop().await;
 }
 
