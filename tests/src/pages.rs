@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
@@ -10,26 +10,6 @@ use tokio::process::Child;
 
 use crate::agent::{ADMIN, AgentProcess, PASSWORD, binary};
 use crate::clients::client;
-
-/// The section of the user guide with this heading, without its subsections.
-///
-/// # Panics
-/// When the guide has no such section.
-#[must_use]
-pub fn guide_section(heading: &str) -> String {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/user-guide.md");
-    let guide = fs::read_to_string(guide).expect("the guide is there");
-    let begin = guide.find(&format!("\n{heading}\n")).expect("the guide has the section");
-    let section = &guide[begin + 1 + heading.len()..];
-    let mut is_code = false;
-    let is_heading = |line: &&str| {
-        is_code ^= line.starts_with("```");
-        !is_code && line.starts_with('#')
-    };
-    let end =
-        section.lines().find(is_heading).and_then(|next| section.find(&format!("\n{next}\n")));
-    section[..end.unwrap_or(section.len())].to_owned()
-}
 
 /// Blocks of a section in this language.
 #[must_use]
@@ -179,12 +159,5 @@ mod tests {
         assert_eq!(commands(block), ["one a", "# a comment", "two   b '#c'"]);
         let page = "\n# x\n```sh\n# no heading\na\n```\n```toml\nb\n```\n";
         assert_eq!(blocks(page, "sh"), ["# no heading\na\n"]);
-    }
-
-    #[test]
-    fn a_section_of_the_guide_ends_at_the_next_heading() {
-        let section = guide_section("## Run services");
-        assert!(section.contains("holdfast service install") && !section.contains("\n## "));
-        assert!(!section.contains("grpc.protos_and_services"), "that is the next one");
     }
 }
