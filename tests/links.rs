@@ -54,7 +54,7 @@ fn documents_that_comments_name_exist() {
 #[test]
 fn links_are_found_outside_of_code() {
     for (text, want) in [
-        ("see [the guide](packaging/user-guide.md).", &["packaging/user-guide.md"][..]),
+        ("see [the guide](packaging/guide/README.md).", &["packaging/guide/README.md"][..]),
         ("[a](b#c) and [d](#e)", &["b#c", "#e"]),
         ("[`code`](agent/decisions) ![picture](a.png \"title\")", &["agent/decisions", "a.png"]),
         ("`[not](this)` but [this](one)", &["one"]),

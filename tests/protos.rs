@@ -10,6 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use holdfast_proto::FILE_DESCRIPTOR_SET;
+use holdfast_tests::guide;
 use prost::Message;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{
@@ -124,9 +125,10 @@ fn one_release_of_gnsi_is_served_and_the_guide_names_it() {
     let sources = fs::read_to_string(facts_folder().with_file_name("sources.tsv")).unwrap();
     let row = sources.lines().find(|line| line.starts_with("gnsi\t")).unwrap();
     let release = row.split('\t').nth(3).unwrap();
-    let guide = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../packaging/user-guide.md");
-    let guide = fs::read_to_string(guide).unwrap();
-    assert!(guide.contains(&format!("gNSI `{release}`")), "the guide does not name {release}");
+    assert!(
+        guide::text().contains(&format!("gNSI `{release}`")),
+        "the guide does not name {release}"
+    );
     let ours = described_packages();
     let names: Vec<&str> =
         ours.keys().map(String::as_str).filter(|name| name.starts_with("gnsi.")).collect();

@@ -32,6 +32,7 @@ mod drift;
 mod ethernet;
 mod factory;
 mod fault_profile;
+mod first_hour;
 mod foreign_routes;
 mod full_disk;
 mod get;

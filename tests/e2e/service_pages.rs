@@ -6,8 +6,9 @@ use std::process::Stdio;
 use holdfast_tests::agent::{AgentProcess, binary};
 use holdfast_tests::clients::{Gnmic, client};
 use holdfast_tests::eventually::eventually;
+use holdfast_tests::guide;
 use holdfast_tests::netns::Netns;
-use holdfast_tests::pages::{Shell, blocks, commands, guide_section};
+use holdfast_tests::pages::{Shell, blocks, commands};
 use holdfast_tests::services::{answer_with, port_package, sized_port, update};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -19,7 +20,7 @@ const PROTOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../proto/protos");
 
 /// The commands of the shell block of the guide in which this one is.
 fn lines_with(heading: &str, part: &str) -> Vec<String> {
-    let blocks = blocks(&guide_section(heading), "sh");
+    let blocks = blocks(&guide::section(heading), "sh");
     let block = blocks.iter().find(|block| block.contains(part));
     commands(block.unwrap_or_else(|| panic!("`{heading}` has no block with `{part}`")))
 }
@@ -33,7 +34,7 @@ fn lines<const COUNT: usize>(heading: &str, part: &str) -> [String; COUNT] {
 #[test]
 fn the_commands_on_new_packages_make_one() {
     let shell = Shell::new();
-    let lines: [_; 6] = lines("## Write a service package", "holdfast service new");
+    let lines: [_; 6] = lines("Write a service package", "holdfast service new");
     let [_, checked, _, rendered, state, packed] = lines.map(|line| shell.run(&line));
     assert!(checked.starts_with("my-service 1.0.0\n"), "{checked}");
     assert!(rendered.contains("eth1") && state.contains("eth1"), "{rendered} {state}");
@@ -53,7 +54,7 @@ fn pack_version(shell: &Shell, version: &str) {
 
 #[tokio::test]
 async fn the_commands_on_packages_of_a_box_install_and_exchange_them() {
-    const HEADING: &str = "## Run services";
+    const HEADING: &str = "Run services";
     let net = Netns::enter().with_veth("eth1", "peer1");
     let agent = AgentProcess::start(&net).await;
     let shell = Shell::of_agent(&agent);
@@ -85,7 +86,7 @@ async fn the_commands_on_packages_of_a_box_install_and_exchange_them() {
 
 #[tokio::test]
 async fn the_commands_on_instances_make_show_and_delete_one() {
-    const HEADING: &str = "## Run services";
+    const HEADING: &str = "Run services";
     let net = Netns::enter().with_veth("eth1", "peer1");
     let shell = Shell::new();
     let folder = shell.path("services").display().to_string();
@@ -149,7 +150,7 @@ async fn the_commands_of_operations_are_understood() {
     let acme = "holdfast_native:/services/sized-port[name=acme]";
     let gnmic = Gnmic::for_admin(&agent);
     update(&gnmic, acme, r#"{"bridge": "br0", "port": "eth9"}"#).await;
-    let lines = lines_with("## Run services", "holdfast service redeploy");
+    let lines = lines_with("Run services", "holdfast service redeploy");
     assert!(lines.len() >= 13, "{lines:#?}");
     // Those that there is nothing for, in the order of the guide.
     let refusals = [
@@ -174,11 +175,11 @@ async fn the_commands_of_operations_are_understood() {
     }
 }
 
-const HANDLERS: &str = "## Write a handler of services";
+const HANDLERS: &str = "Write a handler of services";
 
 /// The outline of the guide before its handler, with the parts that it leaves out.
 fn outline() -> String {
-    let outline = blocks(&guide_section(HANDLERS), "toml").remove(0);
+    let outline = blocks(&guide::section(HANDLERS), "toml").remove(0);
     let header = "[service]\nname = \"sized-port\"\nversion = \"1.0.0\"\n";
     let grants = "[grants]\nwrite = [\"/interfaces/interface\"]\n[handler]";
     let outline = outline.replace("[service]\n", header).replace("[handler]", grants);
@@ -188,7 +189,7 @@ fn outline() -> String {
 
 /// The handler of the guide.
 fn program() -> String {
-    let program = blocks(&guide_section(HANDLERS), "python").remove(0);
+    let program = blocks(&guide::section(HANDLERS), "python").remove(0);
     assert!(program.contains("\"/usr/share/holdfast/proto\""), "{program}");
     program.replace("/usr/share/holdfast/proto", PROTOS)
 }
@@ -247,7 +248,7 @@ async fn the_handler_of_the_guide_makes_what_an_instance_asks_for() {
     let share = shell.path("share").display().to_string();
     shell.run(&format!("ln -s {PROTOS}/.. proto"));
     shell.run(&protos.replace("/usr/share/holdfast", &share));
-    let program = blocks(&guide_section(HANDLERS), "python").remove(0);
+    let program = blocks(&guide::section(HANDLERS), "python").remove(0);
     let program = program.replace("/usr/share/holdfast", &share);
 
     let mut on = HandledBox::start(&outline(), &program).await;
@@ -277,7 +278,7 @@ async fn a_call_that_no_handler_takes_is_named() {
 
 /// The lines that the guide adds to its handler for a purpose: those before it registers, and the others.
 fn added_lines(heading: &str) -> [String; 2] {
-    let block = blocks(&guide_section(heading), "python").remove(0);
+    let block = blocks(&guide::section(heading), "python").remove(0);
     let (before, others) = block.split_once("\n\n").unwrap_or_else(|| panic!("one part: {block}"));
     [format!("{before}\n"), others.to_owned()]
 }
@@ -296,12 +297,12 @@ def allocate(name):
 
 #[tokio::test]
 async fn the_lines_of_the_guide_on_actions_and_modification_add_to_its_handler() {
-    let [registered, branches] = added_lines("### Actions of a handler");
-    let [modified, calls] = added_lines("### Output that lasts");
+    let [registered, branches] = added_lines("Actions of a handler");
+    let [modified, calls] = added_lines("Output that lasts");
     let program = with_before(&program(), "say(register=", &(registered + &modified + OWN_WORK));
     let program = with_before(&program, "            path = ", &(calls + "\n")) + &branches;
 
-    let actions = blocks(&guide_section("### Actions of a handler"), "toml").remove(0);
+    let actions = blocks(&guide::section("Actions of a handler"), "toml").remove(0);
     let own = "  delete = { work = \"handler\" }";
     let outline = outline();
     let line = outline.lines().find(|line| line.starts_with(own)).unwrap();

@@ -15,6 +15,7 @@ pub mod clients;
 pub mod dhcp;
 pub mod eventually;
 pub mod gnmi;
+pub mod guide;
 pub mod handler;
 mod kernel_defaults;
 pub mod monitor;

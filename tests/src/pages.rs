@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
@@ -10,26 +10,6 @@ use tokio::process::Child;
 
 use crate::agent::{ADMIN, AgentProcess, PASSWORD, binary};
 use crate::clients::client;
-
-/// The section of the user guide with this heading, without its subsections.
-///
-/// # Panics
-/// When the guide has no such section.
-#[must_use]
-pub fn guide_section(heading: &str) -> String {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/user-guide.md");
-    let guide = fs::read_to_string(guide).expect("the guide is there");
-    let begin = guide.find(&format!("\n{heading}\n")).expect("the guide has the section");
-    let section = &guide[begin + 1 + heading.len()..];
-    let mut is_code = false;
-    let is_heading = |line: &&str| {
-        is_code ^= line.starts_with("```");
-        !is_code && line.starts_with('#')
-    };
-    let end =
-        section.lines().find(is_heading).and_then(|next| section.find(&format!("\n{next}\n")));
-    section[..end.unwrap_or(section.len())].to_owned()
-}
 
 /// Blocks of a section in this language.
 #[must_use]
@@ -53,6 +33,97 @@ pub fn commands(block: &str) -> Vec<String> {
         }
     }
     commands
+}
+
+/// Ends of the prompts in a session on a page.
+const PROMPTS: [&str; 2] = ["box# ", "desk$ "];
+
+/// A command in a session on a page, with what the page says that it prints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The whole as it stands on the page, prompt and output included.
+    pub text: String,
+    pub command: String,
+    pub output: String,
+}
+
+impl Step {
+    /// The step as it stands on a page where its command prints this.
+    #[must_use]
+    pub fn with_output(&self, output: &str) -> String {
+        let typed = &self.text[..self.text.len() - self.output.len()];
+        // A blank at the end of a line cannot be seen.
+        let lines: String = output.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+        format!("{typed}{lines}")
+    }
+}
+
+/// The commands in the `console` blocks of a page, in order. A text behind `<<END` belongs to its command.
+#[must_use]
+pub fn steps(page: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for block in blocks(page, "console") {
+        let mut is_document = false;
+        for line in block.lines() {
+            let typed = PROMPTS.iter().find_map(|prompt| line.strip_prefix(prompt));
+            if let Some(command) = typed {
+                is_document = command.ends_with("<<END");
+                let step = Step {
+                    text: String::new(),
+                    command: command.to_owned(),
+                    output: String::new(),
+                };
+                steps.push(step);
+            }
+            let Some(step) = steps.last_mut() else { continue };
+            step.text += &format!("{line}\n");
+            if is_document && typed.is_none() {
+                step.command += &format!("\n{line}");
+                is_document = line != "END";
+            } else if typed.is_none() {
+                step.output += &format!("{line}\n");
+            }
+        }
+    }
+    steps
+}
+
+/// Part of an output that is the same in each run: no times, rates, hashes and widths of columns.
+#[must_use]
+pub fn stable(output: &str) -> String {
+    let lines = output.lines().map(|line| {
+        let words = line.split_whitespace().map(stable_word).filter(|word| !word.is_empty());
+        words.collect::<Vec<_>>().join(" ")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A word without what differs between runs: `N` for a number, nothing for its unit.
+fn stable_word(word: &str) -> String {
+    /// Digits of the shortest hash or identifier; a port or an MTU has fewer.
+    const HASH_DIGITS: usize = 8;
+    // A cable of tests ends in another namespace, and the tools of the kernel add its number there.
+    let word = word.split_once("@if").map_or(word, |(link, _)| link);
+    if word.starts_with("fe80::") {
+        return "fe80::N".to_owned();
+    }
+    let is_number = |part: &str| part.parse::<f64>().is_ok();
+    let is_time =
+        word.len() > 18 && word.contains('T') && word.trim_matches(['"', ',']).ends_with('Z');
+    if matches!(word, "k" | "M" | "G") {
+        return String::new();
+    }
+    if is_time || is_number(word.trim_end_matches(',')) {
+        return "N".to_owned();
+    }
+    let mut parts = Vec::new();
+    for part in word.split_inclusive(|sign: char| !sign.is_ascii_alphanumeric()) {
+        let bare = part.trim_end_matches(|sign: char| !sign.is_ascii_alphanumeric());
+        let is_hash =
+            bare.len() >= HASH_DIGITS && bare.chars().all(|sign| sign.is_ascii_hexdigit());
+        parts.push(if is_hash { part.replace(bare, "N") } else { part.to_owned() });
+    }
+    parts.concat()
 }
 
 /// A shell in a folder of its own, in which `holdfast` and `gnmic` speak to an agent.
@@ -106,7 +177,11 @@ impl Shell {
         );
     }
 
-    fn write_program(&self, name: &str, line: &str) {
+    /// Puts a program where the shell finds it first.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn write_program(&self, name: &str, line: &str) {
         let path = self.folder.path().join("bin").join(name);
         fs::write(&path, format!("#!/bin/sh\n{line}\n")).expect("a file of our own");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a file of our own");
@@ -129,6 +204,16 @@ impl Shell {
         let output = self.command(lines).output().expect("a shell starts");
         let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// Both outputs of lines, whether they fail or not.
+    ///
+    /// # Panics
+    /// When no shell can be started.
+    #[must_use]
+    pub fn both_outputs(&self, lines: &str) -> String {
+        let output = self.command(&format!("exec 2>&1\n{lines}")).output().expect("a shell starts");
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     fn command(&self, lines: &str) -> Command {
@@ -182,9 +267,24 @@ mod tests {
     }
 
     #[test]
-    fn a_section_of_the_guide_ends_at_the_next_heading() {
-        let section = guide_section("## Run services");
-        assert!(section.contains("holdfast service install") && !section.contains("\n## "));
-        assert!(!section.contains("grpc.protos_and_services"), "that is the next one");
+    fn steps_are_commands_with_what_they_print() {
+        let page = "```console\nbox# one\na\nb\ndesk$ two\nbox# cat <<END\nx\nEND\nc\n```\n";
+        let [one, two, three] = steps(page).try_into().unwrap();
+        assert_eq!((&*one.command, &*one.output), ("one", "a\nb\n"));
+        assert_eq!((&*two.command, &*two.output), ("two", ""));
+        assert_eq!((&*three.command, &*three.output), ("cat <<END\nx\nEND", "c\n"));
+        assert_eq!(one.with_output("z \n"), "box# one\nz\n");
+        assert_eq!(three.text, "box# cat <<END\nx\nEND\nc\n");
+    }
+
+    #[test]
+    fn what_differs_between_runs_is_left_out() {
+        let first =
+            "eth0  UP  1500  192.0.2.1/24  1.4 k  2026-11-27T13:12:31Z\nplan 4ddefb0e09e8f138";
+        let second =
+            "eth0 UP 1500 192.0.2.1/24       0  2026-11-28T00:12:31Z\nplan 825b32210e32a461";
+        assert_eq!(stable(first), stable(second));
+        assert_eq!(stable("`cli-26c17da4` of deadline, 300 s"), "`cli-N` of deadline, N s");
+        assert_ne!(stable("192.0.2.1/24"), stable("192.0.2.2/24"));
     }
 }

@@ -369,7 +369,7 @@ fn packages_of(page: &str, folder: &Path) -> Vec<String> {
 #[test]
 fn the_page_about_the_outline_is_true() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page_path = root.join("packaging/outline.md");
+    let page_path = root.join("packaging/guide/services/outline.md");
     let mut page = fs::read_to_string(&page_path).unwrap();
     let folder = TempDir::new().unwrap();
     let names = packages_of(&page, folder.path());

@@ -193,7 +193,7 @@ async fn metrics_have_refusals_times_of_faults_services_and_certificates() {
 
 #[tokio::test]
 async fn the_guide_explains_each_metric() {
-    let guide = include_str!("../../../../packaging/user-guide.md");
+    let guide = include_str!("../../../../packaging/guide/operating/metrics.md");
     let agent = TestAgent::start(&["eth0"]).await;
     agent.set(BOX_CONFIG).await;
     let text = agent.get("/metrics").await.text;
