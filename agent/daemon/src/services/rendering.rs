@@ -82,7 +82,7 @@ impl Selection<'_> {
     }
 }
 
-/// What the selected states of an instance put out and ask for, as if each of them was reached.
+/// Output and actions of the selected states of an instance, as if each of them was reached.
 pub(super) fn work(
     package: &Package,
     parameters: &Parameters,

@@ -280,7 +280,7 @@ fn a_walk_without_a_box_says_which_answers_it_lacks() {
     let text = walked(&uplink, document, None).unwrap();
     assert!(
         text.contains(
-            "# not ready\n# uplink eth1, probed failed: uplink 1.0.0: service.toml line 17:"
+            "# not ready\n# uplink eth1, probed failed: uplink 1.0.0: service.toml line 16:"
         ),
         "{text}"
     );
