@@ -25,7 +25,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Commands that change nothing, so that they may be asked until they print what the page has.
 fn only_reads(command: &str) -> bool {
     let reading = ["holdfast show ", "holdfast fault list", "ip -brief", "curl "];
-    reading.iter().any(|begin| command.starts_with(begin))
+    let is_get = command.starts_with("gnmic ") && command.contains(" get ");
+    is_get || reading.iter().any(|begin| command.starts_with(begin))
 }
 
 /// A box with two ports whose agent is started as the page says, and a desk at the other end of the first one.

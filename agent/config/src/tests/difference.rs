@@ -36,10 +36,7 @@ fn a_difference_is_lines_of_cli_text() {
     check_lines(&[&one, &one], &[]);
     check_lines(
         &["update cli:interface br0\n  type bridge\n  description \"two words\""],
-        &[
-            "+ interface br0 type bridge",
-            "+ interface br0 description \"two words\"",
-        ],
+        &["+ interface br0 type bridge", "+ interface br0 description \"two words\""],
     );
     // What two layers ask for is listed once.
     check_lines(
