@@ -131,7 +131,11 @@ async fn a_policy_drains_and_loses_no_packet() {
         ["203.0.113.9", "203.0.114.9", "203.0.115.9"].iter().all(|to| way(&net, to) == "eth1")
     })
     .await;
-    assert_eq!(fence(&client, "owner").await, Some(json!(["policy errors"])));
+    // The kernel has the fence before a revision shows it.
+    eventually_async("the fence is shown with its owner", async || {
+        fence(&client, "owner").await == Some(json!(["policy errors"]))
+    })
+    .await;
     assert_eq!(report(errors, "cleared"), "");
     eventually_async("routes are as before", async || {
         send();
