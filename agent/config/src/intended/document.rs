@@ -1,10 +1,12 @@
 //! Documents of configuration that people write: CLI text, JSON of the native model, JSON of OpenConfig.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Wish, without_meta};
+use super::Wish;
+use super::difference::statements;
 use crate::cli::{self, CliError, Statement, StatementAction};
 use crate::edit::{Edit, EditTarget, Payload};
 use crate::instance::InstancePath;
@@ -122,8 +124,7 @@ fn native_json(schema: &Schema, text: &str) -> Result<Vec<Wish>, DocumentError> 
         reason: error.fault.to_string(),
     })?;
     let DocumentContent::Branch(branch) = document.content else { return Ok(Vec::new()) };
-    let tree = Tree::from_root(std::sync::Arc::new(branch));
-    Ok(super::difference(schema, &Tree::new(), &without_meta(&tree)).wishes)
+    Ok(statements(schema, &InstancePath::root(), NodeRef::Branch(&Arc::new(branch))))
 }
 
 /// The tree that statements make out of nothing.
@@ -132,8 +133,7 @@ pub(super) fn tree_of(schema: &Schema, wishes: &[Wish]) -> Tree<()> {
     for Wish { path, act } in wishes {
         match act {
             StatementAction::Set(value) => {
-                let add = |present: &Leaf<()>| present.value.clone();
-                let present = tree.leaf(path).map(add);
+                let present = tree.leaf(path).map(|leaf| leaf.value.clone());
                 let value = super::placement::joined(schema, path, present, value);
                 tree.set_leaf(schema, path, Leaf::new(value, ()));
             }

@@ -12,9 +12,9 @@ mod placement;
 
 use std::sync::Arc;
 
-pub use self::difference::{Difference, DifferenceLine, difference};
+pub use self::difference::lines_between;
 pub use self::document::{Document, DocumentError, DocumentFormat};
-pub use self::placement::{Kept, Placement, Wish, lines_between, place};
+pub use self::placement::{Kept, Placement, Wish, place};
 
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Step};
@@ -27,11 +27,8 @@ use crate::union::{Provenance, ProvenanceKind};
 /// the native model does not have. Leases and fences are state, so the tree is what it would be without them.
 pub fn tree(configuration: &Configuration) -> Tree<Provenance> {
     let effective = without_state(configuration);
-    let schema = &configuration.models().native;
-    let factory = configuration.layers().tree(LayerKey::CLIENT_NATIVE);
-    let filter = IntendedLeaves { schema, factory };
     let mut path = InstancePath::root();
-    let root = filter.branch(&mut path, effective.root());
+    let root = IntendedLeaves::of(configuration).branch(&mut path, effective.root());
     Tree::from_root(Arc::new(root))
 }
 
@@ -55,7 +52,14 @@ struct IntendedLeaves<'a> {
     factory: &'a Tree<LeafMark>,
 }
 
-impl IntendedLeaves<'_> {
+impl<'a> IntendedLeaves<'a> {
+    fn of(configuration: &'a Configuration) -> Self {
+        Self {
+            schema: &configuration.models().native,
+            factory: configuration.layers().tree(LayerKey::CLIENT_NATIVE),
+        }
+    }
+
     fn branch(&self, path: &mut InstancePath, from: &Branch<Provenance>) -> Branch<Provenance> {
         let mut selected = Branch::with_capacity(from.children().len());
         selected.given = from.given;
@@ -77,7 +81,7 @@ impl IntendedLeaves<'_> {
     ) -> Option<Child<Provenance>> {
         match child {
             Child::Leaf(leaf) => {
-                let is_intended = self.schema.is_list_key(node) || self.is_intended(path, leaf);
+                let is_intended = self.schema.is_list_key(node) || self.has(path, leaf);
                 is_intended.then(|| Child::Leaf(leaf.clone()))
             }
             Child::Container(branch) => {
@@ -99,7 +103,8 @@ impl IntendedLeaves<'_> {
         }
     }
 
-    fn is_intended(&self, path: &InstancePath, leaf: &Leaf<Provenance>) -> bool {
+    /// True for a leaf that somebody asks for.
+    fn has(&self, path: &InstancePath, leaf: &Leaf<Provenance>) -> bool {
         match leaf.meta.kind {
             ProvenanceKind::Explicit | ProvenanceKind::Factory => true,
             ProvenanceKind::NativeDefault => false,

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::difference::wishes_between;
 use super::document::{Document, is_leaf_list, openconfig_edit, payload_of, tree_of};
-use super::{DifferenceLine, difference, without_meta};
+use super::without_meta;
 use crate::cli::StatementAction;
 use crate::configuration::Configuration;
 use crate::edit::{Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload};
@@ -70,20 +71,14 @@ pub fn place(
         Placement::Replace(Document::Native(wishes)) => {
             let present = without_meta(&super::tree(configuration));
             let wanted = tree_of(schema, &wishes);
-            placer.add_all(difference(schema, &present, &wanted).wishes, false);
+            placer.add_all(wishes_between(schema, &present, &wanted), false);
         }
         Placement::Differences { old, new } => {
             let [old, new] = [old, new].map(|wishes| tree_of(schema, &wishes));
-            placer.add_all(difference(schema, &old, &new).wishes, false);
+            placer.add_all(wishes_between(schema, &old, &new), false);
         }
     }
     placer.finish()
-}
-
-/// What a change did to the intended configuration, in lines of text.
-pub fn lines_between(old: &Configuration, new: &Configuration) -> Vec<DifferenceLine> {
-    let [before, after] = [old, new].map(super::tree);
-    difference(&new.models().native, &before, &after).lines
 }
 
 /// Statements of a text in the order of their lines, each seen after those before it: a leaf-list is added to, and `no X`

@@ -1,5 +1,7 @@
 //! The intended configuration as text, and changes of it by text: UNION.md section 3.1.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::model::some_request;
@@ -33,8 +35,7 @@ fn merged(start: &Configuration, text: &str) -> Configuration {
 
 #[track_caller]
 fn check_difference(start: &Configuration, end: &Configuration, want: &[&str]) {
-    let lines: Vec<String> = lines_between(start, end).iter().map(ToString::to_string).collect();
-    assert_eq!(lines, want);
+    assert_eq!(lines_between(start, end), want);
 }
 
 const MIXED: [&str; 3] = [
@@ -261,6 +262,31 @@ proptest! {
         let (end, kept) = placed(&start, Placement::Merge(read(&text))).unwrap();
         prop_assert_eq!(&kept, &[]);
         prop_assert_eq!(text_of(&end), text);
+    }
+
+    /// Lines are those of leaves that one of the two has, although they are found without looking at what both share.
+    #[test]
+    fn lines_are_those_of_leaves_that_differ(one in some_story(), other in some_story()) {
+        let [old, new] = [one, other].map(|story| told(&story));
+        let leaves = |of: &Configuration| {
+            let mut found = BTreeSet::new();
+            tree(of).walk(&mut |path, leaf| {
+                if !models().native.is_list_key(path.last().unwrap().node) {
+                    let act = cli::StatementAction::Set(leaf.value.clone());
+                    found.insert(cli::line(&models().native, path, &act));
+                }
+            });
+            found
+        };
+        let [before, after] = [&old, &new].map(leaves);
+        let mut want: Vec<String> = before.difference(&after).map(|line| format!("- {line}")).collect();
+        want.extend(after.difference(&before).map(|line| format!("+ {line}")));
+        let mut found = lines_between(&old, &new);
+        // An entry without a leaf has a line of its own.
+        found.retain(|line| line.split(' ').count() > 3);
+        found.sort_unstable();
+        want.sort_unstable();
+        prop_assert_eq!(found, want);
     }
 
     /// A replace gives what its text says, but for what it lists as kept and for ports as they left the factory.

@@ -476,8 +476,7 @@ impl ConfigState {
             let alone = before.with_services(None);
             intended::lines_between(&alone, &alone.with_client_of(&layers))
         });
-        let lines = compared.await.map_err(|_| ChangeError::Ended)?;
-        let answer = differing(lines.iter().map(ToString::to_string).collect());
+        let answer = differing(compared.await.map_err(|_| ChangeError::Ended)?);
         let request = RestoreRequest { target, authorization };
         if dry_run {
             let options = CommitOptions { confirmation: None, ..options };
@@ -679,8 +678,7 @@ impl Change {
         // knows the rights of the caller.
         let alone = configuration.clone().with_services(None);
         let after = alone.edit(&edit).unwrap_or_else(|_| alone.clone());
-        let lines = intended::lines_between(&alone, &after);
-        let difference = lines.iter().map(ToString::to_string).collect();
+        let difference = intended::lines_between(&alone, &after);
         Ok(Self { edit, kept, difference })
     }
 }
