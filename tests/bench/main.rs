@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use holdfast_proto::gnmi::SetRequest;
-use holdfast_store::{Database, MAX_REVISION_OCTETS};
+use holdfast_store::{Database, MAX_REVISION_OCTETS, RevisionRange};
 use holdfast_tests::agent::{AgentProcess, PASSWORD, ResourceUse};
 use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
@@ -274,7 +274,7 @@ async fn run() -> Result<ExitCode> {
     );
     table.note_cost(&agent.resource_use());
     agent.kill();
-    let log = Database::open(&agent.state_dir())?.revisions()?;
+    let log = Database::open(&agent.state_dir())?.revisions(RevisionRange::ALL)?;
     table.row(
         "log of revisions, MB",
         megabytes(log.octets),

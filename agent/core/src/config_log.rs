@@ -10,7 +10,7 @@ use holdfast_config::{CancelToken, LayerDifference, Layers};
 use holdfast_scheduler::Author;
 use holdfast_store::{
     ChangeSource, Checkpoint, CheckpointName, ConfigRevision, NewCheckpoint, RevisionList,
-    RevisionTarget, StoreError,
+    RevisionRange, RevisionTarget, StoreError,
 };
 use tokio::task::spawn_blocking;
 use tracing::warn;
@@ -94,12 +94,12 @@ impl CommitInFlight {
 }
 
 impl CoreHandle {
-    /// The configuration revisions that are kept.
+    /// The state of the log, and configuration revisions of it.
     ///
     /// # Errors
     /// When the log cannot be read.
-    pub async fn revisions(&self) -> Result<RevisionList, CommitError> {
-        let listed = self.store.revisions().await;
+    pub async fn revisions(&self, range: RevisionRange) -> Result<RevisionList, CommitError> {
+        let listed = self.store.revisions(range).await;
         listed.map_err(CommitError::log("read the log of configuration revisions"))
     }
 
@@ -168,8 +168,8 @@ impl CoreHandle {
         comment: Option<Comment>,
     ) -> Result<Checkpoint, CommitError> {
         let comment = comment.map(|comment| comment.to_string());
-        let (author, time_ns) = (caller.name.to_string(), now_ns());
-        let checkpoint = NewCheckpoint { name, time_ns, author, comment };
+        let author = caller.name.to_string();
+        let checkpoint = NewCheckpoint { name, time_ns: now_ns(), author, comment };
         let made = self.store.set_checkpoint(checkpoint).await;
         made.map_err(CommitError::log("make the checkpoint"))
     }

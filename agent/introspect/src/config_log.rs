@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use holdfast_store::RevisionRange;
 
 use super::arguments::Arguments;
 use super::http_error::HttpError;
@@ -14,7 +15,6 @@ pub(super) async fn config_log(
 ) -> Result<Response, HttpError> {
     let arguments = arguments.allow_only(&["last"], &[])?;
     let last = arguments.count("last", PAGE, MAX_PAGE)?;
-    let list = introspect.core.revisions().await?;
-    let first = list.revisions.len().saturating_sub(last);
-    Ok(page::list(&list.revisions[first..], None))
+    let list = introspect.core.revisions(RevisionRange::newest(last)).await?;
+    Ok(page::list(&list.revisions, None))
 }

@@ -70,7 +70,7 @@ pub use self::prepared::Ticket;
 pub use self::revisions::{
     ChangeSource, Checkpoint, CheckpointName, ClientRows, ConfigRevision, InvalidCheckpointName,
     ListedRevision, LogWork, MAX_CHECKPOINT_OCTETS, MAX_CHECKPOINTS, MAX_REVISION_OCTETS,
-    MAX_REVISIONS, NewCheckpoint, RevisionList, RevisionTarget,
+    MAX_REVISIONS, NewCheckpoint, RevisionList, RevisionRange, RevisionTarget,
 };
 use self::thread::DatabaseThread;
 
@@ -361,6 +361,7 @@ enum Command {
         answer: Reply<()>,
     },
     Revisions {
+        range: RevisionRange,
         answer: Reply<RevisionList>,
     },
     RowsAt {
@@ -509,9 +510,9 @@ impl Store {
         self.send(|answer| Command::ForgetTakenBack { answer })
     }
 
-    /// The configuration revisions that are kept.
-    pub fn revisions(&self) -> Answer<RevisionList> {
-        self.send(|answer| Command::Revisions { answer })
+    /// The state of the log, and configuration revisions of it.
+    pub fn revisions(&self, range: RevisionRange) -> Answer<RevisionList> {
+        self.send(|answer| Command::Revisions { range, answer })
     }
 
     /// The rows of clients as of an earlier revision or a checkpoint.

@@ -138,7 +138,9 @@ impl DatabaseThread {
             Command::ForgetTakenBack { answer } => {
                 answer_with(database, answer, Database::forget_taken_back);
             }
-            Command::Revisions { answer } => answer_with(database, answer, Database::revisions),
+            Command::Revisions { range, answer } => {
+                answer_with(database, answer, |database| database.revisions(range));
+            }
             Command::RowsAt { target, answer } => {
                 answer_with(database, answer, |database| database.rows_at(&target));
             }

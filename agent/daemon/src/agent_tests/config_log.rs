@@ -18,7 +18,7 @@ use holdfast_core::{
     RestoreRequest,
 };
 use holdfast_platform::transport::SimulatedKernel;
-use holdfast_store::{ChangeSource, ConfigRevision, RevisionTarget};
+use holdfast_store::{ChangeSource, ConfigRevision, RevisionRange, RevisionTarget};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -78,12 +78,12 @@ async fn restore(agent: &Agent, number: u64) -> Result<CommitStamp, CommitError>
 }
 
 async fn last(agent: &Agent) -> u64 {
-    agent.handle.revisions().await.unwrap().last
+    agent.handle.revisions(RevisionRange::ALL).await.unwrap().last
 }
 
 /// The newest revision.
 async fn newest(agent: &Agent) -> ConfigRevision {
-    agent.handle.revisions().await.unwrap().revisions.pop().unwrap().revision
+    agent.handle.revisions(RevisionRange::ALL).await.unwrap().revisions.pop().unwrap().revision
 }
 
 async fn hostname(agent: &Agent) -> Option<String> {
@@ -95,7 +95,8 @@ async fn hostname(agent: &Agent) -> Option<String> {
 
 #[tokio::test]
 async fn a_revision_says_who_changed_what_and_why() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = TempDir::new().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     assert_eq!(last(&agent).await, 0, "a start is no revision");
     let options = CommitOptions {
@@ -137,11 +138,13 @@ async fn a_revision_says_who_changed_what_and_why() {
 
 #[tokio::test]
 async fn a_return_is_an_ordinary_change() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = TempDir::new().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let fresh = kernel.contents();
     agent.update(BOX).await.unwrap();
-    let (with_box, contents) = (client_part(&agent), kernel.contents());
+    let with_box = client_part(&agent);
+    let contents = kernel.contents();
     agent.delete("/").await.unwrap();
     assert_eq!(kernel.contents(), fresh);
 
@@ -176,7 +179,8 @@ async fn a_return_is_an_ordinary_change() {
 #[tokio::test]
 async fn a_return_may_have_to_be_confirmed() {
     const WAIT: Duration = Duration::from_secs(60);
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = TempDir::new().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     for name in ["one", "two"] {
         commit(&agent, native("/system/hostname", &format!("\"{name}\""))).await;
@@ -258,7 +262,8 @@ impl EditAuthorizer for Nothing {
 
 #[tokio::test]
 async fn a_return_needs_the_permissions_of_a_set() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = TempDir::new().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     commit(&agent, native("/system/hostname", "\"one\"")).await;
     let authorization = EditAuthorization::new(Arc::new(Nothing));
@@ -284,12 +289,14 @@ fn is_sized(plan: &ServicePlan) -> bool {
 
 #[tokio::test]
 async fn services_are_walked_on_the_way_back() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), TempDir::new().unwrap());
+    let kernel = SimulatedKernel::new(&["eth1"]);
+    let folder = TempDir::new().unwrap();
     let agent = start(&kernel, folder.path(), "").await;
     commit(&agent, native("/system/hostname", "\"one\"")).await;
     commit(&agent, instance("acme", "eth1")).await;
     until(&agent, "acme", is_sized).await;
-    let (number, with_service) = (last(&agent).await, client_part(&agent));
+    let number = last(&agent).await;
+    let with_service = client_part(&agent);
     assert!(
         newest(&agent).await.difference.lines.contains(&"+ interface eth1 mtu 1400".to_owned())
     );
@@ -304,7 +311,8 @@ async fn services_are_walked_on_the_way_back() {
 /// What a service asks for by now refuses a return that contradicts it, as it refuses a Set.
 #[tokio::test]
 async fn a_return_that_contradicts_a_service_is_refused() {
-    let (kernel, folder) = (SimulatedKernel::new(&[]), TempDir::new().unwrap());
+    let kernel = SimulatedKernel::new(&[]);
+    let folder = TempDir::new().unwrap();
     let agent = start(&kernel, folder.path(), LINK_UP).await;
     commit(&agent, native("/interfaces/interface[name=eth1]/mtu", "1300")).await;
     commit(&agent, instance("acme", "eth1")).await;
@@ -323,7 +331,8 @@ async fn a_return_that_contradicts_a_service_is_refused() {
 
 #[tokio::test]
 async fn a_checkpoint_outlives_what_comes_after_it() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = TempDir::new().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     commit(&agent, native("/system/hostname", "\"one\"")).await;
     let name = || "good".parse().unwrap();
@@ -353,7 +362,8 @@ async fn a_checkpoint_outlives_what_comes_after_it() {
 /// A password that clients gave comes back with its user.
 #[tokio::test]
 async fn secrets_come_back_with_their_users() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = TempDir::new().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let switch = Intent::Switch { service: Namespace::Gnsi, on: false };
     agent.handle.change(&caller(), switch).await.unwrap();
@@ -369,7 +379,7 @@ async fn secrets_come_back_with_their_users() {
     assert!(client_part(&agent).2.is_empty());
     restore(&agent, 1).await.unwrap();
     assert!(client_part(&agent) == first && !first.2.is_empty());
-    let listed = agent.handle.revisions().await.unwrap();
+    let listed = agent.handle.revisions(RevisionRange::ALL).await.unwrap();
     let text = serde_json::to_string(&listed).unwrap() + &format!("{listed:?}");
     assert!(!text.contains("horse") && !text.contains("$6$"), "{text}");
     assert!(text.contains("+ system user ada password (withheld)"), "{text}");
@@ -420,7 +430,8 @@ proptest! {
     fn a_return_gives_the_layers_of_then(steps in prop::collection::vec(some_step(), 1..14)) {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), TempDir::new().unwrap());
+            let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
+            let folder = TempDir::new().unwrap();
             let mut agent = Agent::start(&kernel, folder.path()).await;
             let mut history = vec![client_part(&agent)];
             for step in steps {

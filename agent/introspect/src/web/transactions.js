@@ -12,6 +12,8 @@ const NS_PER_MS = 1e6;
 const transactions = new Map();
 /** Revisions of the configuration, by the trace of their transaction. */
 const revisions = new Map();
+/** Revisions that may have come with a transaction and just before it. */
+const NEW_REVISIONS = 5;
 /** Lines of a difference that the front view has room for. */
 const FEW_LINES = 6;
 
@@ -19,16 +21,16 @@ export async function readTransactions() {
   const found = await json(`txn-history?last=${TRANSACTIONS}`);
   transactions.clear();
   for (const it of found) transactions.set(it.SeqNum, it);
-  await readRevisions();
+  await readRevisions(TRANSACTIONS);
 }
 
-async function readRevisions() {
-  for (const it of await json(`config-log?last=${TRANSACTIONS}`)) revisions.set(it.trace, it);
+async function readRevisions(last) {
+  for (const it of await json(`config-log?last=${last}`)) revisions.set(it.trace, it);
 }
 
 export async function takeTransaction(it) {
   transactions.set(it.SeqNum, it);
-  if (it.Client !== null) await readRevisions();
+  if (it.Client !== null) await readRevisions(NEW_REVISIONS);
 }
 
 const newest = () => [...transactions.values()].sort((a, b) => b.SeqNum - a.SeqNum).slice(0, TRANSACTIONS);

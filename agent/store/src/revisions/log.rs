@@ -9,7 +9,7 @@ use redb::{
 };
 use tracing::{info, warn};
 
-use super::{ConfigRevision, ListedRevision, LogLimits, RevisionList};
+use super::{ConfigRevision, ListedRevision, LogLimits, RevisionList, RevisionRange};
 use crate::database::{Database, META, META_LAST_TRANSACTION, finish};
 use crate::prepared::{self, Ticket};
 use crate::undo::{self, Chunk};
@@ -296,17 +296,20 @@ impl Database {
         Ok(())
     }
 
-    /// The configuration revisions that are kept.
+    /// The state of the log, and configuration revisions of it. Documents of others are not read.
     ///
     /// # Errors
     /// When the log cannot be read.
-    pub fn revisions(&mut self) -> Result<RevisionList, StoreError> {
-        let (redb, mut read) = (self.redb()?, 0);
+    pub fn revisions(&mut self, range: RevisionRange) -> Result<RevisionList, StoreError> {
+        let redb = self.redb()?;
+        let mut read = 0;
         let mut listed = || -> Result<RevisionList, redb::Error> {
             let transaction = redb.begin_read()?;
             let state = LogState::read(&transaction.open_table(META)?)?;
             let mut revisions = Vec::new();
-            for row in transaction.open_table(REVISIONS)?.iter()? {
+            let documents = transaction.open_table(REVISIONS)?;
+            let RevisionRange { first, last, most } = range;
+            for row in documents.range(first..=last)?.rev().take(most) {
                 let (number, document) = row?;
                 read += 1;
                 match serde_json::from_slice(document.value()) {
@@ -319,11 +322,11 @@ impl Database {
                     }
                 }
             }
-            let (last, octets) = (state.last, state.octets());
+            revisions.reverse();
             Ok(RevisionList {
-                last,
+                last: state.last,
                 oldest_restorable: state.oldest_restorable(),
-                octets,
+                octets: state.octets(),
                 revisions,
             })
         };

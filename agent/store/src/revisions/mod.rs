@@ -152,8 +152,31 @@ pub struct RevisionList {
     pub oldest_restorable: u64,
     /// Octets of all documents, and of all undo records.
     pub octets: u64,
-    /// Ascending by number.
+    /// Those that were asked for, ascending by number.
     pub revisions: Vec<ListedRevision>,
+}
+
+/// Revisions to read: of those with numbers in a range, the newest ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RevisionRange {
+    first: u64,
+    last: u64,
+    most: usize,
+}
+
+impl RevisionRange {
+    /// All that are kept.
+    pub const ALL: Self = Self { first: 0, last: u64::MAX, most: usize::MAX };
+
+    /// The newest ones, up to a number of them.
+    pub fn newest(most: usize) -> Self {
+        Self { most, ..Self::ALL }
+    }
+
+    /// The one with this number.
+    pub fn one(number: u64) -> Self {
+        Self { first: number, last: number, most: 1 }
+    }
 }
 
 /// An earlier configuration of clients.

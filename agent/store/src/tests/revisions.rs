@@ -99,7 +99,7 @@ fn run(steps: &[&str]) -> (TempDir, Option<Database>) {
 fn check_states(steps: &[&str], want: &[&str]) {
     let (_folder, mut database) = run(steps);
     let database = database.as_mut().unwrap();
-    let last = database.revisions().unwrap().last;
+    let last = database.revisions(RevisionRange::ALL).unwrap().last;
     let states: Vec<_> = (0..=last).map(|number| at(database, number)).collect();
     assert_eq!(states, want, "after {steps:?}");
 }
@@ -139,7 +139,8 @@ fn a_commit_that_waits_is_in_the_log_and_so_is_its_end() {
     check_states(&restarted, &["", "a=1", "a=2 b=2", "a=1"]);
     check_states(&[&restarted[..], &["reopen"]].concat(), &["", "a=1", "a=2 b=2", "a=1"]);
     let (_folder, mut database) = run(&restarted);
-    let last = database.as_mut().unwrap().revisions().unwrap().revisions.pop().unwrap();
+    let last =
+        database.as_mut().unwrap().revisions(RevisionRange::ALL).unwrap().revisions.pop().unwrap();
     let ConfigRevision { number, by, author, difference, .. } = last.revision;
     assert_eq!((number, by, author.as_str()), (3, ChangeSource::Rollback, "agent"));
     assert_eq!(difference.lines, ["- u2"]);
@@ -151,7 +152,7 @@ fn a_commit_that_waits_is_in_the_log_and_so_is_its_end() {
 #[test]
 fn a_list_says_what_can_be_restored() {
     let (folder, mut database) = run(&["p1 a=1", "c1", "p2 a=2", "c2"]);
-    let listed = database.as_mut().unwrap().revisions().unwrap();
+    let listed = database.as_mut().unwrap().revisions(RevisionRange::ALL).unwrap();
     let numbers = listed.revisions.iter().map(|it| (it.revision.number, it.restorable));
     assert_eq!(numbers.collect::<Vec<_>>(), [(1, true), (2, true)]);
     assert_eq!((listed.last, listed.oldest_restorable), (2, 0));
@@ -184,7 +185,7 @@ fn bounded(limits: LogLimits, changes: &[Vec<Change>]) -> (TempDir, Database) {
 }
 
 fn kept(database: &mut Database) -> Vec<(u64, bool)> {
-    let listed = database.revisions().unwrap().revisions;
+    let listed = database.revisions(RevisionRange::ALL).unwrap().revisions;
     listed.into_iter().map(|it| (it.revision.number, it.restorable)).collect()
 }
 
@@ -201,7 +202,7 @@ fn the_oldest_revisions_go_first() {
     let mut database = Some(Database::open(folder.path()).unwrap());
     step(folder.path(), &mut database, "p9 a=6").unwrap();
     step(folder.path(), &mut database, "c9").unwrap();
-    assert_eq!(database.unwrap().revisions().unwrap().last, 6);
+    assert_eq!(database.unwrap().revisions(RevisionRange::ALL).unwrap().last, 6);
 }
 
 #[test]
@@ -213,7 +214,7 @@ fn octets_are_bounded_and_counted() {
     let limits = LogLimits { octets: 13_500, ..LogLimits::default() };
     let (folder, mut database) = bounded(limits, &changes);
     assert_eq!(kept(&mut database), [(4, true), (5, true), (6, true)]);
-    let octets = database.revisions().unwrap().octets;
+    let octets = database.revisions(RevisionRange::ALL).unwrap().octets;
     assert!((12_000..=13_500).contains(&octets), "{octets}");
     assert_eq!(counted(&database), octets);
     // One that is too large alone leaves its document, and no way back.
@@ -225,7 +226,7 @@ fn octets_are_bounded_and_counted() {
     let content = FinalContent { revision: Some(revision("all")), ..FinalContent::default() };
     database.commit_with(Ticket(7), 7, Unconfirmed::Stays, &content).unwrap();
     assert_eq!(kept(&mut database), [(4, false), (5, false), (6, false), (7, true)]);
-    assert_eq!(counted(&database), database.revisions().unwrap().octets);
+    assert_eq!(counted(&database), database.revisions(RevisionRange::ALL).unwrap().octets);
     drop(folder);
 }
 
@@ -309,9 +310,9 @@ fn a_failed_commit_leaves_neither_part_and_a_misreported_one_both() {
         let mut open = database.take().unwrap();
         open.note(&result);
         open.mend().unwrap();
-        assert_eq!(open.revisions().unwrap().last, last, "{fault:?}");
+        assert_eq!(open.revisions(RevisionRange::ALL).unwrap().last, last, "{fault:?}");
         assert_eq!([at(&mut open, 1), at(&mut open, last)], ["a=1", state], "{fault:?}");
-        assert_eq!(counted(&open), open.revisions().unwrap().octets);
+        assert_eq!(counted(&open), open.revisions(RevisionRange::ALL).unwrap().octets);
     }
 }
 
@@ -340,7 +341,8 @@ async fn write(store: Store) {
 }
 
 fn named(name: &CheckpointName) -> NewCheckpoint {
-    let (author, comment) = ("ada".to_owned(), Some("as it was".to_owned()));
+    let author = "ada".to_owned();
+    let comment = Some("as it was".to_owned());
     NewCheckpoint { name: name.clone(), time_ns: 7, author, comment }
 }
 
@@ -368,12 +370,12 @@ async fn a_kill_at_any_write_leaves_a_log_that_fits_the_configuration() {
                 _ => &["", one, two, "a=3 b1=1 b2=1"],
             };
             let mut database = Database::open(folder.path()).unwrap();
-            let last = database.revisions().unwrap().last;
+            let last = database.revisions(RevisionRange::ALL).unwrap().last;
             let states: Vec<_> = (0..=last).map(|number| at(&mut database, number)).collect();
             assert_eq!(states, want, "write {nth}, made: {is_made}");
             let present = layers(&database.load().unwrap()).replace('\u{5}', "");
             assert_eq!(present, want[want.len() - 1]);
-            assert_eq!(counted(&database), database.revisions().unwrap().octets);
+            assert_eq!(counted(&database), database.revisions(RevisionRange::ALL).unwrap().octets);
             let checkpoints = database.checkpoints().unwrap();
             assert_eq!(checkpoints.len(), usize::from((3..=8).contains(&made)), "{made}");
             if !checkpoints.is_empty() {
@@ -444,7 +446,7 @@ fn a_factory_reset_empties_the_log() {
         step(folder.path(), &mut database, it).unwrap();
     }
     let open = database.as_mut().unwrap();
-    assert_eq!(open.revisions().unwrap(), RevisionList::default());
+    assert_eq!(open.revisions(RevisionRange::ALL).unwrap(), RevisionList::default());
     assert!(open.checkpoints().unwrap().is_empty());
     for it in ["p3 b=3", "c3"] {
         step(folder.path(), &mut database, it).unwrap();

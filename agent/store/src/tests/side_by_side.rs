@@ -359,7 +359,7 @@ impl Bench {
 
 /// Compares an earlier configuration with that of the model; after an opening, all of them.
 fn check_log(database: &mut Database, model: &Model, step: &Step) {
-    let last = database.revisions().unwrap().last;
+    let last = database.revisions(RevisionRange::ALL).unwrap().last;
     assert_eq!(last, model.log.last(), "after {step:?}");
     let numbers = match step {
         Step::Reopen => (0..=last).collect(),

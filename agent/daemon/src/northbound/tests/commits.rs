@@ -1,5 +1,6 @@
 //! Commits with extensions, through a real channel, over the core and the simulated kernel.
 
+use holdfast_store::RevisionRange;
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -129,7 +130,7 @@ async fn a_comment_is_in_the_log_of_revisions_and_one_that_is_none_is_refused() 
         assert!(refusal.is_none_or(|it| it.message().contains("`holdfast-comment`")));
     }
     assert_ne!(rig.snapshot(), before);
-    let listed = rig.agent.handle.revisions().await.unwrap();
+    let listed = rig.agent.handle.revisions(RevisionRange::ALL).await.unwrap();
     let newest = &listed.revisions.last().unwrap().revision;
     assert_eq!(newest.comment.as_deref(), Some("ticket 7"));
     assert_eq!(newest.difference.lines, ["- interface eth0 mtu 1400", "+ interface eth0 mtu 1300"]);
