@@ -11,13 +11,12 @@ use std::time::Duration;
 use holdfast_config::cli::write_word;
 use holdfast_config::limits::MESSAGE_SIZE;
 use holdfast_store::{ConfigRevision, ListedRevision, RevisionList};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tempfile::NamedTempFile;
 
 use crate::local::{
     ChangeAnswer, ChangeContent, ChangeRequest, CheckpointRequest, Client, ClientError,
-    ConfirmRequest, Export, LogRequest, SentDocument, ShowRequest,
+    ConfirmRequest, Export, LogRequest, SentDocument, ShowRequest, pretty,
 };
 use crate::prompt::{self, PromptError};
 use crate::settings::{ChangeTerms, ConfigAction, ConfigFormat, DocumentArgs};
@@ -128,7 +127,7 @@ pub(crate) async fn run(
         ConfigAction::Cancel { id } => {
             client.confirm_config(&ConfirmRequest { id: id.clone(), keeps: false }).await?
         }
-        ConfigAction::Export => pretty(&client.export_config().await?)?,
+        ConfigAction::Export => pretty(&client.export_config().await?),
         ConfigAction::Import { file, terms } => {
             let text = read_file(file)?;
             let export: Export = serde_json::from_str(&text)
@@ -200,16 +199,10 @@ async fn change(
 ) -> Result<String, ConfigCommandError> {
     let answer = client.change_config(&request(content, terms)).await?;
     Ok(match terms.json {
-        true => pretty(&answer)?,
+        true => pretty(&answer),
         false if terms.dry_run => plan_text(&answer),
         false => done_text(&answer, terms),
     })
-}
-
-/// A JSON document in lines.
-fn pretty(document: &impl Serialize) -> Result<String, ConfigCommandError> {
-    let text = serde_json::to_string_pretty(document).map_err(ClientError::from)?;
-    Ok(text + "\n")
 }
 
 /// True for a path, other than words of a line of text.

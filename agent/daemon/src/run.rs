@@ -258,13 +258,13 @@ async fn serve(
     };
     let _ended_already = served_tx.send(served);
     let _user_socket = settings.user_socket.as_deref().map(|path| {
-        let (users, accounts) = (users.clone(), accounts.clone());
-        let routes = running.user_routes.clone();
-        local::start_for_users(
-            path,
-            &listeners,
-            UserDependencies { users, gnsi: running.gnsi.clone(), accounts, routes },
-        )
+        let served = UserDependencies {
+            users: users.clone(),
+            gnsi: running.gnsi.clone(),
+            accounts: accounts.clone(),
+            routes: running.user_routes.clone(),
+        };
+        local::start_for_users(path, &listeners, served)
     });
     let introspection = (settings.introspect_token, running.introspection);
     let _introspection = settings

@@ -31,20 +31,17 @@ use holdfast_core::{
     Intent, InvalidComment, Preview, RestoreRequest, UnconfirmedCommit,
 };
 use holdfast_store::{
-    Checkpoint, CheckpointName, ConfigRevision, InvalidCheckpointName, ListedRevision,
-    MAX_REVISIONS, RevisionList, RevisionTarget,
+    CheckpointName, InvalidCheckpointName, MAX_REVISIONS, RevisionRange, RevisionTarget,
 };
 use rand::Rng as _;
 use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 use tokio::task::spawn_blocking;
 
-use super::failure;
-use super::faults::time_text;
 use super::rights::path_rights;
-use super::table::aligned;
+use super::{config_log, failure, pretty};
 use crate::gnsi::Gnsi;
-use crate::gnsi::pathz::{PathPermissions, Pathz, Scope};
+use crate::gnsi::pathz::{PathPermissions, Pathz};
 use crate::services::Requester;
 use crate::settings::ConfigFormat;
 
@@ -355,15 +352,14 @@ async fn log(
 ) -> Response {
     let read = async {
         state.admit(&caller)?;
-        let mut list = state.core.revisions().await?;
         let Some(number) = request.number else {
-            let first = list.revisions.len().saturating_sub(request.limit);
-            list.revisions.drain(..first);
-            return Ok(if request.json { document(&list) } else { log_table(&list) });
+            let list = state.core.revisions(RevisionRange::newest(request.limit)).await?;
+            return Ok(if request.json { pretty(&list) } else { config_log::table(&list) });
         };
-        let found = list.revisions.iter().find(|it| it.revision.number == number);
+        let list = state.core.revisions(RevisionRange::one(number)).await?;
+        let found = list.revisions.first();
         let found = found.ok_or(ChangeError::NoRevision { number, last: list.last })?;
-        Ok::<_, ChangeError>(if request.json { document(found) } else { revision_text(found) })
+        Ok::<_, ChangeError>(if request.json { pretty(found) } else { config_log::text(found) })
     };
     answered(read.await)
 }
@@ -384,7 +380,7 @@ async fn checkpoints(
     let read = async {
         state.admit(&caller)?;
         let all = state.core.checkpoints().await?;
-        Ok::<_, ChangeError>(if json { document(&all) } else { checkpoint_table(&all) })
+        Ok::<_, ChangeError>(if json { pretty(&all) } else { config_log::checkpoints(&all) })
     };
     answered(read.await)
 }
@@ -393,10 +389,7 @@ impl ConfigState {
     /// Rights of a caller who may read all of the configuration; `None` for one whom no pathz policy restricts.
     fn admit(&self, caller: &Caller) -> Result<Option<Arc<PathPermissions>>, ChangeError> {
         let rights = path_rights(&self.pathz, caller, &self.core.models());
-        let reads_all = |rights: &Arc<PathPermissions>| {
-            [Scope::OpenConfig, Scope::Native].iter().all(|scope| rights.reads_all(*scope))
-        };
-        match rights.as_ref().is_none_or(reads_all) {
+        match rights.as_ref().is_none_or(|rights| rights.reads_everything()) {
             true => Ok(rights),
             false => Err(ChangeError::Denied(caller.name.clone())),
         }
@@ -530,91 +523,6 @@ impl ConfigState {
             true => format!("the commit `{id}` is kept\n"),
             false => format!("the commit `{id}` is taken back\n"),
         })
-    }
-}
-
-/// A JSON document in lines.
-fn document(value: &impl Serialize) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
-}
-
-/// A line for each revision, the last one last.
-fn log_table(list: &RevisionList) -> String {
-    let heading = ["REVISION", "TIME", "AUTHOR", "FROM", "BY", "LEAVES", "COMMENT"];
-    let heading = heading.map(ToOwned::to_owned);
-    let line = |it: &ListedRevision| {
-        let revision = &it.revision;
-        [
-            revision.number.to_string(),
-            time_text(revision.time_ns),
-            revision.author.clone(),
-            place(revision),
-            way(revision),
-            revision.difference.leaves.to_string(),
-            revision.comment.clone().unwrap_or_default(),
-        ]
-    };
-    let table = aligned([heading].into_iter().chain(list.revisions.iter().map(line)));
-    match list.revisions.first() {
-        None => String::new(),
-        Some(first) if first.revision.number >= list.oldest_restorable => table,
-        Some(_) => {
-            format!(
-                "{table}`config rollback` goes back to revision {} at most\n",
-                list.oldest_restorable
-            )
-        }
-    }
-}
-
-/// Where the author of a revision was.
-fn place(revision: &ConfigRevision) -> String {
-    revision.from.map_or_else(|| "the box".to_owned(), |address| address.to_string())
-}
-
-fn way(revision: &ConfigRevision) -> String {
-    match &revision.restored {
-        Some(target) => format!("{} of {target}", revision.by),
-        None => revision.by.to_string(),
-    }
-}
-
-/// All that is known of a revision, with its difference.
-fn revision_text(listed: &ListedRevision) -> String {
-    let ListedRevision { revision, restorable } = listed;
-    let mut lines = vec![
-        format!("revision  {}", revision.number),
-        format!("time      {}", time_text(revision.time_ns)),
-        format!("author    {} from {}, by {}", revision.author, place(revision), way(revision)),
-        format!("trace     {}", revision.trace),
-    ];
-    lines.extend(revision.comment.as_ref().map(|comment| format!("comment   {comment}")));
-    if !restorable {
-        lines.push("the log does not keep enough to go back to it".to_owned());
-    }
-    let difference = &revision.difference;
-    lines.extend(difference.lines.iter().cloned());
-    let more = difference.total_lines.saturating_sub(difference.lines.len());
-    if more > 0 {
-        lines.push(format!("... and {more} more lines"));
-    }
-    lines.join("\n") + "\n"
-}
-
-fn checkpoint_table(checkpoints: &[Checkpoint]) -> String {
-    let heading = ["NAME", "REVISION", "TIME", "AUTHOR", "COMMENT"].map(ToOwned::to_owned);
-    let line = |it: &Checkpoint| {
-        [
-            it.name.to_string(),
-            it.revision.to_string(),
-            time_text(it.time_ns),
-            it.author.clone(),
-            it.comment.clone().unwrap_or_default(),
-        ]
-    };
-    match checkpoints {
-        [] => String::new(),
-        some => aligned([heading].into_iter().chain(some.iter().map(line))),
     }
 }
 

@@ -12,6 +12,7 @@ mod bootz;
 mod candidates;
 mod client;
 mod config;
+mod config_log;
 mod faults;
 mod inspect;
 mod maintenance;
@@ -445,6 +446,11 @@ fn changed(result: Result<(), UserError>) -> Response {
             failure(status, ErrorChain(&error).to_string())
         }
     }
+}
+
+/// A JSON document in lines.
+pub(crate) fn pretty(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
 fn failure(status: StatusCode, error: String) -> Response {

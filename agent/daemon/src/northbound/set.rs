@@ -19,7 +19,7 @@ use super::encoding::{self, SetValue};
 use super::extensions::{SetExtensions, plan, wait};
 use super::path::{Access, JoinedPath, Prefix, in_current_form};
 use super::status::Refusal;
-use crate::gnsi::pathz::{PathPermissions, Scope};
+use crate::gnsi::pathz::PathPermissions;
 
 /// What a request has beside its message.
 #[derive(Debug, Default)]
@@ -121,7 +121,7 @@ fn note_decisions(
 /// Refuses a dry run to a caller who may not read everything, because its answer shows effects and former values
 /// anywhere on the box; and an answer that waits, because what services wait for can be anywhere, too.
 fn admit(rights: &PathPermissions, dry_run: bool, waits: bool) -> Result<(), Refusal> {
-    let all = [Scope::OpenConfig, Scope::Native].iter().all(|scope| rights.reads_all(*scope));
+    let all = rights.reads_everything();
     if dry_run && !all {
         let reason = "a dry run shows the whole configuration: the pathz policy must permit reading all of it";
         return Err(Refusal::denied(reason));

@@ -97,6 +97,11 @@ impl PathPermissions {
         permits(&root) && root.has_no_rule_below()
     }
 
+    /// True when both origins may be read as a whole.
+    pub fn reads_everything(&self) -> bool {
+        [Scope::OpenConfig, Scope::Native].iter().all(|scope| self.reads_all(*scope))
+    }
+
     /// Checks a request for CLI text, which requires permission to read the whole tree. Counted.
     pub fn may_request_text(&self) -> bool {
         let permitted = self.reads_all(Scope::Text);

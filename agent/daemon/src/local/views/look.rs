@@ -134,7 +134,9 @@ mod tests {
         for (user, want) in [("bob", &["eth0"][..]), ("eve", &[])] {
             let rights = Arc::new(rights(&policy, user));
             let tree = pruned(schema, rights.read(Origin::Native.into()), &tree);
-            let (models, origin, time_ns) = (Arc::clone(&MODELS), Origin::Native, 0);
+            let models = Arc::clone(&MODELS);
+            let origin = Origin::Native;
+            let time_ns = 0;
             let seen = Readable { models, rights: Some(rights), origin, tree, time_ns };
             assert_eq!(crate::local::views::interface_names(&seen), want, "{user}");
         }
