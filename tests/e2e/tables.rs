@@ -5,8 +5,10 @@ use std::process::Command;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::clients::Gnmic;
 use holdfast_tests::eventually::eventually;
+use holdfast_tests::gnmi::GnmiClient;
 use holdfast_tests::netns::Netns;
 use holdfast_tests::services::{sized_port, sized_port_path, update};
+use holdfast_tests::terminal::at_terminal;
 use serde_json::{Value, json};
 
 use crate::documents::{STATIC_ROUTES, port, route};
@@ -35,16 +37,28 @@ fn line_of(table: &str, name: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What a command prints at a terminal until it ends, or is ended after two seconds.
+/// Text that a command prints at a terminal until it ends, or is ended after two seconds.
 fn at_a_terminal(agent: &AgentProcess, words: &str, variables: &[(&str, &str)]) -> String {
+    let mut shown = ended_after_two_seconds(agent, words);
+    shown.env_remove("NO_COLOR").envs(variables.iter().copied());
+    at_terminal(&shown, "").shown
+}
+
+fn ended_after_two_seconds(agent: &AgentProcess, words: &str) -> Command {
     let command = agent.command("show");
-    let mut line: Vec<String> = vec![command.get_program().to_string_lossy().into_owned()];
-    line.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
-    line.push(words.to_owned());
-    let mut script = Command::new("timeout");
-    script.args(["2", "script", "-qec", &line.join(" "), "/dev/null"]);
-    script.env_remove("NO_COLOR").envs(variables.iter().copied());
-    String::from_utf8_lossy(&script.output().unwrap().stdout).into_owned()
+    let mut ended = Command::new("timeout");
+    ended.arg("2").arg(command.get_program()).args(command.get_args());
+    ended.args(words.split_whitespace());
+    ended
+}
+
+/// A port that works, one that is not plugged in, and a static route behind each.
+async fn configure_both_ports(client: &GnmiClient) {
+    let ports =
+        json!({"interface": [port("eth0", &["192.0.2.1/24"]), port("eth7", &["10.7.0.1/24"])]});
+    client.update("/interfaces", ports).await.unwrap();
+    let routes = [route("198.51.100.0/24", "192.0.2.2"), route("10.9.0.0/16", "10.7.0.2")];
+    client.update(STATIC_ROUTES, json!({"static": routes})).await.unwrap();
 }
 
 #[tokio::test]
@@ -97,11 +111,7 @@ async fn routes_are_those_of_every_program_with_ours_marked() {
     net.ip("route add 10.66.0.0/16 via 203.0.113.2 proto bgp metric 20");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
-    let ports =
-        json!({"interface": [port("eth0", &["192.0.2.1/24"]), port("eth7", &["10.7.0.1/24"])]});
-    client.update("/interfaces", ports).await.unwrap();
-    let routes = [route("198.51.100.0/24", "192.0.2.2"), route("10.9.0.0/16", "10.7.0.2")];
-    client.update(STATIC_ROUTES, json!({"static": routes})).await.unwrap();
+    configure_both_ports(&client).await;
     eventually("our route is there", || !net.routes("150").is_empty()).await;
 
     let table = show(&agent, "routes");
@@ -139,11 +149,7 @@ async fn why_goes_to_the_end_of_the_chain_and_takes_names() {
     net.ip("link set peer0 up");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
-    let ports =
-        json!({"interface": [port("eth0", &["192.0.2.1/24"]), port("eth7", &["10.7.0.1/24"])]});
-    client.update("/interfaces", ports).await.unwrap();
-    let routes = [route("198.51.100.0/24", "192.0.2.2"), route("10.9.0.0/16", "10.7.0.2")];
-    client.update(STATIC_ROUTES, json!({"static": routes})).await.unwrap();
+    configure_both_ports(&client).await;
 
     let route = show(&agent, "why 10.9.0.0/16");
     for part in [
@@ -263,10 +269,7 @@ async fn colours_and_redrawing_are_for_terminals() {
 
     let drawn = at_a_terminal(&agent, "system --watch --interval 0.2", &[]);
     assert!(drawn.matches("\x1b[H\x1b[J").count() >= 2, "{drawn}");
-    let mut piped = Command::new("timeout");
-    let command = agent.command("show");
-    piped.arg("2").arg(command.get_program()).args(command.get_args());
-    let piped = piped.args(["system", "--watch", "--interval", "0.2"]).output().unwrap();
+    let piped = ended_after_two_seconds(&agent, "system --watch --interval 0.2").output().unwrap();
     let piped = String::from_utf8(piped.stdout).unwrap();
     assert!(piped.matches("host name").count() >= 2 && !piped.contains('\x1b'), "{piped}");
 }

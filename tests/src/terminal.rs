@@ -19,11 +19,14 @@ pub struct TerminalRun {
 pub fn at_terminal(command: &Command, typed: &str) -> TerminalRun {
     let quoted =
         |word: &OsStr| format!("'{}'", word.to_str().expect("arguments of tests are text"));
-    let variable = |(name, value): (&OsStr, Option<&OsStr>)| {
-        let mut setting = name.to_owned();
-        setting.push("=");
-        setting.push(value.unwrap_or_default());
-        quoted(&setting)
+    let variable = |(name, value): (&OsStr, Option<&OsStr>)| match value {
+        Some(value) => {
+            let mut setting = name.to_owned();
+            setting.push("=");
+            setting.push(value);
+            quoted(&setting)
+        }
+        None => format!("--unset={}", quoted(name)),
     };
     let words = std::iter::once(command.get_program()).chain(command.get_args()).map(quoted);
     let words = ["env".to_owned()].into_iter().chain(command.get_envs().map(variable)).chain(words);

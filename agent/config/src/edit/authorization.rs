@@ -213,7 +213,8 @@ impl EditAuthorization {
         let Some(admission) = &self.0 else { return Ok(()) };
         let differing = Secrets::differences(&before.layers().secrets, &after.secrets);
         let Some(nodes) = SecretNodes::find(&before.models().openconfig) else { return Ok(()) };
-        let (origin, leaf) = (Origin::OpenConfig, unshown_secret());
+        let origin = Origin::OpenConfig;
+        let leaf = unshown_secret();
         for (user, secret, _) in differing {
             let Some(path) = nodes.leaf(user, secret) else { continue };
             let written = NodeRef::Leaf(&leaf);

@@ -57,7 +57,8 @@ fn all_leaves_are_counted_and_the_first_lines_are_kept() {
         format!("update native:/system {{\"user\": [{}]}}", users.collect::<Vec<_>>().join(","))
     };
     let found = difference(&[&users(0)]);
-    let (per_user, kept) = (found.leaves / 400, found.lines.len());
+    let per_user = found.leaves / 400;
+    let kept = found.lines.len();
     assert_eq!((found.leaves, found.total_lines), (per_user * 400, per_user * 400));
     assert_eq!(kept, (per_user * 400).min(MAX_DIFFERENCE_LINES));
     let both = difference(&[&format!("{}; {}", users(0), users(400))]);

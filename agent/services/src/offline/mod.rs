@@ -363,7 +363,8 @@ impl OfflineInstance {
         let mut waits = Vec::new();
         if let Some(failure) = &plan.failure {
             let component = [SELF, SELF].map(SmolStr::new_static);
-            let (state, text) = (READY.into(), Arc::clone(failure));
+            let state = READY.into();
+            let text = Arc::clone(failure);
             waits.push(OfflineWait { component, state, has_failed: true, text });
         }
         for of in &plan.components {
