@@ -1,6 +1,6 @@
 //! The difference of the layers of two configurations, as lines of CLI text for people.
 //!
-//! It is made of the layers that others than the agent write: those of boot, clients and services. The effective tree is
+//! It covers the layers of boot, clients and services, which the agent does not write by itself. The effective tree is
 //! not looked at, since its entries are derived as they are read. What the two versions share in memory is skipped, and
 //! text is made for the first [`MAX_DIFFERENCE_LINES`] lines alone; the rest is counted.
 
@@ -87,7 +87,7 @@ struct Lister<'m> {
     /// Made for the first line.
     printer: Option<LinePrinter<'m>>,
     secret_nodes: Option<SecretNodes>,
-    /// Lines that are listed, each of which is listed once.
+    /// The lines that are in the list already: each line is listed once.
     known: HashSet<String>,
     difference: LayerDifference,
 }

@@ -50,7 +50,7 @@ pub fn parse_with_progress(
 /// Stands in a text for what is not known of it: a word, or a part of one.
 pub const UNKNOWN: char = '\u{fffc}';
 
-/// The result for one line of a text some words of which are not known.
+/// The result for one line of a text that has words which are not known yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkeletonLine {
     /// Line number, counted from 1.
