@@ -261,6 +261,7 @@ async fn every_view_fits_its_screen_in_the_light_and_in_the_dark() {
         }
         // What was tapped is on the screen, without that anything moves.
         browser.click("#tab-values").await.unwrap();
+        browser.wait_for_text("#view-values .legend", "What the words mean").await;
         browser.run("window.scrollTo(0, 600)").await.unwrap();
         let tapped = "return [...document.querySelectorAll('#values a')].find((it) => it.getBoundingClientRect().top > 100).click()";
         browser.run(tapped).await.unwrap();

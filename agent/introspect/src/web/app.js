@@ -76,9 +76,10 @@ async function follow() {
     await unfold(place.alarms);
     if (place.view === "graph") await drawGraph(place);
     if (isOther) await readView();
-    await choose(place);
+    // Meanwhile the reader may have gone on, and the page follows the newer address.
+    if (shown === place) await choose(place);
   });
-  if (isOther) window.scrollTo(0, positions.get(location.hash) ?? 0);
+  if (isOther && shown === place) window.scrollTo(0, positions.get(location.hash) ?? 0);
 }
 
 /** Draws the view again with what is known. */
