@@ -6,12 +6,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use holdfast_proto::gnsi::pathz;
 use holdfast_tests::agent::{AgentProcess, binary};
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 use holdfast_tests::terminal::at_terminal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::pathz::permit_user;
 
 /// Runs `holdfast config ARGUMENTS` with this text on standard input.
 fn run(agent: &AgentProcess, arguments: &[&str], input: &str) -> Output {
@@ -305,6 +308,10 @@ async fn the_log_says_who_changed_what_and_leads_back() {
     assert_eq!((net.link("eth0").mtu, net.link("eth1").mtu), (1400, 1400));
     let openconfig = config(&agent, &["show", "--format", "openconfig"], "");
     assert!(openconfig.contains("1414"), "eth1 is OpenConfig's again: {openconfig}");
+    let between = config(&agent, &["diff", "0", "before-upgrade"], "");
+    assert!(between.contains("+ interface eth1 mtu 1400"), "{between}");
+    assert_eq!(config(&agent, &["diff", "2", "2"], ""), "");
+    assert!(refused(&agent, &["diff", "2", "99"], "").contains("99"));
     config(&agent, &["rollback", "0"], "");
     assert_eq!(config(&agent, &["show"], ""), "");
     config(&agent, &["rollback", "--confirm-within", "5m", "before-upgrade"], "");
@@ -372,4 +379,57 @@ async fn a_person_of_the_box_has_the_role_of_the_user_of_that_name() {
     assert_eq!(net.link("eth0").mtu, 1400);
     let transactions = agent.show("transactions");
     assert!(transactions.contains("by daemon"), "{transactions}");
+}
+
+/// Alarms, maintenance and services are served with the rights that their RPCs ask for, and the pathz policy hides here what
+/// it hides there.
+#[tokio::test]
+async fn a_person_of_the_box_sees_what_the_policies_permit() {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    let folder = TempDir::new().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let socket = folder.path().join("users.sock");
+    let agent = AgentProcess::start_with(&net, &["--user-socket", socket.to_str().unwrap()]).await;
+    let user = |role: &str| agent.user(&["set", ACCOUNT, "--role", role], "secret of daemon");
+    let run = |arguments: &[&str]| run_as(ACCOUNT, &socket, arguments);
+    config(&agent, &["set", "-"], "interface eth0\n  mtu 1400\ninterface eth1\n  mtu 1400\n");
+    for peer in ["peer0", "peer1"] {
+        net.ip(&format!("link set {peer} down"));
+    }
+    let alarm = "link-down@interface:eth0";
+    let other = "link-down@interface:eth1";
+
+    assert!(user("read-only").status.success());
+    let both = || run(&["fault", "list"]).is_ok_and(|it| it.contains(alarm) && it.contains(other));
+    eventually("both alarms are shown", both).await;
+    assert!(run(&["show", "config"]).unwrap().contains("eth1"));
+    assert_eq!(run(&["maintenance", "list"]), Ok(String::new()));
+    for refused in [
+        &["fault", "ack", alarm][..],
+        &["fault", "force-down", "interface:eth0"],
+        &["maintenance", "create", "interface:eth0", "--in", "60"],
+        &["service", "list"],
+        &["service", "check-sync"],
+    ] {
+        let refusal = run(refused).unwrap_err();
+        assert!(refusal.contains("role admin"), "{refused:?}: {refusal}");
+    }
+
+    assert!(user("admin").status.success());
+    run(&["fault", "ack", alarm]).unwrap();
+    let shown = agent.command("fault").args(["show", alarm]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("daemon"), "{shown}");
+    assert_eq!(run(&["service", "list"]), Ok(String::new()));
+
+    let readable = "holdfast_native:/interfaces/interface[name=eth0]";
+    let rights =
+        [(readable, pathz::Mode::Read), ("holdfast_native:/fault-state", pathz::Mode::Read)];
+    permit_user(&agent, "one", ACCOUNT, &rights).await;
+    let listed = run(&["fault", "list"]).unwrap();
+    assert!(listed.contains(alarm) && !listed.contains(other), "{listed}");
+    assert!(run(&["fault", "show", alarm]).is_ok());
+    assert!(run(&["fault", "show", other]).unwrap_err().contains("not open"));
+    let refusal = run(&["show", "config"]).unwrap_err();
+    assert!(refusal.contains("does not let `daemon` read everything"), "{refusal}");
 }

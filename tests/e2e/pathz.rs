@@ -107,9 +107,19 @@ async fn install(agent: &AgentProcess, version: &str) {
 
 /// Permits the guest this, beside all that the administrator may do.
 pub(crate) async fn permit(agent: &AgentProcess, version: &str, guest: &[(&str, pathz::Mode)]) {
+    permit_user(agent, version, GUEST, guest).await;
+}
+
+/// Permits a user this, beside all that the administrator may do.
+pub(crate) async fn permit_user(
+    agent: &AgentProcess,
+    version: &str,
+    user: &str,
+    rights: &[(&str, pathz::Mode)],
+) {
     let mut client = client(agent).await;
     let mut rotation = Rotation::open(|requests| client.rotate(requests)).await.unwrap();
-    let upload = upload_of(version, guest);
+    let upload = upload_of(version, user, rights);
     rotation.run_until(CutPoint::Finalized, upload, finalize()).await;
     rotation.close().await.expect("nothing is left to take back");
 }
@@ -121,11 +131,11 @@ fn rights_to<'a>(port: &'a str, description: &'a str) -> [(&'a str, pathz::Mode)
 
 /// A policy: the administrator may do everything, the guest may read this port and describe it.
 fn upload(version: &str, port: &str) -> pathz::RotateRequest {
-    upload_of(version, &rights_to(port, &format!("{port}/config/description")))
+    upload_of(version, GUEST, &rights_to(port, &format!("{port}/config/description")))
 }
 
-/// A policy: the administrator may do everything, the guest may do this.
-fn upload_of(version: &str, guest: &[(&str, pathz::Mode)]) -> pathz::RotateRequest {
+/// A policy: the administrator may do everything, a user may do this.
+fn upload_of(version: &str, user: &str, rights: &[(&str, pathz::Mode)]) -> pathz::RotateRequest {
     let rule = |id: &str, user: &str, path: &str, mode: pathz::Mode| pathz::AuthorizationRule {
         id: id.into(),
         principal: Some(Principal::User(user.into())),
@@ -133,8 +143,8 @@ fn upload_of(version: &str, guest: &[(&str, pathz::Mode)]) -> pathz::RotateReque
         action: pathz::Action::Permit.into(),
         mode: mode.into(),
     };
-    let of_guest = guest.iter().enumerate();
-    let of_guest = of_guest.map(|(at, (path, mode))| rule(&format!("g{at}"), GUEST, path, *mode));
+    let of_user = rights.iter().enumerate();
+    let of_user = of_user.map(|(at, (path, mode))| rule(&format!("g{at}"), user, path, *mode));
     let of_admin = [
         ("r", "/", pathz::Mode::Read),
         ("w", "/", pathz::Mode::Write),
@@ -142,7 +152,7 @@ fn upload_of(version: &str, guest: &[(&str, pathz::Mode)]) -> pathz::RotateReque
         ("nw", "holdfast_native:/", pathz::Mode::Write),
     ];
     let of_admin = of_admin.into_iter().map(|(id, path, mode)| rule(id, ADMIN, path, mode));
-    let rules = of_admin.chain(of_guest).collect();
+    let rules = of_admin.chain(of_user).collect();
     let upload = pathz::UploadRequest {
         version: version.into(),
         created_on: 1_700_000_000,

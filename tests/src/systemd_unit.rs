@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const UNDER_UNIT: &str = "HOLDFAST_E2E_UNDER_UNIT";
 
 /// The drop-ins, by the parts of their names that give the purpose.
-pub const DROP_INS: [&str; 4] = ["10-dhcp", "20-system", "30-credentials", "40-netns"];
+pub const DROP_INS: [&str; 5] = ["10-dhcp", "20-system", "30-credentials", "40-netns", "50-users"];
 
 /// The capabilities that the unit gives with these drop-ins, as setpriv(1) names them.
 ///

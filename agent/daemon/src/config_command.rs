@@ -16,7 +16,7 @@ use tempfile::NamedTempFile;
 
 use crate::local::{
     ChangeAnswer, ChangeContent, ChangeRequest, CheckpointRequest, Client, ClientError,
-    ConfirmRequest, Export, LogRequest, SentDocument, ShowRequest, pretty,
+    ConfirmRequest, DiffRequest, Export, LogRequest, SentDocument, ShowRequest, pretty,
 };
 use crate::prompt::{self, PromptError};
 use crate::settings::{ChangeTerms, ConfigAction, ConfigFormat, DocumentArgs};
@@ -69,11 +69,17 @@ pub(crate) async fn run(
             let request = ShowRequest { path: joined(path), format: *format, owner: *owner };
             client.show_config(&request).await?
         }
+        ConfigAction::Diff { what: Some(from), to: Some(to), .. } => {
+            let request = DiffRequest { from: from.clone(), to: to.clone() };
+            let mut text = String::new();
+            write_difference(&mut text, &client.config_difference(&request).await?);
+            text
+        }
         ConfigAction::Diff { what: None, .. } => {
             let last: RevisionList = log_document(client, None).await?;
             last.revisions.last().map_or_else(String::new, |it| lines_of(&it.revision))
         }
-        ConfigAction::Diff { what: Some(what), format } => match what.parse() {
+        ConfigAction::Diff { what: Some(what), format, to: None } => match what.parse() {
             Ok(number) => {
                 let found: ListedRevision = log_document(client, Some(number)).await?;
                 lines_of(&found.revision)

@@ -45,7 +45,7 @@ use crate::{
     faults::{self, AlarmPlaces, FaultParts, FaultSettingsCheck},
     gnsi::{Gnsi, TlsProfiles},
     listeners::{ListenerKind, Listeners},
-    local::{self, Inspect, Inspector, LocalServer, Look, UserDependencies},
+    local::{self, CallRights, Inspector, LocalServer, Look, UserDependencies},
     logging,
     northbound::{self, RouteParts, RoutesError},
     packages::{PackageError, Packages},
@@ -182,7 +182,6 @@ pub enum RunEnd {
 struct StartedAgent {
     core: Core,
     routes: Routes,
-    inspect: Arc<dyn Inspect>,
     /// Additional paths on the local socket.
     local_routes: Router,
     /// Those of them that ask for the rights of their caller.
@@ -251,7 +250,6 @@ async fn serve(
         users.follow(configured);
     }
     let served = local::LocalDependencies {
-        inspect: running.inspect,
         users: users.clone(),
         accounts: accounts.clone(),
         more: running.local_routes,
@@ -260,7 +258,7 @@ async fn serve(
     let _user_socket = settings.user_socket.as_deref().map(|path| {
         let served = UserDependencies {
             users: users.clone(),
-            gnsi: running.gnsi.clone(),
+            rights: CallRights::new(&running.gnsi),
             accounts: accounts.clone(),
             routes: running.user_routes.clone(),
         };
@@ -530,10 +528,20 @@ async fn start_core(
     let service_socket = settings.service_socket.as_deref();
     let service_socket = service_socket
         .map(|path| service_socket::start(path, handlers.clone(), gnsi.clone(), listeners));
+    let rights = CallRights::new(&gnsi);
+    let whole_views = introspection
+        .clone()
+        .merge(local::inspect_routes(Arc::new(Inspector(core.handle()))))
+        .merge(local::raise_routes(faults.clone()))
+        .merge(local::start_routes(core.handle(), listeners.clone()));
     let user_routes = local::config_routes(core.handle(), &gnsi)
         .merge(local::view_routes(look.clone()))
         .merge(local::probe_routes(probes))
-        .merge(local::completion_routes(look));
+        .merge(local::completion_routes(look.clone()))
+        .merge(local::service_routes(core.handle(), installer.clone(), rights.clone()))
+        .merge(local::session_routes(faults.clone(), rights.clone()))
+        .merge(local::fault_routes(look.clone(), rights))
+        .merge(local::showing_everything(whole_views, look));
     Ok(StartedAgent {
         handlers,
         _service_socket: service_socket,
@@ -544,15 +552,9 @@ async fn start_core(
             let parts = RouteParts { ignored, installer, faults: Some(faults.clone()) };
             northbound::routes(core.handle(), device, &gnsi, parts).await?
         },
-        inspect: Arc::new(Inspector(core.handle())),
-        local_routes: introspection
+        local_routes: user_routes
             .clone()
             .merge(local::maintenance_routes(core.handle(), reboots.clone()))
-            .merge(local::service_routes(core.handle(), installer))
-            .merge(user_routes.clone())
-            .merge(local::fault_routes(faults.clone()))
-            .merge(local::session_routes(faults.clone()))
-            .merge(local::start_routes(core.handle(), listeners.clone()))
             .merge(local::bootz_routes(bootz)),
         user_routes,
         bootz: client,

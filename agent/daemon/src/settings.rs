@@ -20,6 +20,7 @@ use holdfast_base::Role;
 use holdfast_config::layer::Namespace;
 use holdfast_introspect::tcp::IntrospectToken;
 use holdfast_store::accounts::{DEFAULT_HISTORY, MIN_HISTORY};
+use nix::unistd::Uid;
 use smol_str::SmolStr;
 
 use crate::reboot::RebootScope;
@@ -52,6 +53,8 @@ pub const DEFAULT_PORT: u16 = 9339;
 
 /// Default folder for the state of a run.
 pub const DEFAULT_STATE_DIR: &str = "/var/lib/holdfast";
+/// Socket for people who are not root, where the packaged drop-in opens one.
+const DEFAULT_USER_SOCKET: &str = "/run/holdfast/users.sock";
 
 const EXIT_CODES: &str = "Exit codes:
   0  done
@@ -153,8 +156,8 @@ pub struct RunSettings {
     #[arg(long, value_name = "PATH")]
     pub service_socket: Option<PathBuf>,
     /// Unix socket for people of the box who are not root: an account has the role of the agent's user of the same name.
-    /// `holdfast config` and tables such as `show interfaces` are served there
-    #[arg(long, value_name = "PATH")]
+    /// It may do there what it may do by gRPC
+    #[arg(long, value_name = "PATH", env = "HOLDFAST_USER_SOCKET")]
     pub user_socket: Option<PathBuf>,
     /// Scope of a reboot of the box: of one that is requested over gNOI with method COLD, of a factory reset, of an activated
     /// version
@@ -323,7 +326,8 @@ pub struct StateDir {
     /// Folder with the database, the TLS identity and the local socket
     #[arg(long, global = true, value_name = "DIR", env = "HOLDFAST_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
-    /// Local socket of the agent, where it is not that of the state folder: the one of `--user-socket`
+    /// Local socket of the agent, where it is not that of the state folder: the one of `--user-socket`. People who are not
+    /// root use /run/holdfast/users.sock where it is
     #[arg(long, global = true, value_name = "PATH", env = "HOLDFAST_SOCKET")]
     pub socket: Option<PathBuf>,
 }
@@ -336,7 +340,16 @@ impl StateDir {
 
     /// Unix socket by which a command asks a running agent.
     pub fn socket(&self) -> PathBuf {
-        self.socket.clone().unwrap_or_else(|| self.own_socket())
+        if let Some(socket) = &self.socket {
+            return socket.clone();
+        }
+        let for_users = Path::new(DEFAULT_USER_SOCKET);
+        // The state folder is closed to everyone but root and the user of the agent.
+        let is_default = self.state_dir == Path::new(DEFAULT_STATE_DIR);
+        match is_default && !Uid::effective().is_root() && for_users.exists() {
+            true => for_users.to_owned(),
+            false => self.own_socket(),
+        }
     }
 
     pub fn path(&self) -> &Path {

@@ -33,6 +33,11 @@ impl AlarmFilter {
         Self { subject, least_severity, shelved, roots, since_ns }
     }
 
+    /// The selection of all alarms, also of shelved ones.
+    pub fn all() -> Self {
+        Self::new("", "", None, true, false, 0)
+    }
+
     pub fn matches(&self, alarm: &Alarm) -> bool {
         (self.shelved || !alarm.is_aside())
             && (!self.roots || alarm.cause.is_none())

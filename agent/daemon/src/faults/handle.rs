@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath};
-use holdfast_core::{CoreHandle, Datastore as _};
+use holdfast_core::CoreHandle;
 use holdfast_faults::{
     Alarm, Condition, LatchError, LatchRequest, MonitorError, OperatorError, OperatorState,
     OutsideReport, ResetError, Resource, Session, SessionPlan, SessionRequest, Transition,
@@ -334,22 +334,7 @@ impl FaultService {
         self.ask(|answer| Request::Report { reporter, report, answer }).await
     }
 
-    /// The first of the objects that do not work, or work worse, because of an open alarm.
-    ///
-    /// # Errors
-    /// When nobody looks for faults any more.
-    pub async fn affected(
-        &self,
-        alarm: &Condition,
-        limit: usize,
-    ) -> Result<Vec<(String, EffectiveStatus)>, FaultsStopped> {
-        let affected = self.affected_paths(alarm, limit).await?;
-        let models = self.core.models();
-        let text = |path: InstancePath| path.to_path(&models.native).to_string();
-        Ok(affected.into_iter().map(|(path, status)| (text(path), status)).collect())
-    }
-
-    /// The same objects by their paths in the native model.
+    /// The first of the objects that do not work, or work worse, because of an open alarm, by their paths in the native model.
     ///
     /// # Errors
     /// When nobody looks for faults any more.

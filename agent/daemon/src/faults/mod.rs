@@ -63,4 +63,4 @@ pub use handle::{
 pub use sessions::{SessionAnswer, SessionFollower, SessionNews, SessionRefusal};
 pub use stamps::{Moment, Raise, monotonic_ns};
 pub use task::{FaultParts, start};
-pub use visibility::{AlarmPlaces, permits};
+pub use visibility::{AlarmPlaces, AlarmView, SessionView, permits};

@@ -1,13 +1,19 @@
-//! Permission to read alarms, by the pathz policy.
+//! Permission to read alarms, by the pathz policy, and maintenance sessions.
 
 use std::sync::Arc;
 
+use holdfast_base::Caller;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{InstancePath, MissingNode, Models, Value};
-use holdfast_faults::{Alarm, Resource};
+use holdfast_faults::{
+    Alarm, Resource, Session, SessionChange, SessionConsumer, SessionEvent, Transition,
+};
 use holdfast_security::pathz::Action;
 use holdfast_security::pathz::nodes::position;
 
+use smol_str::SmolStr;
+
+use super::filter::AlarmFilter;
 use crate::gnsi::Pathz;
 use crate::gnsi::pathz::{PathPermissions, Scope};
 
@@ -41,6 +47,74 @@ impl AlarmPlaces {
                 Resource::Interface(name) => may_read(&self.interface, name),
                 _ => true,
             }
+    }
+}
+
+/// The alarms that one reader sees: those of a filter that the pathz policy permits.
+#[derive(Debug)]
+pub struct AlarmView {
+    pub filter: AlarmFilter,
+    pub rights: Option<Arc<PathPermissions>>,
+    pub places: Arc<AlarmPlaces>,
+}
+
+impl AlarmView {
+    pub fn shows(&self, alarm: &Alarm) -> bool {
+        self.filter.matches(alarm) && self.permits(alarm)
+    }
+
+    pub fn shows_transition(&self, transition: &Transition) -> bool {
+        self.filter.matches_transition(transition) && self.permits(&transition.alarm)
+    }
+
+    /// True when the reader may read the alarm, and what it is about.
+    fn permits(&self, alarm: &Alarm) -> bool {
+        self.rights.as_ref().is_none_or(|rights| self.places.permits(rights, alarm))
+    }
+}
+
+/// The sessions that one reader sees: administrators see everything, others what affects their consumers.
+#[derive(Clone, Debug)]
+pub struct SessionView {
+    user: SmolStr,
+    sees_all: bool,
+}
+
+impl SessionView {
+    pub fn of(caller: &Caller) -> Self {
+        Self { user: caller.name.clone(), sees_all: caller.may_write() }
+    }
+
+    fn shows(&self, consumer: &SessionConsumer) -> bool {
+        self.sees_all || consumer.identity.as_ref() == Some(&self.user)
+    }
+
+    /// A session with the consumers that the reader sees; `None` where it affects none of them.
+    pub fn session(&self, session: &Session) -> Option<Session> {
+        let mut seen = session.clone();
+        if self.sees_all {
+            return Some(seen);
+        }
+        seen.consumers.retain(|_, consumer| self.shows(consumer));
+        // These name what is not the consumer's.
+        seen.resources.clear();
+        seen.created_by = SmolStr::default();
+        seen.reason = SmolStr::default();
+        (!seen.consumers.is_empty()).then_some(seen)
+    }
+
+    /// An event with what the reader sees of its session.
+    pub fn event(&self, event: &SessionEvent) -> Option<SessionEvent> {
+        let is_own = |id: &SmolStr| {
+            event.session.consumers.get(id).is_some_and(|consumer| self.shows(consumer))
+        };
+        // A session that is forgotten is so for everyone who has seen it.
+        let is_seen = match &event.consumer {
+            Some(id) => is_own(id),
+            None => self.sees_all || event.change == SessionChange::Forgotten,
+        };
+        let session = self.session(&event.session).filter(|_| is_seen)?;
+        Some(SessionEvent { session: session.into(), ..event.clone() })
     }
 }
 

@@ -27,8 +27,8 @@ use super::service_operations;
 use super::sessions;
 use super::{
     BootzStartRequest, ChangeAnswer, ChangeRequest, CheckpointRequest, ConfirmRequest,
-    DeleteUserRequest, Export, Failure, LogRequest, SetUserRequest, ShowRequest, SwitchEntry,
-    UserSummary,
+    DeleteUserRequest, DiffRequest, Export, Failure, LogRequest, SetUserRequest, ShowRequest,
+    SwitchEntry, UserSummary,
 };
 use crate::faults::Raise;
 use crate::settings::{
@@ -221,6 +221,17 @@ impl Client {
     /// When no agent runs, it refuses, or there is no such revision.
     pub async fn config_log(&self, request: &LogRequest) -> Result<String, ClientError> {
         self.ask(config::LOG, request).await
+    }
+
+    /// The lines that differ between two revisions.
+    ///
+    /// # Errors
+    /// When no agent runs, it refuses, or the log does not keep one of them.
+    pub async fn config_difference(
+        &self,
+        request: &DiffRequest,
+    ) -> Result<ChangeAnswer, ClientError> {
+        Ok(serde_json::from_str(&self.ask(config::DIFF, request).await?)?)
     }
 
     /// Makes or removes a checkpoint; the answer is a text.

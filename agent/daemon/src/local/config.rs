@@ -51,6 +51,7 @@ pub(super) const CHANGE: &str = "/config/change";
 pub(super) const CONFIRM: &str = "/config/confirm";
 pub(super) const EXPORT: &str = "/config/export";
 pub(super) const LOG: &str = "/config/log";
+pub(super) const DIFF: &str = "/config/diff";
 pub(super) const CHECKPOINT: &str = "/config/checkpoint";
 pub(super) const CHECKPOINTS: &str = "/config/checkpoints";
 
@@ -64,6 +65,13 @@ pub struct LogRequest {
     pub number: Option<u64>,
     pub limit: usize,
     pub json: bool,
+}
+
+/// Two revisions to compare, each by its number or the name of a checkpoint.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DiffRequest {
+    pub from: String,
+    pub to: String,
 }
 
 /// A checkpoint to make or to remove.
@@ -294,6 +302,7 @@ pub fn config_routes(core: CoreHandle, gnsi: &Gnsi) -> Router {
         .route(CONFIRM, post(confirm))
         .route(EXPORT, post(export))
         .route(LOG, post(log))
+        .route(DIFF, post(diff))
         .route(CHECKPOINT, post(checkpoint))
         .route(CHECKPOINTS, post(checkpoints))
         .layer(DefaultBodyLimit::max(MESSAGE_SIZE.figure))
@@ -362,6 +371,26 @@ async fn log(
         Ok::<_, ChangeError>(if request.json { pretty(found) } else { config_log::text(found) })
     };
     answered(read.await)
+}
+
+async fn diff(
+    State(state): State<ConfigState>,
+    Extension(caller): Extension<Caller>,
+    Json(request): Json<DiffRequest>,
+) -> Response {
+    let compared = async {
+        state.admit(&caller)?;
+        let from = revision_target(&request.from)?;
+        let to = revision_target(&request.to)?;
+        let alone = state.core.configuration().with_services(None);
+        let old = state.core.client_layers_at(&from).await?;
+        let new = state.core.client_layers_at(&to).await?;
+        let lines = spawn_blocking(move || {
+            intended::lines_between(&alone.with_client_of(&old), &alone.with_client_of(&new))
+        });
+        lines.await.map(differing).map_err(|_| ChangeError::Ended)
+    };
+    answered(compared.await.map(Json))
 }
 
 async fn checkpoint(

@@ -1,20 +1,25 @@
 //! `holdfast fault`: alarms and their log as text, and each change as JSON.
+//!
+//! A caller may do here what it may do by `holdfast.faults.v1.Faults`.
 
 use std::cmp::Reverse;
 use std::convert::Infallible;
 use std::fmt::Write as _;
+use std::future::pending;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
 use futures::Stream;
 use futures::stream::unfold;
 use holdfast_base::{Caller, ErrorChain, now_ns};
-use holdfast_config::EffectiveStatus;
+use holdfast_config::schema::Origin;
+use holdfast_config::{EffectiveStatus, InstancePath};
+use holdfast_core::Datastore as _;
 use holdfast_faults::{
     Alarm, Condition, ConditionError, ImpactState, LatchKind, LatchRequest, OperatorError,
     OperatorState, OutsideReport, ResetError, ResourceError, Severity, Word,
@@ -24,11 +29,15 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::failure;
+use super::rights::{CallRights, Rpc, is_unrestricted};
 use super::table::aligned;
+use super::views::Look;
 use crate::faults::{
-    AlarmFilter, FaultService, FaultsStopped, LatchRefusal, Listener, News, OperatorWord,
-    ReportError, Reporter, WordError, alarm_document, check_text, transition_document,
+    AlarmFilter, AlarmView, FaultService, FaultsStopped, LatchRefusal, Listener, News,
+    OperatorWord, ReportError, Reporter, WordError, alarm_document, check_text, permits,
+    transition_document,
 };
+use crate::gnsi::pathz::PolicyWatch;
 use crate::settings::{
     FaultFilter, FaultLatch, FaultQuestion, FaultReport, FaultWatchRequest, OperatorVerb,
     ReportVerb,
@@ -38,6 +47,9 @@ use crate::settings::{
 pub(super) const QUESTION: &str = "/faults";
 /// Address of a stream of changes; the body is a [`FaultWatchRequest`].
 pub(super) const WATCH: &str = "/faults/watch";
+
+/// RPC that does the same as [`WATCH`].
+pub(super) const WATCH_RPC: Rpc = "/holdfast.faults.v1.Faults/Watch";
 
 /// Address of the moments of raised alarms; the body is the id of an event, and those after it are meant.
 pub(super) const RAISES: &str = "/faults/raises";
@@ -68,21 +80,49 @@ enum AnswerError {
     Stopped(#[from] FaultsStopped),
 }
 
+#[derive(Clone)]
+struct FaultState {
+    look: Look,
+    rights: CallRights,
+}
+
 /// Routes about faults, for [`super::start`].
-pub fn fault_routes(faults: FaultService) -> Router {
+pub fn fault_routes(look: Look, rights: CallRights) -> Router {
     Router::new()
         .route(QUESTION, post(answer))
         .route(WATCH, post(watch))
-        .route(RAISES, post(raises))
-        .with_state(faults)
+        .with_state(FaultState { look, rights })
+}
+
+/// Route of the moments of raised alarms, for [`super::start`].
+pub fn raise_routes(faults: FaultService) -> Router {
+    Router::new().route(RAISES, post(raises)).with_state(faults)
+}
+
+/// The RPC that does the same.
+fn same_rpc(question: &FaultQuestion) -> Rpc {
+    match question {
+        FaultQuestion::List { .. } | FaultQuestion::Show { .. } | FaultQuestion::Log { .. } => {
+            "/holdfast.faults.v1.Faults/Query"
+        }
+        FaultQuestion::Ack { .. } => "/holdfast.faults.v1.Faults/SetOperatorState",
+        FaultQuestion::Reset { .. } => "/holdfast.faults.v1.Faults/ResetAlarm",
+        FaultQuestion::Report(_) => "/holdfast.faults.v1.Faults/ReportEvent",
+        FaultQuestion::ForceDown(_) => "/holdfast.faults.v1.Faults/SetForcedDown",
+        FaultQuestion::DataPlaneDown(_) => "/holdfast.faults.v1.Faults/SetDataPlaneDown",
+    }
 }
 
 async fn answer(
-    State(faults): State<FaultService>,
+    State(it): State<FaultState>,
     Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
     Json(question): Json<FaultQuestion>,
 ) -> Response {
-    match text(&faults, &caller, question).await {
+    if let Err(denied) = it.rights.permit(&caller, &headers, same_rpc(&question)) {
+        return denied.into_response();
+    }
+    match text(&it.look, &caller, question).await {
         Ok(text) => text.into_response(),
         Err(error) => {
             let status = match error {
@@ -110,30 +150,32 @@ async fn raises(State(faults): State<FaultService>, Json(after): Json<u64>) -> R
 }
 
 async fn text(
-    faults: &FaultService,
+    look: &Look,
     caller: &Caller,
     question: FaultQuestion,
 ) -> Result<String, AnswerError> {
+    let faults = &look.faults;
     Ok(match question {
         FaultQuestion::List { filter } => {
-            let filter = selection(&filter)?;
+            let view = look.alarm_view(caller, selection(&filter)?);
             let mut alarms = faults.alarms().await?;
-            alarms.retain(|alarm| filter.matches(alarm));
+            alarms.retain(|alarm| view.shows(alarm));
             alarms.sort_by_key(|alarm| (Reverse(alarm.severity), alarm.created_ns));
             aligned(alarms.iter().map(alarm_line))
         }
         FaultQuestion::Show { id } => {
             let condition: Condition = id.parse()?;
+            let view = look.alarm_view(caller, AlarmFilter::all());
             let alarms = faults.alarms().await?;
-            let alarm = alarms.iter().find(|alarm| alarm.condition == condition);
+            let alarm = alarms.iter().find(|it| it.condition == condition && view.shows(it));
             let alarm = alarm.ok_or_else(|| OperatorError::NotOpen(condition.clone()))?;
-            let affected = faults.affected(&condition, SHOWN_OBJECTS).await?;
-            details(alarm) + &affected_lines(alarm, &affected)
+            let affected = faults.affected_paths(&condition, SHOWN_OBJECTS).await?;
+            details(alarm) + &affected_lines(alarm, &readable_objects(look, &view, affected))
         }
         FaultQuestion::Log { filter, after } => {
-            let filter = selection(&filter)?;
+            let view = look.alarm_view(caller, selection(&filter)?);
             let log = faults.log(after).await?;
-            let log = log.iter().filter(|transition| filter.matches_transition(transition));
+            let log = log.iter().filter(|transition| view.shows_transition(transition));
             aligned(log.map(|transition| {
                 let [severity, _, alarm, text] = alarm_line(&transition.alarm);
                 let change = transition.change.name().to_owned();
@@ -162,7 +204,10 @@ async fn text(
             durability(faults.reset_rule(&owner, &name).await??)
         }
         FaultQuestion::Report(report) => {
-            let reporter = Reporter { monitor: report.monitor.as_str().into(), caller: None };
+            let reporter = Reporter {
+                monitor: report.monitor.as_str().into(),
+                caller: (!is_unrestricted(caller)).then(|| caller.name.clone()),
+            };
             faults.report(reporter, outside_report(report)?).await??;
             String::new()
         }
@@ -277,6 +322,20 @@ fn details(alarm: &Alarm) -> String {
     text
 }
 
+/// The native paths of objects that a reader may see, each with its status.
+fn readable_objects(
+    look: &Look,
+    view: &AlarmView,
+    affected: Vec<(InstancePath, EffectiveStatus)>,
+) -> Vec<(String, EffectiveStatus)> {
+    let models = look.core.models();
+    let may_read = |path: &InstancePath| {
+        view.rights.as_ref().is_none_or(|rights| permits(rights, Origin::Native, path))
+    };
+    let seen = affected.into_iter().filter(|(path, _)| may_read(path));
+    seen.map(|(path, status)| (path.to_path(&models.native).to_string(), status)).collect()
+}
+
 /// The objects that an alarm affects, a line each.
 fn affected_lines(alarm: &Alarm, affected: &[(String, EffectiveStatus)]) -> String {
     let mut text = String::new();
@@ -298,41 +357,58 @@ pub(super) fn time_text(time_ns: u64) -> String {
 }
 
 async fn watch(
-    State(faults): State<FaultService>,
+    State(it): State<FaultState>,
+    Extension(caller): Extension<Caller>,
     Json(request): Json<FaultWatchRequest>,
 ) -> Response {
+    let policies = it.look.pathz.follow();
     let listening = async {
-        let filter = selection(&request.filter)?;
-        Ok::<_, AnswerError>((filter, faults.listen(request.after).await?))
+        let view = it.look.alarm_view(&caller, selection(&request.filter)?);
+        Ok::<_, AnswerError>((view, it.look.faults.listen(request.after).await?))
     };
     match listening.await {
-        Ok((filter, listener)) => Body::from_stream(lines(filter, listener)).into_response(),
+        Ok((view, listener)) => {
+            let policies = (!is_unrestricted(&caller)).then_some(policies);
+            Body::from_stream(lines(view, listener, policies)).into_response()
+        }
         Err(error) => failure(StatusCode::BAD_REQUEST, ErrorChain(&error).to_string()),
     }
 }
 
-/// News for a watcher, as lines of JSON. The stream ends with the agent.
+/// News for a watcher, as lines of JSON. The stream ends with the agent, and with the policy that the rights of the watcher
+/// come from: the watcher comes back, and has those of the new one.
 fn lines(
-    filter: AlarmFilter,
+    view: AlarmView,
     listener: Listener,
+    policies: Option<PolicyWatch>,
 ) -> impl Stream<Item = Result<String, Infallible>> {
-    unfold((listener, filter), |(mut listener, filter)| async move {
+    unfold((listener, view, policies), |(mut listener, view, mut policies)| async move {
         loop {
-            let document = match listener.next().await? {
+            let replaced = async {
+                match &mut policies {
+                    Some(policies) => policies.replaced().await,
+                    None => pending().await,
+                }
+            };
+            let news = tokio::select! {
+                news = listener.next() => news?,
+                () = replaced => return None,
+            };
+            let document = match news {
                 News::Snapshot { alarms, is_gap, last_id } => {
-                    let alarms = alarms.iter().filter(|alarm| filter.matches(alarm));
+                    let alarms = alarms.iter().filter(|alarm| view.shows(alarm));
                     let alarms: Vec<Value> = alarms.map(alarm_document).collect();
                     let snapshot =
                         json!({"alarms": alarms, "gap": is_gap, "last-event-id": last_id});
                     json!({"snapshot": snapshot})
                 }
-                News::Transition(transition) if filter.matches_transition(&transition) => {
+                News::Transition(transition) if view.shows_transition(&transition) => {
                     json!({"event": transition_document(&transition)})
                 }
                 News::Transition(_) => continue,
                 News::Synced { last_id } => json!({"sync": {"last-event-id": last_id}}),
             };
-            return Some((Ok(line(&document)), (listener, filter)));
+            return Some((Ok(line(&document)), (listener, view, policies)));
         }
     })
 }

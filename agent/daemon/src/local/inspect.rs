@@ -1,8 +1,15 @@
 //! Texts for `holdfast show`.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
-use holdfast_base::now_ns;
+use axum::{
+    Router,
+    extract::{Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::{
     ClaimKey,
     json::{Flavour, print},
@@ -17,7 +24,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::table::aligned;
-use super::{service_waits, services};
+use super::{AnswerFormat, failure, service_waits, services};
 use crate::services::{action_wait, is_undeployed};
 use crate::{northbound::boot_document, settings::ShowContent};
 
@@ -28,6 +35,28 @@ type Failure = Box<dyn Error + Send + Sync>;
 pub trait Inspect: Send + Sync + 'static {
     /// Text of one `holdfast show` command, or its content as JSON.
     async fn show(&self, what: ShowContent, json: bool) -> Result<String, Failure>;
+}
+
+/// Address of the boot configuration.
+pub(super) const BOOT: &str = "/show/boot";
+
+/// Routes of the texts, for [`super::start`].
+pub fn inspect_routes(inspect: Arc<dyn Inspect>) -> Router {
+    let mut routes = Router::new();
+    for content in ShowContent::ALL {
+        let answer = async move |inspect: State<Arc<dyn Inspect>>, format: Query<AnswerFormat>| {
+            show(&**inspect, content, &format).await
+        };
+        routes = routes.route(&content.path(), get(answer));
+    }
+    routes.with_state(inspect)
+}
+
+async fn show(inspect: &dyn Inspect, content: ShowContent, format: &AnswerFormat) -> Response {
+    match inspect.show(content, format.is_json()).await {
+        Ok(text) => text.into_response(),
+        Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, ErrorChain(&*error).to_string()),
+    }
 }
 
 /// Formats the newest revision, and the values of the engine.

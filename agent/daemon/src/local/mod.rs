@@ -1,7 +1,7 @@
 //! The local socket, on which the command line of this box talks to the running agent.
 //!
 //! HTTP on `holdfast.sock` in the state folder, mode 0600. The peer credentials from the kernel are checked too:
-//! only root and the agent's own user are served. Status texts come from an [`Inspect`]. Users are managed here,
+//! only root and the agent's own user are served. Users are managed here,
 //! because the first one must exist before anyone can log in over the network.
 //!
 //! Other people of the box have a socket of their own, if the operator wants that ([`start_for_users`]). There an account has the
@@ -33,19 +33,18 @@ use std::{
     io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
 use axum::{
     Json, Router,
-    extract::{ConnectInfo, Extension, Query, Request, State},
-    http::StatusCode,
+    extract::{ConnectInfo, Extension, Request, State},
+    http::{Method, StatusCode},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use holdfast_base::{AuthMethod, Caller, ErrorChain, Role, http1, is_root_or_own, now_ns};
+use holdfast_base::{AuthMethod, Caller, ErrorChain, Role, http1, is_root_or_own};
 use holdfast_store::accounts::AccountingLog;
 use nix::unistd::User as Account;
 use serde::{Deserialize, Serialize};
@@ -61,23 +60,24 @@ pub use self::candidates::completion_routes;
 pub(crate) use self::client::AnswerLines;
 pub use self::client::{Client, ClientError};
 pub use self::config::{
-    ChangeAnswer, ChangeContent, ChangeRequest, CheckpointRequest, ConfirmRequest, Export,
-    KeptLine, LogRequest, ObjectLine, PendingLine, SentDocument, ShowRequest, config_routes,
+    ChangeAnswer, ChangeContent, ChangeRequest, CheckpointRequest, ConfirmRequest, DiffRequest,
+    Export, KeptLine, LogRequest, ObjectLine, PendingLine, SentDocument, ShowRequest,
+    config_routes,
 };
-pub use self::faults::fault_routes;
-pub use self::inspect::{Inspect, Inspector};
+pub use self::faults::{fault_routes, raise_routes};
+pub use self::inspect::{Inspect, Inspector, inspect_routes};
 pub use self::maintenance::{SwitchEntry, maintenance_routes};
 pub use self::online::{Unsettled, start_routes};
 pub use self::probes::{ProbeEnd, ProbeText, probe_routes};
+pub use self::rights::CallRights;
+use self::rights::Rpc;
 pub use self::service_operations::service_routes;
 pub use self::sessions::session_routes;
 pub use self::table::Ink;
-pub use self::views::{Look, text_of, view_routes};
+pub use self::views::{Look, showing_everything, text_of, view_routes};
 use crate::{
-    gnsi::Gnsi,
     listeners::{ListenerKind, Listeners},
     services::Requester,
-    settings::ShowContent,
     socket_for_all::bind_for_all,
     trace::trace_of,
     users::{Password, UserError, Users},
@@ -123,17 +123,15 @@ const USER_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct UserDependencies {
     pub users: Users,
-    /// The authz policy.
-    pub gnsi: Gnsi,
+    pub rights: CallRights,
     /// Accounting records of requests.
     pub accounts: AccountingLog,
-    /// Routes that ask for the rights of their [`Caller`].
+    /// Routes for which [`same_rpc`] names an RPC, or that ask for the rights of their [`Caller`] themselves.
     pub routes: Router,
 }
 
 /// Dependencies of the socket's handlers.
 pub struct LocalDependencies {
-    pub inspect: Arc<dyn Inspect>,
     pub users: Users,
     /// Accounting records of requests.
     pub accounts: AccountingLog,
@@ -170,22 +168,12 @@ pub fn start(
 }
 
 async fn serve(listener: UnixListener, served: LocalDependencies) {
-    let LocalDependencies { inspect, users, accounts, more } = served;
+    let LocalDependencies { users, accounts, more } = served;
     let routes = Router::new()
-        .route("/show/config", get(|agent, format| show(agent, format, ShowContent::Config)))
-        .route("/show/state", get(|agent, format| show(agent, format, ShowContent::State)))
-        .route("/show/values", get(|agent, format| show(agent, format, ShowContent::Values)))
-        .route("/show/pending", get(|agent, format| show(agent, format, ShowContent::Pending)))
-        .route("/show/services", get(|agent, format| show(agent, format, ShowContent::Services)))
-        .route(
-            "/show/service-waits",
-            get(|agent, format| show(agent, format, ShowContent::ServiceWaits)),
-        )
-        .route("/show/boot", get(|agent, format| show(agent, format, ShowContent::Boot)))
         .route("/users", get(list_users))
         .route("/users/set", post(set_user))
         .route("/users/delete", post(delete_user))
-        .with_state(LocalAgent { inspect, users })
+        .with_state(users)
         .merge(more)
         .layer(middleware::from_fn(admit))
         .layer(middleware::from_fn_with_state(accounts, accounting::record_request))
@@ -201,10 +189,10 @@ pub fn start_for_users(
 ) -> LocalServer {
     let entry = listeners.add(ListenerKind::Users, path.to_string_lossy());
     let wanted = path.to_owned();
-    let UserDependencies { users, gnsi, accounts, routes } = served;
+    let UserDependencies { users, rights, accounts, routes } = served;
     let routes = routes
         .fallback(async || failure(StatusCode::FORBIDDEN, FOR_ROOT.to_owned()))
-        .layer(middleware::from_fn_with_state(gnsi, authorize))
+        .layer(middleware::from_fn_with_state(rights, authorize))
         .layer(middleware::from_fn(admit))
         .layer(middleware::from_fn_with_state(accounts, accounting::record_request))
         .layer(middleware::from_fn_with_state(Admission::Users(users), identify));
@@ -305,30 +293,46 @@ async fn admit(
     }
 }
 
-/// The call over the network that does the same as a request, for the authz policy.
-fn same_call(path: &str) -> &'static str {
+/// The call over the network that does the same as a request; `None` where the content of the request decides that, and its
+/// handler asks.
+fn same_rpc(method: &Method, path: &str) -> Option<Rpc> {
     match path {
-        config::CHANGE | config::CONFIRM | config::CHECKPOINT => "/gnmi.gNMI/Set",
-        probes::PING => "/gnoi.system.System/Ping",
-        probes::TRACE => "/gnoi.system.System/Traceroute",
-        _ => "/gnmi.gNMI/Get",
+        config::CHANGE | config::CONFIRM | config::CHECKPOINT => Some(SET),
+        probes::PING => Some("/gnoi.system.System/Ping"),
+        probes::TRACE => Some("/gnoi.system.System/Traceroute"),
+        faults::QUESTION | sessions::QUESTION | service_operations::ADDRESS => None,
+        faults::WATCH => Some(faults::WATCH_RPC),
+        faults::RAISES => Some("/holdfast.faults.v1.Faults/Query"),
+        sessions::WATCH => Some(sessions::WATCH_RPC),
+        packages::REMOVE_PACKAGE => Some("/holdfast.services.v1.Packages/Remove"),
+        packages::PACKAGES if *method == Method::GET => Some("/holdfast.services.v1.Packages/List"),
+        packages::PACKAGES => Some("/holdfast.services.v1.Packages/Install"),
+        inspect::BOOT => Some("/gnoi.bootconfig.BootConfig/GetBootConfig"),
+        // What only looks at a configuration or a part of the state is a question with a body.
+        config::SHOW | config::LOG | config::DIFF | config::EXPORT | config::CHECKPOINTS => {
+            Some(GET)
+        }
+        _ if *method == Method::GET => Some(GET),
+        _ => Some(SET),
     }
 }
 
-/// Refuses what the authz policy does not permit over the network either. It says nothing of root, which owns its file.
+const GET: Rpc = "/gnmi.gNMI/Get";
+const SET: Rpc = "/gnmi.gNMI/Set";
+
+/// Refuses what the role of the caller or the authz policy does not permit over the network either.
 async fn authorize(
-    State(gnsi): State<Gnsi>,
+    State(rights): State<CallRights>,
     Extension(caller): Extension<Caller>,
     request: Request,
     next: Next,
 ) -> Response {
-    let is_root = matches!(caller.auth_method, AuthMethod::Local { uid } if is_root_or_own(uid));
-    let call = same_call(request.uri().path());
-    let permitted = gnsi.authz.authorize(&caller, None, call, request.headers(), now_ns());
-    match permitted {
-        Err(denial) if !is_root => failure(StatusCode::FORBIDDEN, denial.to_string()),
-        _ => next.run(request).await,
+    if let Some(rpc) = same_rpc(request.method(), request.uri().path())
+        && let Err(denied) = rights.permit(&caller, request.headers(), rpc)
+    {
+        return denied.into_response();
     }
+    next.run(request).await
 }
 
 /// Text for a command that the socket for users does not serve.
@@ -337,12 +341,6 @@ const FOR_ROOT: &str = "this command is for root, on the socket in the state fol
 /// Text for a caller who is not served.
 const NOT_SERVED: &str = "this socket serves root, the user of the agent, and where `--user-socket` opens one, accounts with \
                           the name of a user who has a role";
-
-#[derive(Clone)]
-struct LocalAgent {
-    inspect: Arc<dyn Inspect>,
-    users: Users,
-}
 
 /// A user, in the wire format of the socket.
 #[derive(Debug, Serialize, Deserialize)]
@@ -391,47 +389,30 @@ impl AnswerFormat {
     }
 }
 
-async fn show(
-    State(agent): State<LocalAgent>,
-    Query(format): Query<AnswerFormat>,
-    what: ShowContent,
-) -> Response {
-    match agent.inspect.show(what, format.is_json()).await {
-        Ok(text) => text.into_response(),
-        Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, ErrorChain(&*error).to_string()),
-    }
-}
-
-async fn list_users(State(agent): State<LocalAgent>) -> Json<Vec<UserSummary>> {
+async fn list_users(State(users): State<Users>) -> Json<Vec<UserSummary>> {
     let entry =
         |(name, role): (SmolStr, Role)| UserSummary { name: name.into(), role: role.to_string() };
-    Json(agent.users.list().into_iter().map(entry).collect())
+    Json(users.list().into_iter().map(entry).collect())
 }
 
-async fn set_user(
-    State(agent): State<LocalAgent>,
-    Json(mut user): Json<SetUserRequest>,
-) -> Response {
+async fn set_user(State(users): State<Users>, Json(mut user): Json<SetUserRequest>) -> Response {
     let role = match user.role.as_deref().map(str::parse::<Role>) {
         Some(Ok(role)) => role,
         Some(Err(error)) => {
             return failure(StatusCode::BAD_REQUEST, ErrorChain(&error).to_string());
         }
-        None => agent.users.own_role(&user.name).unwrap_or(Role::None),
+        None => users.own_role(&user.name).unwrap_or(Role::None),
     };
     let password =
         user.password.take().map(Zeroizing::new).map(|text| Password::new(text.as_bytes()));
     match password.transpose() {
-        Ok(password) => changed(agent.users.set(user.name.as_str().into(), role, password).await),
+        Ok(password) => changed(users.set(user.name.as_str().into(), role, password).await),
         Err(error) => failure(StatusCode::BAD_REQUEST, ErrorChain(&error).to_string()),
     }
 }
 
-async fn delete_user(
-    State(agent): State<LocalAgent>,
-    Json(user): Json<DeleteUserRequest>,
-) -> Response {
-    changed(agent.users.delete(&user.name.into()).await)
+async fn delete_user(State(users): State<Users>, Json(user): Json<DeleteUserRequest>) -> Response {
+    changed(users.delete(&user.name.into()).await)
 }
 
 fn changed(result: Result<(), UserError>) -> Response {
@@ -464,7 +445,10 @@ mod tests {
     use holdfast_security::acctz::{Activity, AuthzOutcome, BoundedText, History};
     use tempfile::TempDir;
 
+    use std::sync::Arc;
+
     use super::*;
+    use crate::settings::ShowContent;
     use holdfast_store::Store;
 
     struct FakeInspect;
@@ -493,10 +477,9 @@ mod tests {
         let users = Users::new(loaded.users, store).unwrap();
         let accounts = AccountingLog::new(History::new(1 << 20, 1));
         let served = LocalDependencies {
-            inspect: Arc::new(FakeInspect),
             users: users.clone(),
             accounts: accounts.clone(),
-            more: Router::new().route(
+            more: inspect_routes(Arc::new(FakeInspect)).route(
                 "/trace",
                 get(async |Extension(by): Extension<Requester>| {
                     by.trace.unwrap_or_default().to_string()

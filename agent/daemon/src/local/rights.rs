@@ -1,26 +1,59 @@
-//! Rights of a caller on the local socket to read state: those of gNMI Get.
+//! Rights of a caller on the local socket: those of the calls over the network that do the same.
 
 use std::sync::Arc;
 
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use holdfast_base::{AuthMethod, Caller, ErrorChain, Role, is_root_or_own};
+use holdfast_base::{AuthMethod, Caller, ErrorChain, Role, is_root_or_own, now_ns};
 use holdfast_config::Models;
 
 use super::failure;
+use crate::gnsi::Gnsi;
 use crate::gnsi::pathz::{PathPermissions, Pathz};
+use crate::methods::MethodRules;
 
-/// Permissions of a caller for paths; `None` when nothing is restricted. Root and the user of the agent can read the
-/// database itself, so no policy says anything of them.
+/// Path of an RPC: the call over the network that does the same as a request.
+pub(super) type Rpc = &'static str;
+
+/// True for root and the user of the agent. They can read and write the database itself, so no policy says anything of them.
+pub(super) fn is_unrestricted(caller: &Caller) -> bool {
+    matches!(caller.auth_method, AuthMethod::Local { uid } if is_root_or_own(uid))
+}
+
+/// Judge of requests by the call over the network that does the same.
+#[derive(Clone, Debug)]
+pub struct CallRights(Gnsi);
+
+impl CallRights {
+    pub fn new(gnsi: &Gnsi) -> Self {
+        Self(gnsi.clone())
+    }
+
+    /// # Errors
+    /// When the role of the caller or the authz policy does not permit the call.
+    pub(super) fn permit(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        rpc: Rpc,
+    ) -> Result<(), LookError> {
+        if is_unrestricted(caller) {
+            return Ok(());
+        }
+        let by_role = MethodRules::of(rpc).require_role(caller, rpc);
+        by_role.map_err(|status| LookError::Denied(status.message().to_owned()))?;
+        let by_policy = self.0.authz.authorize(caller, None, rpc, headers, now_ns());
+        by_policy.map(drop).map_err(|denial| LookError::Denied(denial.to_string()))
+    }
+}
+
+/// Permissions of a caller for paths; `None` when nothing is restricted.
 pub(super) fn path_rights(
     pathz: &Pathz,
     caller: &Caller,
     models: &Arc<Models>,
 ) -> Option<Arc<PathPermissions>> {
-    match caller.auth_method {
-        AuthMethod::Local { uid } if is_root_or_own(uid) => None,
-        _ => pathz.rights(&caller.name, models),
-    }
+    if is_unrestricted(caller) { None } else { pathz.rights(&caller.name, models) }
 }
 
 /// Refuses a caller that may not even read.

@@ -1,11 +1,13 @@
 //! `holdfast service` for instances: the operations, and the texts of their answers.
+//!
+//! A caller may do here what it may do by `holdfast.services.v1.Operations`.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
@@ -15,6 +17,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::services::Applied;
 use holdfast_core::{Datastore, MAX_LISTED};
 
+use super::rights::{CallRights, Rpc};
 use super::{failure, packages, services};
 use crate::services::{
     CallEntry, Modification, OperationError, Operations, PackageInstaller, Place, Progress,
@@ -25,17 +28,58 @@ use crate::settings::{ActionResult, InstanceAction};
 /// Address of all operations on instances; the body is an [`InstanceAction`].
 pub(super) const ADDRESS: &str = "/services";
 
+#[derive(Clone)]
+struct OperationState<C> {
+    operations: Operations<C>,
+    rights: CallRights,
+}
+
 /// Routes of the operations on instances and packages, for [`super::start`].
-pub fn service_routes<C: Datastore>(core: C, installer: PackageInstaller) -> Router {
-    let instances = Router::new().route(ADDRESS, post(operate::<C>)).with_state(Operations(core));
+pub fn service_routes<C: Datastore>(
+    core: C,
+    installer: PackageInstaller,
+    rights: CallRights,
+) -> Router {
+    let state = OperationState { operations: Operations(core), rights };
+    let instances = Router::new().route(ADDRESS, post(operate::<C>)).with_state(state);
     instances.merge(packages::routes(installer))
 }
 
+/// The RPC that does the same.
+fn same_rpc(action: &InstanceAction) -> Rpc {
+    match action {
+        InstanceAction::Redeploy { dry_run: false, .. } => {
+            "/holdfast.services.v1.Operations/Redeploy"
+        }
+        InstanceAction::Redeploy { dry_run: true, .. } | InstanceAction::CheckSync { .. } => {
+            "/holdfast.services.v1.Operations/CheckSync"
+        }
+        InstanceAction::ReactiveRedeploy { .. } => {
+            "/holdfast.services.v1.Operations/ReactiveRedeploy"
+        }
+        InstanceAction::Watch { .. } => "/holdfast.services.v1.Operations/Watch",
+        InstanceAction::GetModifications { .. } => {
+            "/holdfast.services.v1.Operations/GetModifications"
+        }
+        InstanceAction::UnDeploy { .. } => "/holdfast.services.v1.Operations/Undeploy",
+        InstanceAction::Resurrect { .. } => "/holdfast.services.v1.Operations/Resurrect",
+        InstanceAction::ForceBackTrack { .. } => "/holdfast.services.v1.Operations/ForceBackTrack",
+        InstanceAction::Reschedule { .. } => "/holdfast.services.v1.Operations/Reschedule",
+        InstanceAction::Cancel { .. } => "/holdfast.services.v1.Operations/Cancel",
+        InstanceAction::Resolve { .. } => "/holdfast.services.v1.Operations/Resolve",
+        InstanceAction::Purge { .. } => "/holdfast.services.v1.Operations/Purge",
+    }
+}
+
 async fn operate<C: Datastore>(
-    State(operations): State<Operations<C>>,
+    State(OperationState { operations, rights }): State<OperationState<C>>,
     Extension(by): Extension<Requester>,
+    headers: HeaderMap,
     Json(action): Json<InstanceAction>,
 ) -> Response {
+    if let Err(denied) = rights.permit(&by.caller, &headers, same_rpc(&action)) {
+        return denied.into_response();
+    }
     if let InstanceAction::Watch { services } = action {
         let texts = operations.watch(services);
         let texts = texts.map(move |it| Ok::<_, Infallible>(progress(&operations.0, &it)));

@@ -1,11 +1,13 @@
 //! `holdfast maintenance`: sessions as text, and each step as JSON.
+//!
+//! A caller may do here what it may do by `holdfast.maintenance.v1.Maintenance`.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
@@ -21,10 +23,11 @@ use smol_str::SmolStr;
 
 use super::failure;
 use super::faults::{durability, time_text};
+use super::rights::{CallRights, Rpc};
 use super::table::aligned;
 use crate::faults::{
-    FaultService, FaultsStopped, SessionFollower, SessionNews, SessionRefusal, WordError,
-    check_text, session_document, step_document,
+    FaultService, FaultsStopped, SessionFollower, SessionNews, SessionRefusal, SessionView,
+    WordError, check_text, session_document, step_document,
 };
 use crate::settings::{AnswerVerb, MaintenanceQuestion, NewSession, SessionReply, SessionVerb};
 
@@ -32,6 +35,8 @@ use crate::settings::{AnswerVerb, MaintenanceQuestion, NewSession, SessionReply,
 pub(super) const QUESTION: &str = "/maintenance";
 /// Address of a stream of steps.
 pub(super) const WATCH: &str = "/maintenance/watch";
+/// RPC that does the same as [`WATCH`].
+pub(super) const WATCH_RPC: Rpc = "/holdfast.maintenance.v1.Maintenance/Watch";
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -52,17 +57,43 @@ enum AnswerError {
     Stopped(#[from] FaultsStopped),
 }
 
+#[derive(Clone)]
+struct SessionState {
+    faults: FaultService,
+    rights: CallRights,
+}
+
 /// Routes about maintenance sessions, for [`super::start`].
-pub fn session_routes(faults: FaultService) -> Router {
-    Router::new().route(QUESTION, post(answer)).route(WATCH, post(watch)).with_state(faults)
+pub fn session_routes(faults: FaultService, rights: CallRights) -> Router {
+    Router::new()
+        .route(QUESTION, post(answer))
+        .route(WATCH, post(watch))
+        .with_state(SessionState { faults, rights })
+}
+
+/// The RPC that does the same.
+fn same_rpc(question: &MaintenanceQuestion) -> Rpc {
+    match question {
+        MaintenanceQuestion::Create(_) => "/holdfast.maintenance.v1.Maintenance/Create",
+        MaintenanceQuestion::List => "/holdfast.maintenance.v1.Maintenance/List",
+        MaintenanceQuestion::Show { .. } => "/holdfast.maintenance.v1.Maintenance/Get",
+        MaintenanceQuestion::Reply(_) => "/holdfast.maintenance.v1.Maintenance/Reply",
+        MaintenanceQuestion::Done { .. } => "/holdfast.maintenance.v1.Maintenance/WorkDone",
+        MaintenanceQuestion::Cancel { .. } => "/holdfast.maintenance.v1.Maintenance/Cancel",
+        MaintenanceQuestion::Delete { .. } => "/holdfast.maintenance.v1.Maintenance/Delete",
+    }
 }
 
 async fn answer(
-    State(faults): State<FaultService>,
+    State(it): State<SessionState>,
     Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
     Json(question): Json<MaintenanceQuestion>,
 ) -> Response {
-    match text(&faults, &caller, question).await {
+    if let Err(denied) = it.rights.permit(&caller, &headers, same_rpc(&question)) {
+        return denied.into_response();
+    }
+    match text(&it.faults, &caller, question).await {
         Ok(text) => text.into_response(),
         Err(error) => {
             let status = match &error {
@@ -84,6 +115,7 @@ async fn text(
     question: MaintenanceQuestion,
 ) -> Result<String, AnswerError> {
     let by = caller.name.clone();
+    let view = SessionView::of(caller);
     let request = match question {
         MaintenanceQuestion::Create(new) => {
             let answer = faults.create_session(plan_of(new, by)?).await??;
@@ -91,18 +123,19 @@ async fn text(
         }
         MaintenanceQuestion::List => {
             let sessions = faults.sessions().await?;
-            return Ok(aligned(sessions.iter().map(session_line)));
+            let seen = sessions.iter().filter_map(|it| view.session(it));
+            return Ok(aligned(seen.map(|it| session_line(&it))));
         }
         MaintenanceQuestion::Show { id } => {
             let sessions = faults.sessions().await?;
-            let found = sessions.iter().find(|it| it.id == id);
+            let found = sessions.iter().find(|it| it.id == id).and_then(|it| view.session(it));
             let unknown = || SessionRefusal::from(SessionError::Unknown(id.as_str().into()));
-            return Ok(details(found.ok_or_else(unknown)?));
+            return Ok(details(&found.ok_or_else(unknown)?));
         }
         MaintenanceQuestion::Reply(reply) => SessionRequest::Reply {
             session: reply.id.as_str().into(),
             consumer: reply.consumer.as_str().into(),
-            reply: reply_of(reply, by)?,
+            reply: reply_of(reply, caller)?,
         },
         MaintenanceQuestion::Done { id } => SessionRequest::WorkDone { session: id.into() },
         MaintenanceQuestion::Cancel { id } => SessionRequest::Cancel { session: id.into(), by },
@@ -128,7 +161,7 @@ fn plan_of(new: NewSession, created_by: SmolStr) -> Result<SessionPlan, AnswerEr
     })
 }
 
-fn reply_of(reply: SessionReply, by: SmolStr) -> Result<Reply, AnswerError> {
+fn reply_of(reply: SessionReply, caller: &Caller) -> Result<Reply, AnswerError> {
     check_text(&reply.text)?;
     let mut actions = BTreeMap::new();
     for object in &reply.objects {
@@ -145,8 +178,8 @@ fn reply_of(reply: SessionReply, by: SmolStr) -> Result<Reply, AnswerError> {
         actions,
         done: reply.done.iter().map(SmolStr::from).collect(),
         text: reply.text.into(),
-        by,
-        is_by_admin: true,
+        by: caller.name.clone(),
+        is_by_admin: caller.may_write(),
     })
 }
 
@@ -187,23 +220,34 @@ fn details(session: &Session) -> String {
     text
 }
 
-async fn watch(State(faults): State<FaultService>) -> Response {
-    match faults.follow_sessions().await {
-        Ok(follower) => Body::from_stream(lines(follower)).into_response(),
+async fn watch(State(it): State<SessionState>, Extension(caller): Extension<Caller>) -> Response {
+    match it.faults.follow_sessions().await {
+        Ok(follower) => {
+            Body::from_stream(lines(SessionView::of(&caller), follower)).into_response()
+        }
         Err(error) => failure(StatusCode::SERVICE_UNAVAILABLE, ErrorChain(&error).to_string()),
     }
 }
 
 /// News for a watcher, as lines of JSON. The stream ends with the agent.
-fn lines(follower: SessionFollower) -> impl Stream<Item = Result<String, Infallible>> {
-    unfold(follower, |mut follower| async move {
-        let document = match follower.next().await? {
-            SessionNews::All(sessions) => {
-                let sessions: Vec<Value> = sessions.iter().map(session_document).collect();
-                json!({"snapshot": {"sessions": sessions}})
-            }
-            SessionNews::Step(step) => json!({"event": step_document(&step)}),
-        };
-        Some((Ok(format!("{document}\n")), follower))
+fn lines(
+    view: SessionView,
+    follower: SessionFollower,
+) -> impl Stream<Item = Result<String, Infallible>> {
+    unfold((view, follower), |(view, mut follower)| async move {
+        loop {
+            let document = match follower.next().await? {
+                SessionNews::All(sessions) => {
+                    let seen = sessions.iter().filter_map(|it| view.session(it));
+                    let sessions: Vec<Value> = seen.map(|it| session_document(&it)).collect();
+                    json!({"snapshot": {"sessions": sessions}})
+                }
+                SessionNews::Step(step) => match view.event(&step) {
+                    Some(step) => json!({"event": step_document(&step)}),
+                    None => continue,
+                },
+            };
+            return Some((Ok(format!("{document}\n")), (view, follower)));
+        }
     })
 }

@@ -150,7 +150,7 @@ impl Reader {
                 let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
                 let streams = method.client_streaming() || method.server_streaming();
                 let request = self.places[method.input_type()];
-                let rules = MethodRules::of(&path).unwrap_or(table::UNLISTED);
+                let rules = MethodRules::of(&path);
                 self.methods.insert(path, Method { streams, rules, request });
             }
         }

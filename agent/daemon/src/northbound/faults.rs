@@ -21,7 +21,7 @@ use super::response_stream::{ResponseSender, ResponseStream, StreamError};
 use super::status::Refusal;
 use crate::budget::CallerBudget;
 use crate::faults::{
-    AlarmFilter, AlarmPlaces, FaultService, FaultsStopped, LatchRefusal, Listener, News,
+    AlarmFilter, AlarmPlaces, AlarmView, FaultService, FaultsStopped, LatchRefusal, Listener, News,
     OperatorWord, ReportError, Reporter, WordError, check_text,
 };
 use crate::gnsi::pathz::{PathPermissions, Pathz, PolicyWatch};
@@ -39,35 +39,6 @@ pub(super) struct FaultsService<D> {
     places: Arc<AlarmPlaces>,
     /// `None` where no agent runs behind the service.
     faults: Option<FaultService>,
-}
-
-/// What one caller gets to see.
-#[derive(Debug)]
-struct View {
-    filter: AlarmFilter,
-    rights: Option<Arc<PathPermissions>>,
-    places: Arc<AlarmPlaces>,
-}
-
-impl View {
-    fn shows(&self, alarm: &Alarm) -> bool {
-        self.filter.matches(alarm) && self.permits(alarm)
-    }
-
-    /// True when the caller may read the alarm, and what it is about.
-    fn permits(&self, alarm: &Alarm) -> bool {
-        self.rights.as_ref().is_none_or(|rights| self.places.permits(rights, alarm))
-    }
-
-    fn alarms(&self, alarms: &[Alarm]) -> Vec<wire::Alarm> {
-        alarms.iter().filter(|alarm| self.shows(alarm)).map(alarm_message).collect()
-    }
-
-    fn event(&self, transition: &Transition) -> Option<wire::Event> {
-        let is_shown =
-            self.filter.matches_transition(transition) && self.permits(&transition.alarm);
-        is_shown.then(|| event_message(transition))
-    }
 }
 
 impl<D: Datastore> FaultsService<D> {
@@ -94,9 +65,9 @@ impl<D: Datastore> FaultsService<D> {
         &self,
         filter: Option<wire::Filter>,
         rights: Option<Arc<PathPermissions>>,
-    ) -> Result<View, Refusal> {
+    ) -> Result<AlarmView, Refusal> {
         let filter = filter_of(filter.unwrap_or_default())?;
-        Ok(View { filter, rights, places: Arc::clone(&self.places) })
+        Ok(AlarmView { filter, rights, places: Arc::clone(&self.places) })
     }
 }
 
@@ -114,12 +85,13 @@ impl<D: Datastore> Faults for FaultsService<D> {
         match events_after {
             Some(after) => {
                 let log = faults.log(after).await.map_err(Refusal::from)?;
-                let events = log.iter().filter_map(|it| view.event(it));
+                let events =
+                    log.iter().filter(|it| view.shows_transition(it)).map(|it| event_message(it));
                 response.events = events.take(MAX_EVENTS).collect();
             }
             None => {
                 let alarms = faults.alarms().await.map_err(Refusal::from)?;
-                response.alarms = view.alarms(&alarms);
+                response.alarms = alarm_messages(&view, &alarms);
             }
         }
         Ok(Response::new(response))
@@ -243,6 +215,10 @@ impl<D: Datastore> FaultsService<D> {
     }
 }
 
+fn alarm_messages(view: &AlarmView, alarms: &[Alarm]) -> Vec<wire::Alarm> {
+    alarms.iter().filter(|alarm| view.shows(alarm)).map(alarm_message).collect()
+}
+
 /// Takes a report, and answers it.
 async fn take_report(
     faults: &FaultService,
@@ -291,7 +267,7 @@ fn outside_report(report: wire::ReportEventRequest) -> Result<OutsideReport, Ref
 
 async fn tell(
     sender: &ResponseSender<wire::WatchResponse>,
-    view: &View,
+    view: &AlarmView,
     mut listener: Listener,
     mut policies: PolicyWatch,
 ) -> Result<(), StreamError> {
@@ -302,11 +278,14 @@ async fn tell(
         };
         let content = match news {
             News::Snapshot { alarms, is_gap, last_id } => {
-                let alarms = view.alarms(&alarms);
+                let alarms = alarm_messages(view, &alarms);
                 let snapshot = wire::Snapshot { alarms, gap: is_gap, last_event_id: last_id };
                 Some(Content::Snapshot(snapshot))
             }
-            News::Transition(transition) => view.event(&transition).map(Content::Event),
+            News::Transition(transition) => {
+                let is_shown = view.shows_transition(&transition);
+                is_shown.then(|| Content::Event(event_message(&transition)))
+            }
             News::Synced { last_id } => Some(Content::Sync(wire::Sync { last_event_id: last_id })),
         };
         if content.is_some() {

@@ -19,7 +19,7 @@ use super::status::Refusal;
 use crate::budget::CallerBudget;
 use crate::faults::{
     FaultService, FaultsStopped, SessionAnswer, SessionFollower, SessionNews, SessionRefusal,
-    check_text,
+    SessionView, check_text,
 };
 
 /// Serves the maintenance sessions of one agent.
@@ -29,70 +29,27 @@ pub(super) struct MaintenanceService {
     faults: Option<FaultService>,
 }
 
-/// The view of one caller: administrators see everything, others the sessions that affect their consumers.
-#[derive(Clone, Debug)]
-struct View {
-    user: SmolStr,
-    sees_all: bool,
-}
-
-impl View {
-    fn of(caller: &Caller) -> Self {
-        Self { user: caller.name.clone(), sees_all: caller.may_write() }
-    }
-
-    fn shows(&self, consumer: &SessionConsumer) -> bool {
-        self.sees_all || consumer.identity.as_ref() == Some(&self.user)
-    }
-
-    /// A session with the consumers that the caller sees; `None` where it affects none of them.
-    fn session(&self, session: &Session) -> Option<wire::Session> {
-        let seen = session.consumers.iter().filter(|(_, it)| self.shows(it));
-        let consumers: Vec<_> = seen.map(|(id, it)| consumer_message(id, it, session)).collect();
-        let is_seen = self.sees_all || !consumers.is_empty();
-        let mut message = wire::Session { consumers, ..session_message(session) };
-        if !self.sees_all {
-            // These name what is not the consumer's.
-            message.resources.clear();
-            message.created_by.clear();
-            message.reason.clear();
-        }
-        is_seen.then_some(message)
-    }
-
-    fn event(&self, event: &SessionEvent) -> Option<wire::Event> {
-        let is_own = |id: &SmolStr| {
-            event.session.consumers.get(id).is_some_and(|consumer| self.shows(consumer))
-        };
-        // A session that is forgotten is so for everyone who has seen it.
-        let is_seen = match &event.consumer {
-            Some(id) => is_own(id),
-            None => self.sees_all || event.change == SessionChange::Forgotten,
-        };
-        let session = self.session(&event.session).filter(|_| is_seen)?;
-        let (change, object) = match &event.change {
-            SessionChange::State => (wire::event::Change::State, ""),
-            SessionChange::Replied(_) => (wire::event::Change::Replied, ""),
-            SessionChange::ActionDone(object, _) => {
-                (wire::event::Change::ActionDone, object.as_str())
-            }
-            SessionChange::Overdue => (wire::event::Change::Overdue, ""),
-            SessionChange::Forgotten => (wire::event::Change::Forgotten, ""),
-        };
-        let replied = match &event.change {
-            SessionChange::Replied(consumer) => Some(consumer),
-            _ => None,
-        };
-        let consumer = event.consumer.as_ref().or(replied);
-        Some(wire::Event {
-            time: event.time_ns,
-            change: change.into(),
-            state: state_message(event.state).into(),
-            told_as: event.state.alias().unwrap_or_default().to_owned(),
-            consumer: consumer.map(ToString::to_string).unwrap_or_default(),
-            object: object.to_owned(),
-            session: Some(session),
-        })
+fn event_message(event: &SessionEvent) -> wire::Event {
+    let (change, object) = match &event.change {
+        SessionChange::State => (wire::event::Change::State, ""),
+        SessionChange::Replied(_) => (wire::event::Change::Replied, ""),
+        SessionChange::ActionDone(object, _) => (wire::event::Change::ActionDone, object.as_str()),
+        SessionChange::Overdue => (wire::event::Change::Overdue, ""),
+        SessionChange::Forgotten => (wire::event::Change::Forgotten, ""),
+    };
+    let replied = match &event.change {
+        SessionChange::Replied(consumer) => Some(consumer),
+        _ => None,
+    };
+    let consumer = event.consumer.as_ref().or(replied);
+    wire::Event {
+        time: event.time_ns,
+        change: change.into(),
+        state: state_message(event.state).into(),
+        told_as: event.state.alias().unwrap_or_default().to_owned(),
+        consumer: consumer.map(ToString::to_string).unwrap_or_default(),
+        object: object.to_owned(),
+        session: Some(session_message(&event.session)),
     }
 }
 
@@ -106,10 +63,10 @@ impl MaintenanceService {
     }
 
     /// The session of an id, if the caller sees it.
-    async fn find(&self, view: &View, id: &str) -> Result<(Session, wire::Session), Refusal> {
+    async fn find(&self, view: &SessionView, id: &str) -> Result<Session, Refusal> {
         let sessions = self.faults()?.sessions().await?;
-        let found = sessions.into_iter().find(|it| it.id == id);
-        let seen = found.and_then(|it| view.session(&it).map(|message| (it, message)));
+        let found = sessions.iter().find(|it| it.id == id);
+        let seen = found.and_then(|it| view.session(it));
         seen.ok_or_else(|| SessionError::Unknown(id.into()).into())
     }
 
@@ -124,7 +81,7 @@ impl MaintenanceService {
         let id = request.into_inner().id;
         let request = change(id.into(), caller.name.clone());
         let answer = self.faults()?.request_session(request).await.map_err(Refusal::from)?;
-        Ok(response(&View::of(&caller), answer.map_err(Refusal::from)?))
+        Ok(response(&SessionView::of(&caller), answer.map_err(Refusal::from)?))
     }
 }
 
@@ -138,7 +95,7 @@ impl Maintenance for MaintenanceService {
         caller.require_admin("Create of maintenance")?;
         let plan = plan_of(request.into_inner(), caller.name.clone())?;
         let answer = self.faults()?.create_session(plan).await.map_err(Refusal::from)?;
-        Ok(response(&View::of(&caller), answer.map_err(Refusal::from)?))
+        Ok(response(&SessionView::of(&caller), answer.map_err(Refusal::from)?))
     }
 
     async fn reply(
@@ -146,12 +103,12 @@ impl Maintenance for MaintenanceService {
         request: Request<wire::ReplyRequest>,
     ) -> Result<Response<wire::SessionResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
-        let view = View::of(&caller);
+        let view = SessionView::of(&caller);
         let request = request.into_inner();
         let id = SmolStr::from(request.id.as_str());
         let consumer = match request.consumer.as_str() {
             "" => {
-                let (session, _) = self.find(&view, &id).await?;
+                let session = self.find(&view, &id).await?;
                 only_consumer(&session, &caller.name)?
             }
             consumer => consumer.into(),
@@ -191,7 +148,8 @@ impl Maintenance for MaintenanceService {
         request: Request<wire::SessionRequest>,
     ) -> Result<Response<wire::SessionResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
-        let (_, session) = self.find(&View::of(&caller), &request.into_inner().id).await?;
+        let session = self.find(&SessionView::of(&caller), &request.into_inner().id).await?;
+        let session = session_message(&session);
         Ok(Response::new(wire::SessionResponse { session: Some(session), durable: true }))
     }
 
@@ -199,9 +157,9 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<wire::ListRequest>,
     ) -> Result<Response<wire::ListResponse>, Status> {
-        let view = View::of(&Caller::authenticated(&request)?);
+        let view = SessionView::of(&Caller::authenticated(&request)?);
         let sessions = self.faults()?.sessions().await.map_err(Refusal::from)?;
-        let sessions = sessions.iter().filter_map(|it| view.session(it)).collect();
+        let sessions = session_messages(&view, &sessions);
         Ok(Response::new(wire::ListResponse { sessions }))
     }
 
@@ -214,7 +172,7 @@ impl Maintenance for MaintenanceService {
         let caller = Caller::authenticated(&request)?;
         let budget = CallerBudget::of(request.extensions());
         let charge = budget.open_subscription().map_err(Refusal::from)?;
-        let view = View::of(&caller);
+        let view = SessionView::of(&caller);
         let follower = self.faults()?.follow_sessions().await.map_err(Refusal::from)?;
         let messages =
             ResponseStream::spawn(|sender| async move { tell(&sender, &view, follower).await });
@@ -225,17 +183,19 @@ impl Maintenance for MaintenanceService {
 /// Tells a caller all sessions, and then each step.
 async fn tell(
     sender: &ResponseSender<wire::WatchResponse>,
-    view: &View,
+    view: &SessionView,
     mut follower: SessionFollower,
 ) -> Result<(), StreamError> {
     loop {
         let news = follower.next().await.ok_or_else(Refusal::stopping)?;
         let content = match news {
             SessionNews::All(sessions) => {
-                let sessions = sessions.iter().filter_map(|it| view.session(it)).collect();
+                let sessions = session_messages(view, &sessions);
                 Some(Content::Snapshot(wire::Snapshot { sessions }))
             }
-            SessionNews::Step(step) => view.event(&step).map(Content::Event),
+            SessionNews::Step(step) => {
+                view.event(&step).map(|it| Content::Event(event_message(&it)))
+            }
         };
         if content.is_some() {
             sender.send(wire::WatchResponse { content }).await?;
@@ -243,10 +203,15 @@ async fn tell(
     }
 }
 
-fn response(view: &View, answer: SessionAnswer) -> Response<wire::SessionResponse> {
+fn response(view: &SessionView, answer: SessionAnswer) -> Response<wire::SessionResponse> {
     let SessionAnswer { session, is_durable } = answer;
-    let session = view.session(&session);
+    let session = view.session(&session).map(|it| session_message(&it));
     Response::new(wire::SessionResponse { session, durable: is_durable })
+}
+
+fn session_messages(view: &SessionView, sessions: &[Session]) -> Vec<wire::Session> {
+    let seen = sessions.iter().filter_map(|it| view.session(it));
+    seen.map(|it| session_message(&it)).collect()
 }
 
 fn plan_of(request: wire::CreateRequest, created_by: SmolStr) -> Result<SessionPlan, Refusal> {
@@ -340,12 +305,12 @@ fn state_message(state: SessionState) -> wire::State {
     }
 }
 
-/// A session without its consumers.
 fn session_message(session: &Session) -> wire::Session {
     let kind = match session.kind {
         SessionKind::Full => wire::Kind::Full,
         SessionKind::Restart => wire::Kind::Restart,
     };
+    let consumers = session.consumers.iter();
     wire::Session {
         id: session.id.to_string(),
         resources: session.resources.iter().map(ToString::to_string).collect(),
@@ -359,7 +324,7 @@ fn session_message(session: &Session) -> wire::Session {
         since: session.since_ns,
         reason: session.reason.to_string(),
         overdue: session.is_overdue,
-        consumers: Vec::new(),
+        consumers: consumers.map(|(id, it)| consumer_message(id, it, session)).collect(),
     }
 }
 

@@ -30,12 +30,15 @@ pub enum ConfigAction {
         #[arg(long, conflicts_with = "format")]
         owner: bool,
     },
-    /// Print what differs between the configuration and a file, or what a revision has changed, as lines of the
-    /// configuration
+    /// Print what differs between the configuration and a file, what a revision has changed, or what differs between two
+    /// revisions, as lines of the configuration
     Diff {
         /// The file, `-` for standard input, or the number of a revision; without it, the last revision
         #[arg(value_name = "FILE|-|REVISION")]
         what: Option<String>,
+        /// A later revision, by number or checkpoint. The first argument then names an earlier one in the same way
+        #[arg(value_name = "REVISION", conflicts_with = "format")]
+        to: Option<String>,
         /// Form of the file; without it, its beginning tells: `{` begins JSON
         #[arg(long, value_enum)]
         format: Option<ConfigFormat>,

@@ -346,6 +346,16 @@ pub enum ShowContent {
 }
 
 impl ShowContent {
+    pub const ALL: [Self; 7] = [
+        Self::Config,
+        Self::State,
+        Self::Boot,
+        Self::Values,
+        Self::Pending,
+        Self::Services,
+        Self::ServiceWaits,
+    ];
+
     /// Last segment of the address on the local socket.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -359,9 +369,14 @@ impl ShowContent {
         }
     }
 
+    /// Path on the local socket.
+    pub fn path(self) -> String {
+        format!("/show/{}", self.as_str())
+    }
+
     /// Address on the local socket. Documents are JSON with and without the word.
     fn address(self, json: bool) -> String {
-        let address = format!("/show/{}", self.as_str());
+        let address = self.path();
         match self {
             Self::Config | Self::State | Self::Boot => address,
             _ if json => format!("{address}?format=json"),

@@ -3,6 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use holdfast_base::{Caller, now_ns};
 use holdfast_config::json::{Flavour, print};
 use holdfast_config::schema::{Origin, Schema};
@@ -16,10 +20,10 @@ use holdfast_telemetry::LeafVersion;
 use holdfast_telemetry::polled::with_polled_leaves;
 use serde_json::Value;
 
-use crate::faults::{AlarmPlaces, FaultService, permits};
+use crate::faults::{AlarmFilter, AlarmPlaces, AlarmView, FaultService, permits};
 use crate::gnsi::pathz::{PathPermissions, Pathz, visible_while};
 use crate::listeners::Listeners;
-use crate::local::rights::{LookError, path_rights};
+use crate::local::rights::{LookError, path_rights, require_reader};
 use crate::users::Users;
 
 /// The parts of the agent that views look at; clones share them.
@@ -65,6 +69,17 @@ impl Look {
         Readable { models, rights, origin, tree, time_ns }
     }
 
+    /// Permissions of a caller for paths; `None` when nothing is restricted.
+    pub(in crate::local) fn path_rights(&self, caller: &Caller) -> Option<Arc<PathPermissions>> {
+        path_rights(&self.pathz, caller, &self.core.models())
+    }
+
+    /// The alarms of a filter that a caller may read.
+    pub(in crate::local) fn alarm_view(&self, caller: &Caller, filter: AlarmFilter) -> AlarmView {
+        let rights = self.path_rights(caller);
+        AlarmView { filter, rights, places: Arc::clone(&self.places) }
+    }
+
     /// Alarms of interfaces that a caller may read, which are not put aside.
     pub(in crate::local) async fn interface_alarms(
         &self,
@@ -81,6 +96,31 @@ impl Look {
                 && permits(alarm)
         });
         Ok(alarms)
+    }
+}
+
+/// Keeps routes from callers whom the pathz policy restricts: their answers show things of all kinds, without asking for each.
+pub fn showing_everything(routes: Router, look: Look) -> Router {
+    routes.layer(from_fn_with_state(look, require_whole_view))
+}
+
+async fn require_whole_view(
+    State(look): State<Look>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let judged = require_reader(&caller).and_then(|()| match look.path_rights(&caller) {
+        Some(rights) if !rights.reads_everything() => Err(LookError::Denied(format!(
+            "the pathz policy does not let `{}` read everything, and this command shows everything; `show state` shows what \
+             the policy permits",
+            caller.name
+        ))),
+        _ => Ok(()),
+    });
+    match judged {
+        Ok(()) => next.run(request).await,
+        Err(denied) => denied.into_response(),
     }
 }
 

@@ -22,8 +22,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub(super) use self::interfaces::names as interface_names;
-pub use self::look::Look;
 pub(super) use self::look::Readable;
+pub use self::look::{Look, showing_everything};
 pub(super) use self::services::names as instance_names;
 pub(super) use self::users::names as user_names;
 use super::rights::{LookError, require_reader};

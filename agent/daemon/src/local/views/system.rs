@@ -1,5 +1,7 @@
 //! `holdfast show system`: names, version and times of the box, and the sockets by which it is managed.
 
+use std::fs;
+
 use holdfast_base::{Caller, now_ns};
 use holdfast_config::schema::Origin;
 use holdfast_core::{Datastore as _, UnconfirmedCommit};
@@ -28,9 +30,34 @@ pub(super) async fn document(look: &Look, caller: &Caller) -> Result<Value, Look
         "up-time-seconds": state["up-time"].as_u64().map(|ns| ns / 1_000_000_000),
         "agent-start": time_text(look.started_ns),
         "agent-up-time-seconds": now.saturating_sub(look.started_ns) / 1_000_000_000,
+        "load": load(),
+        "memory": memory(),
         "waiting-commit": waiting,
         "sockets": sockets,
     }))
+}
+
+/// The average number of processes that run or wait for a processor or disk, in the last 1, 5 and 15 minutes.
+fn load() -> Option<Value> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    let averages: Vec<f64> = text.split(' ').take(3).map_while(|it| it.parse().ok()).collect();
+    (averages.len() == 3).then(|| json!(averages))
+}
+
+/// The memory of the box in bytes: all of it, and what programs can still get.
+fn memory() -> Option<Value> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let bytes = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+        kilobytes.checked_mul(1024)
+    };
+    Some(json!({ "total-bytes": bytes("MemTotal")?, "available-bytes": bytes("MemAvailable")? }))
+}
+
+/// A size in MiB.
+fn mebibytes(bytes: &Value) -> u64 {
+    bytes.as_u64().unwrap_or_default() >> 20
 }
 
 pub(super) fn table(document: &Value, ink: Ink) -> String {
@@ -42,6 +69,15 @@ pub(super) fn table(document: &Value, ink: Ink) -> String {
     };
     let clock = word(document, "current-datetime");
     let clock = clock.split_once('.').map_or(clock.clone(), |(seconds, _)| format!("{seconds}Z"));
+    let load: Vec<String> = list(document, "load").map(Value::to_string).collect();
+    let memory = match &document["memory"] {
+        Value::Null => String::new(),
+        memory => format!(
+            "{} MiB of {} MiB available",
+            mebibytes(&memory["available-bytes"]),
+            mebibytes(&memory["total-bytes"])
+        ),
+    };
     for (name, text) in [
         ("host name", word(document, "hostname")),
         ("domain", word(document, "domain-name")),
@@ -49,6 +85,8 @@ pub(super) fn table(document: &Value, ink: Ink) -> String {
         ("time", clock),
         ("booted", up("boot-time", "up-time-seconds")),
         ("agent started", up("agent-start", "agent-up-time-seconds")),
+        ("load", load.join(" ")),
+        ("memory", memory),
     ] {
         if !text.is_empty() {
             table.rows.push(vec![name.into(), text.into()]);
@@ -99,6 +137,8 @@ mod tests {
             "current-datetime": "2026-11-27T11:00:00.123456789Z",
             "boot-time": "2026-11-27T09:58:00Z", "up-time-seconds": 3720,
             "agent-start": "2026-11-27T10:59:57Z", "agent-up-time-seconds": 3,
+            "load": [0.25, 0.1, 0.0],
+            "memory": { "total-bytes": 2_147_483_648_u64, "available-bytes": 1_073_741_824 },
             "waiting-commit": null,
             "sockets": [
                 { "kind": "gRPC", "name": "[::]:9339", "state": "LISTENING", "reason": null },
@@ -111,6 +151,8 @@ version        0.1.0
 time           2026-11-27T11:00:00Z
 booted         2026-11-27T09:58:00Z, 1 h 2 min ago
 agent started  2026-11-27T10:59:57Z, 3 s ago
+load           0.25 0.1 0.0
+memory         1024 MiB of 2048 MiB available
 
 SOCKET          FOR            STATE      NOTE
 [::]:9339       gRPC           LISTENING
