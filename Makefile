@@ -1,6 +1,6 @@
 # Thin on purpose: each target is one command, and the scripts in tests/scripts say the rest.
 
-.PHONY: help setup build try try-bootz test test-unit soak campaign trace e2e bench gnmic
+.PHONY: help setup build try try-bootz test test-unit soak campaign trace e2e lab bench gnmic
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 11
@@ -44,6 +44,10 @@ trace: ## which requirements are proven, which deviate, which are open
 e2e: ## the real binary in network namespaces, with clients that nobody here wrote
 	tests/scripts/setup.sh test
 	tests/scripts/test.sh clients build e2e
+
+lab: ## a shell on a box with four ports, on a kernel of its own
+	tests/scripts/setup.sh lab
+	tests/scripts/lab.sh
 
 bench: ## each number beside its yardstick, measured in the same run; writes tests/bench/BENCHMARKS.md
 	cargo build --release --workspace --bin holdfast --bin bench

@@ -1,10 +1,12 @@
 //! The user guide: its contents name every page, its tables say what the code does, and what is hard to read in it
-//! becomes less.
+//! becomes less. `HOLDFAST_WRITE=1` draws its pictures anew.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use holdfast_config::limits::{HELD_LIMITS, Limit, REQUEST_LIMITS};
 use holdfast_faults::TYPES;
 use holdfast_tests::guide;
+use holdfast_tests::pages::blocks;
+use holdfast_tests::picture::of_session;
 
 /// Characters of the longest line outside of tables and code: what fits beside another window.
 const LINE_CHARACTERS: usize = 120;
@@ -31,6 +33,29 @@ fn every_page_begins_with_its_title() {
         let titles = lines_of_prose(&text).filter(|line| line.1.starts_with("# ")).count();
         assert!(text.starts_with("# ") && titles == 1, "{name} has {titles} titles");
     }
+}
+
+/// A picture shows the session that follows it on the page.
+#[test]
+fn pictures_show_what_the_pages_have() {
+    let is_written = std::env::var_os("HOLDFAST_WRITE").is_some();
+    let mut count = 0;
+    for (name, text) in guide::pages() {
+        for after in text.split("](pictures/").skip(1) {
+            let (picture, after) = after.split_once(')').unwrap();
+            let session = blocks(after, "console").into_iter().next();
+            let drawn = of_session(&session.unwrap_or_else(|| panic!("{name}: {picture}")));
+            let path = guide::folder().join("pictures").join(picture);
+            if is_written {
+                std::fs::write(&path, drawn).unwrap();
+            } else {
+                let kept = std::fs::read_to_string(&path).unwrap_or_default();
+                assert_eq!(kept, drawn, "{picture} is not what {name} has");
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 0, "the guide has no pictures");
 }
 
 #[test]

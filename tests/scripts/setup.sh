@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages that are missing: `setup.sh build` what the agent is built with, `setup.sh try`
-# and `setup.sh test` what these need on top. Without root it names them, and the command that installs them.
+# Installs the Debian packages that are missing: `setup.sh build` what the agent is built with, `setup.sh try`,
+# `setup.sh lab` and `setup.sh test` what these need on top. Without root it names them, and the command that installs them.
 set -eu
 
 missing=
@@ -22,6 +22,11 @@ try)
     need util-linux unshare --version
     need dnsmasq-base dnsmasq --version
     ;;
+lab)
+    need iproute2 ip -V
+    need user-mode-linux linux.uml --version
+    need kmod modprobe --version
+    ;;
 test)
     need iproute2 ip -V
     need util-linux unshare --version
@@ -40,6 +45,9 @@ test)
     need zsh zsh --version
     need fish fish --version
     need bsdutils script --version
+    # The lab (tests/lab/README.md).
+    need user-mode-linux linux.uml --version
+    need kmod modprobe --version
     need chromium chromium --version
     need chromium-driver chromedriver --version
     ;;

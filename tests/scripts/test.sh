@@ -44,7 +44,7 @@ fuzz() {
 # slowest: the ten tests that took longest, by the logs of this run.
 slowest() {
     printf '\nslowest tests\n'
-    sed -n 's/^test \(.*\) \.\.\. [a-zA-Z]* <\([0-9.]*\)s>$/\2 s  \1/p' "$logs"/{unit,e2e,unitcaps}.log 2>/dev/null | sort -rn | head -n 10
+    sed -n 's/^test \(.*\) \.\.\. [a-zA-Z]* <\([0-9.]*\)s>$/\2 s  \1/p' "$logs"/{unit,e2e,lab,unitcaps}.log 2>/dev/null | sort -rn | head -n 10
 }
 
 # Test binaries say how long each test took. The option is not stable, so the variable that permits it is set for them
@@ -66,15 +66,18 @@ step fmt cargo fmt --all --check
 # With all targets: for the binaries alone, the libraries would be built anew with less features than tests ask for.
 step build cargo build --workspace --all-targets --locked
 step deny tests/scripts/deny.sh
-# Everything but the end-to-end tests. Always the whole workspace: parts of it would build the libraries anew, with
+# Everything but the end-to-end tests and the lab. Always the whole workspace: parts of it would build the libraries anew, with
 # other features.
-step unit cargo test --workspace --locked --no-fail-fast --lib --bins --test '[!e]*' --test 'e[!2]*' "${timed[@]}"
+step unit cargo test --workspace --locked --no-fail-fast --lib --bins --test '[!el]*' --test 'e[!2]*' \
+    --test 'l[!a]*' --test 'la[!b]*' "${timed[@]}"
 # `unit` has run each target for a second.
 step fuzz fuzz
 step trace "${CARGO_TARGET_DIR:-target}/debug/trace" --brief
 step clients tests/scripts/clients.sh gnmic gnmi_cli grpcurl python bootz tree handler
 step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked "${timed[@]}" "${e2e_threads[@]}" \
     "${unit_modules[@]/#/--skip=}"
+# On a kernel of its own.
+step lab tests/scripts/private.sh cargo test --workspace --test lab --locked "${timed[@]}"
 # With the capabilities of the packaged unit and its drop-ins, and no others.
 step unitcaps tests/scripts/private.sh env HOLDFAST_E2E_UNDER_UNIT=1 cargo test --workspace --test e2e --locked \
     "${timed[@]}" "${e2e_threads[@]}" "${unit_modules[@]}"

@@ -65,7 +65,9 @@ impl ResourceUse {
 /// A running agent and everything that belongs to it. Dropping it kills the agent.
 #[derive(Debug)]
 pub struct AgentProcess {
-    folder: TempDir,
+    folder: PathBuf,
+    /// Removes the folder, unless it is one that outlives the agent.
+    _temporary: Option<TempDir>,
     options: Vec<String>,
     /// A command in front of the agent, and the root folder of its file system.
     wrapper: Option<(Vec<String>, PathBuf)>,
@@ -130,37 +132,56 @@ impl AgentProcess {
         Self::start_new(password, options, None, systemd_unit::capabilities_of_this_run()).await
     }
 
+    /// Starts an agent with all that it has in a folder that outlives it. One that ran there before had the same state.
+    ///
+    /// # Panics
+    /// When it does not get ready; its log is in the message.
+    pub async fn start_at(folder: &Path, _born_in: &Netns) -> Self {
+        fs::create_dir_all(folder).expect("a folder for the agent");
+        let mut agent = Self::new(folder.to_owned(), None, PASSWORD, &[]);
+        agent.run().await;
+        agent
+    }
+
     async fn start_new(
         password: &str,
         options: &[&str],
         behind: Option<(Vec<String>, PathBuf)>,
         capabilities: Option<Vec<String>>,
     ) -> Self {
-        let folder = TempDir::with_prefix("holdfast-").expect("a folder for the agent");
-        let password_file = folder.path().join("password");
+        let temporary = TempDir::with_prefix("holdfast-").expect("a folder for the agent");
+        let folder = temporary.path().to_owned();
+        let mut agent = Self::new(folder, Some(temporary), password, options);
+        agent.wrapper = behind;
+        agent.capabilities = capabilities;
+        agent.run().await;
+        agent
+    }
+
+    fn new(folder: PathBuf, temporary: Option<TempDir>, password: &str, options: &[&str]) -> Self {
+        let password_file = folder.join("password");
         fs::write(&password_file, format!("{password}\n")).expect("a file in our own folder");
         fs::set_permissions(&password_file, Permissions::from_mode(0o600))
             .expect("a file of our own");
-        fs::create_dir(folder.path().join("root")).expect("a folder in our own folder");
-        let mut agent = Self {
+        fs::create_dir_all(folder.join("root")).expect("a folder in our own folder");
+        Self {
             folder,
+            _temporary: temporary,
             options: options.iter().map(|&option| option.to_owned()).collect(),
-            wrapper: behind,
-            capabilities,
+            wrapper: None,
+            capabilities: systemd_unit::capabilities_of_this_run(),
             password: password.to_owned(),
             // The port is free, because the test has a namespace of its own.
             address: SocketAddr::from(([127, 0, 0, 1], 9339)),
             status: String::new(),
             child: None,
             start_time: Duration::ZERO,
-        };
-        agent.run().await;
-        agent
+        }
     }
 
     /// Starts the binary and waits for its `sd_notify` message that it is ready.
     async fn run(&mut self) {
-        let notify = self.folder.path().join("notify");
+        let notify = self.folder.join("notify");
         let _ = fs::remove_file(&notify); // of an earlier run
         let notifications = UnixDatagram::bind(&notify).expect("a socket in our own folder");
         let log = File::options()
@@ -179,7 +200,7 @@ impl AgentProcess {
             .arg("--root")
             .arg(self.root())
             .arg("--admin-password-file")
-            .arg(self.folder.path().join("password"))
+            .arg(self.folder.join("password"))
             .args(&self.options)
             .env("NOTIFY_SOCKET", &notify)
             .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or("info".into()))
@@ -326,7 +347,7 @@ impl AgentProcess {
     /// # Panics
     /// When it cannot be started.
     pub fn user(&self, arguments: &[&str], password: &str) -> Output {
-        let file = self.folder.path().join("new-password");
+        let file = self.folder.join("new-password");
         fs::write(&file, password).expect("a file in our own folder");
         let stdin = File::open(&file).expect("it was just written");
         let mut command = Command::new(binary());
@@ -348,14 +369,14 @@ impl AgentProcess {
     }
 
     pub fn state_dir(&self) -> PathBuf {
-        self.folder.path().join("state")
+        self.folder.join("state")
     }
 
     /// The root folder of the agent's file system.
     pub fn root(&self) -> PathBuf {
         match &self.wrapper {
             Some((_, root)) => root.clone(),
-            None => self.folder.path().join("root"),
+            None => self.folder.join("root"),
         }
     }
 
@@ -448,7 +469,7 @@ impl AgentProcess {
     }
 
     fn log_file(&self) -> PathBuf {
-        self.folder.path().join("log")
+        self.folder.join("log")
     }
 
     fn log_tail(&self) -> String {

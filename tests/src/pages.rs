@@ -36,7 +36,7 @@ pub fn commands(block: &str) -> Vec<String> {
 }
 
 /// Ends of the prompts in a session on a page.
-const PROMPTS: [&str; 2] = ["box# ", "desk$ "];
+pub(crate) const PROMPTS: [&str; 2] = ["box# ", "desk$ "];
 
 /// A command in a session on a page, with what the page says that it prints.
 #[derive(Clone, Debug, PartialEq, Eq)]

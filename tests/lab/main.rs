@@ -1,0 +1,5 @@
+//! Tests that need a kernel of their own: kinds of links that the host may lack, and power cuts. See README.md beside this file.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod power;
+mod routes;

@@ -1,0 +1,368 @@
+//! The lab: a Linux kernel of its own, whose power can be cut (`tests/lab/README.md`).
+//!
+//! A guest is a process: User-Mode Linux with the file system of the host as its root, read only. So the binaries of this
+//! build are there, and a test can run in it: [`in_lab!`](crate::in_lab) starts the same test once more in the guest, by its
+//! name. The guest has every kind of link that the agent knows, and its devices are namespaces joined by veth.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// Environment variable of programs that run in a guest.
+const IN_GUEST: &str = "HOLDFAST_LAB";
+
+/// The folder in the guest that it shares with the host.
+pub const SHARE: &str = "/mnt/share";
+/// The folder in the guest whose disk outlives a power cut.
+pub const DISK: &str = "/mnt/disk";
+
+/// Memory of a guest: some agents of a debug build, and the pages of their binaries.
+const MEMORY: &str = "mem=1G";
+/// Bytes of a disk: a hundred times what the database of a test has. The file is sparse.
+const DISK_BYTES: u64 = 1 << 28;
+/// Time limit for a boot; it takes 2 s on an idle machine.
+const BOOT_LIMIT: Duration = Duration::from_secs(60);
+/// Time limit for one script. The slowest test of the lab takes a tenth of it.
+const SCRIPT_LIMIT: Duration = Duration::from_secs(300);
+/// Lines of the console that a failure shows.
+const CONSOLE_TAIL: usize = 40;
+
+/// Reason for which a guest does not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    #[error("the lab cannot start: {what}")]
+    Setup { what: &'static str, source: io::Error },
+    #[error(
+        "the lab cannot start: the guest has ended before it was ready; its console: {console}"
+    )]
+    Ended { console: String },
+    #[error(
+        "the lab cannot start: the guest was not ready after {BOOT_LIMIT:?}; its console: {console}"
+    )]
+    Late { console: String },
+}
+
+fn failed(what: &'static str) -> impl Fn(io::Error) -> LabError {
+    move |source| LabError::Setup { what, source }
+}
+
+/// A disk of a guest. Its content outlives the guest.
+#[derive(Debug)]
+pub struct Disk {
+    folder: TempDir,
+}
+
+impl Disk {
+    /// # Errors
+    /// When the file system cannot be made.
+    pub fn new() -> Result<Self, LabError> {
+        let folder = TempDir::with_prefix("holdfast-lab-").map_err(failed("a disk"))?;
+        let disk = Self { folder };
+        let file = fs::File::create(disk.path()).map_err(failed("a disk"))?;
+        file.set_len(DISK_BYTES).map_err(failed("a disk"))?;
+        let mut made = Command::new("mke2fs");
+        made.args(["-q", "-t", "ext4"]).arg(disk.path());
+        succeed(&mut made).map_err(failed("mke2fs, of the package e2fsprogs"))?;
+        Ok(disk)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("disk.img")
+    }
+}
+
+fn succeed(command: &mut Command) -> io::Result<()> {
+    let output = command.output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned())),
+    }
+}
+
+/// End of a script that ran in a guest.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The exit status; `None` when the guest ended before the script, or the time was over.
+    pub status: Option<i32>,
+    /// Everything that it printed.
+    pub output: String,
+}
+
+/// What the console of a guest told.
+#[derive(Debug, Default)]
+struct Console {
+    is_ready: bool,
+    has_ended: bool,
+    done: HashMap<u64, i32>,
+    tail: VecDeque<String>,
+}
+
+impl Console {
+    fn take(&mut self, line: &str) {
+        match line.trim_end().strip_prefix("lab: ") {
+            Some("ready") => self.is_ready = true,
+            Some(word) => {
+                let done = word.strip_prefix("done ").and_then(|it| it.split_once(' '));
+                if let Some((id, status)) = done
+                    && let (Ok(id), Ok(status)) = (id.parse(), status.parse())
+                {
+                    self.done.insert(id, status);
+                }
+            }
+            None => {
+                self.tail.push_back(line.trim_end().to_owned());
+                if self.tail.len() > CONSOLE_TAIL {
+                    self.tail.pop_front();
+                }
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        Vec::from(self.tail.clone()).join("\n")
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    console: Mutex<Console>,
+    told: Condvar,
+}
+
+impl Shared {
+    fn console(&self) -> MutexGuard<'_, Console> {
+        self.console.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the condition holds, the guest has ended, or the time is over.
+    fn wait(&self, limit: Duration, holds: impl Fn(&Console) -> bool) -> MutexGuard<'_, Console> {
+        let deadline = Instant::now() + limit;
+        let mut console = self.console();
+        while !holds(&console) && !console.has_ended {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.told.wait_timeout(console, left);
+            console = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        console
+    }
+}
+
+/// A guest that runs. Dropping it cuts its power.
+#[derive(Debug)]
+pub struct Guest {
+    child: Child,
+    scripts: Mutex<Scripts>,
+    shared: Arc<Shared>,
+    share: TempDir,
+    /// The library that is preloaded.
+    _library: TempDir,
+}
+
+#[derive(Debug)]
+struct Scripts {
+    names: ChildStdin,
+    last: u64,
+}
+
+impl Guest {
+    /// Starts a guest, with a disk or without, and waits until it takes scripts.
+    ///
+    /// # Errors
+    /// When something that a guest needs is missing, or it does not get ready.
+    pub fn boot(disk: Option<&Disk>) -> Result<Self, LabError> {
+        let library = build_library()?;
+        let share = TempDir::with_prefix("holdfast-lab-").map_err(failed("a folder"))?;
+        let mut linux = Command::new("linux.uml");
+        linux
+            .args([MEMORY, "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"])
+            .args(["con=null", "con0=fd:0,fd:1"])
+            .arg(joined("init=", &folder().join("init")))
+            .arg(joined("lab_share=", share.path()))
+            .env("LD_PRELOAD", library.path().join(LIBRARY))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            // A guest has processes of its own, which end with it.
+            .process_group(0);
+        if let Some(disk) = disk {
+            linux.arg(joined("ubda=", &disk.path()));
+        }
+        let mut child =
+            linux.spawn().map_err(failed("linux.uml, of the package user-mode-linux"))?;
+        let shared = Arc::new(Shared::default());
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (names, output) = pipes.ok_or_else(|| failed("pipes")(io::Error::other("none")))?;
+        let told = Arc::clone(&shared);
+        thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                told.console().take(&String::from_utf8_lossy(&line));
+                told.told.notify_all();
+            }
+            told.console().has_ended = true;
+            told.told.notify_all();
+        });
+        let scripts = Mutex::new(Scripts { names, last: 0 });
+        let guest = Self { child, scripts, shared, share, _library: library };
+        let console = guest.shared.wait(BOOT_LIMIT, |console| console.is_ready);
+        let tail = console.text();
+        match (console.is_ready, console.has_ended) {
+            (true, _) => {}
+            (_, true) => return Err(LabError::Ended { console: tail }),
+            (_, false) => return Err(LabError::Late { console: tail }),
+        }
+        drop(console);
+        Ok(guest)
+    }
+
+    /// Starts a shell script, and returns its number.
+    ///
+    /// # Errors
+    /// When the guest has ended.
+    pub fn start(&self, script: &str) -> io::Result<u64> {
+        let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        scripts.last += 1;
+        let id = scripts.last;
+        fs::write(self.shared_file(&format!("{id}.sh")), script)?;
+        writeln!(scripts.names, "{id}")?;
+        scripts.names.flush()?;
+        Ok(id)
+    }
+
+    /// Waits for the end of a script.
+    pub fn wait(&self, id: u64) -> Run {
+        let console = self.shared.wait(SCRIPT_LIMIT, |console| console.done.contains_key(&id));
+        let status = console.done.get(&id).copied();
+        let tail = console.text();
+        drop(console);
+        let output = fs::read(self.shared_file(&format!("{id}.out"))).unwrap_or_default();
+        let output = String::from_utf8_lossy(&output).into_owned();
+        match status {
+            Some(_) => Run { status, output },
+            None => Run { status, output: format!("{output}\nconsole of the guest: {tail}") },
+        }
+    }
+
+    /// Runs a shell script to its end.
+    pub fn run(&self, script: &str) -> Run {
+        match self.start(script) {
+            Ok(id) => self.wait(id),
+            Err(error) => {
+                Run { status: None, output: format!("the guest takes no script: {error}") }
+            }
+        }
+    }
+
+    /// The path on the host of a file in the folder that both share.
+    pub fn shared_file(&self, name: &str) -> PathBuf {
+        self.share.path().join(name)
+    }
+
+    /// Ends the guest between two instructions. What it had not written to its disk is gone.
+    pub fn cut_power(self) {}
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if let Ok(id) = i32::try_from(self.child.id()) {
+            let _ended_already = killpg(Pid::from_raw(id), Signal::SIGKILL);
+        }
+        let _ended_already = self.child.wait();
+    }
+}
+
+fn joined(name: &str, path: &Path) -> OsString {
+    let mut argument = OsString::from(name);
+    argument.push(path);
+    argument
+}
+
+/// The folder of the lab's own files.
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("lab")
+}
+
+const LIBRARY: &str = "fp_state.so";
+
+/// Builds the library that guests need on processors with more floating point state than they know.
+fn build_library() -> Result<TempDir, LabError> {
+    let built = TempDir::with_prefix("holdfast-lab-").map_err(failed("a folder"))?;
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(built.path().join(LIBRARY));
+    cc.arg(folder().join("fp_state.c"));
+    succeed(&mut cc).map_err(failed("cc, for tests/lab/fp_state.c"))?;
+    Ok(built)
+}
+
+/// True in a guest.
+#[must_use]
+pub fn is_guest() -> bool {
+    std::env::var_os(IN_GUEST).is_some()
+}
+
+/// The guest that the tests of this process share. It ends with the process, whose pipe it reads.
+fn common_guest() -> &'static Guest {
+    static GUEST: OnceLock<Guest> = OnceLock::new();
+    GUEST.get_or_init(|| Guest::boot(None).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// The script that runs a test of this binary in a guest.
+///
+/// # Panics
+/// When the path of this program is not known.
+#[must_use]
+pub fn script_of(test: &str) -> String {
+    let program = std::env::current_exe().expect("the path of this test binary");
+    let (folder, program) = (env!("CARGO_MANIFEST_DIR"), program.display());
+    format!(
+        "cd {folder} && {IN_GUEST}=1 exec {program} --exact {test} --nocapture --include-ignored"
+    )
+}
+
+/// Runs a test of this binary in the guest that tests share.
+///
+/// # Panics
+/// When the test fails there, or the guest cannot start.
+pub fn run_in_guest(test: &str) {
+    let run = common_guest().run(&script_of(test));
+    let has_run = run.output.contains("test result: ok. 1 passed");
+    assert!(
+        run.status == Some(0) && has_run,
+        "{test} in the lab: {:?}\n{}",
+        run.status,
+        run.output
+    );
+}
+
+/// The name of a test, from the path of a function within it.
+#[must_use]
+pub fn test_name(path_within: &str) -> &str {
+    let test = path_within.trim_end_matches("::here").trim_end_matches("::{{closure}}");
+    test.split_once("::").map_or(test, |(_, name)| name)
+}
+
+/// Runs the body of a test in the guest that all tests of the binary share.
+#[macro_export]
+macro_rules! in_lab {
+    ($body:block) => {{
+        fn here() {}
+        if $crate::lab::is_guest() {
+            $body
+        } else {
+            $crate::lab::run_in_guest($crate::lab::test_name(std::any::type_name_of_val(&here)));
+        }
+    }};
+}
