@@ -18,6 +18,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
         &[
             "holdfast-base",
             "holdfast-bootz",
+            "holdfast-common",
             "holdfast-config",
             "holdfast-core",
             "holdfast-faults",
@@ -31,13 +32,15 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "holdfast-telemetry",
         ],
     ),
-    ("holdfast-base", &["holdfast-config"]),
+    ("holdfast-base", &["holdfast-common"]),
     ("holdfast-bootz", &["holdfast-proto"]),
-    ("holdfast-config", &[]),
+    ("holdfast-common", &[]),
+    ("holdfast-config", &["holdfast-common"]),
     (
         "holdfast-core",
         &[
             "holdfast-base",
+            "holdfast-common",
             "holdfast-config",
             "holdfast-platform",
             "holdfast-scheduler",

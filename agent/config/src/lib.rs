@@ -25,14 +25,12 @@ pub mod limits;
 pub mod map;
 pub mod models;
 pub mod name;
-pub mod parallel;
 pub mod path;
 pub mod pending;
 pub mod progress;
 pub mod reserved;
 pub mod resolve;
 mod restore;
-mod role_name;
 mod route_metric;
 pub mod rows;
 pub mod schema;
@@ -68,7 +66,6 @@ pub use path::{Elem, Path};
 pub use pending::PendingEntry;
 pub use progress::{CancelToken, ParseProgress, StopReason};
 pub use resolve::{KeyPattern, MissingNode, PathError, PathPattern, PatternStep};
-pub use role_name::{MAX_ROLE_NAME, is_role_name};
 pub use route_metric::{IPV4_METRIC, IPV6_METRIC};
 pub use rows::{
     LayersReader, RowChange, RowError, is_client_row, is_configuration_row, is_secret_row,
