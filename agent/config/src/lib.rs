@@ -14,17 +14,22 @@ pub mod document;
 pub mod edit;
 mod effective_status;
 pub mod fence;
+mod fenced_leaves;
 pub mod footprint;
+mod growth;
+mod images;
 pub mod instance;
 pub mod intended;
 pub mod json;
 pub mod layer;
+mod layer_key;
 mod leaf_list;
 pub mod lease;
 pub mod limits;
 pub mod map;
 pub mod models;
 pub mod name;
+mod node_id;
 pub mod path;
 pub mod pending;
 pub mod progress;
@@ -36,13 +41,17 @@ pub mod rows;
 pub mod schema;
 mod secret_nodes;
 pub mod secrets;
+mod service_plan;
 pub mod services;
+pub mod show;
 pub mod tree;
+mod type_exchange;
 pub mod union;
 mod user_keys;
+mod user_secrets;
 pub mod value;
 
-pub use boot::{BootChange, BootConfiguration, InitialConfiguration};
+pub use boot::{BootChange, InitialConfiguration};
 pub use changes::{ObjectChange, changed_objects};
 pub use claims::{
     Claim, ClaimChange, ClaimError, ClaimKey, Claims, GrowingClaim, PersistedOutput, ServiceTag,
@@ -55,8 +64,9 @@ pub use fence::{
     Fence, FenceChange, FenceItem, FenceOwner, FenceStanding, Fences, Lift, UnknownFenceOwner,
 };
 pub use footprint::{EditScope, Footprint};
+pub use images::{Provenance, ProvenanceKind};
 pub use instance::{InstancePath, Keys, Step};
-pub use layer::{LayerKey, LayerSet, Layers, LeafMark, Namespace, Owner};
+pub use layer::{BootConfiguration, LayerKey, LayerSet, Layers, LeafMark, Namespace, Owner};
 pub use lease::{LeasedPort, LeasedRoute};
 pub use limits::{Limit, LimitExceeded};
 pub use map::Map;
@@ -74,7 +84,7 @@ pub use rows::{
 pub use schema::{NodeId, Schema};
 pub use secrets::{SecretLeaf, SecretRef, Secrets};
 pub use tree::{Branch, Child, LeafMeta, List, NodeRef, StoredMeta, Tree};
-pub use union::{Provenance, ProvenanceKind};
+pub use type_exchange::{ExchangeMode, PackageChange, TypeExchange};
 pub use value::{Scalar, Value};
 
 #[cfg(test)]
