@@ -1,7 +1,7 @@
 //! Shared by the crates of configuration and those of the process: parallel processing of many items, error texts of bounded
 //! length, and names of roles.
 //!
-//! Start at [`parallel`], which wraps rayon. Nothing here knows configuration, requests or the box: each function depends on its
+//! Start at [`parallel`], the one place of the workspace that knows rayon. Nothing here knows configuration, requests or the box: each function depends on its
 //! arguments alone.
 
 mod error_text;
