@@ -3,6 +3,10 @@
 //! Start at [`schema`] for the models, at [`tree`] for the data structure of configuration and state, at
 //! [`configuration`] for the effect of a request. Everything here is a pure function of its arguments: no socket,
 //! file, clock or lock, except for the lock of the table of names ([`name`]). The YANG text is part of the binary.
+//!
+//! Each module uses those below it alone. From below: names, paths and values; [`schema`] and [`tree`]; the [`map`], and
+//! all models; [`claims`], service plans and [`layer`]s; the [`union`]; one [`configuration`]; footprints and differences of
+//! two; [`edit`]; and documents, boot configurations, fences and leases.
 
 pub mod boot;
 pub mod changes;
