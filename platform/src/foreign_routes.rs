@@ -6,27 +6,11 @@
 use std::collections::BTreeMap;
 
 use holdfast_scheduler::{Fact, Key, Scope, Segment};
-use ipnet::IpNet;
 
-use crate::descriptors::{kinds, route};
+use crate::descriptors::route;
+use crate::kinds;
 use crate::transport::Event;
-use crate::values::KernelRoute;
-
-/// Destination of routes: with the metric, it identifies a route in the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Destination {
-    /// Routing table.
-    pub table: u32,
-    /// Prefix of the addresses.
-    pub prefix: IpNet,
-}
-
-impl Destination {
-    /// Destination of a route.
-    pub fn of(route: &KernelRoute) -> Self {
-        Self { table: route.table, prefix: route.prefix }
-    }
-}
+use crate::values::{Destination, KernelRoute};
 
 /// Routes of other programs: by destination, then by metric.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,9 @@ pub mod descriptors;
 pub mod failure;
 mod foreign_routes;
 pub mod hostname;
+pub mod kinds;
 pub mod links;
+mod listed_route;
 mod mtu_limits;
 pub mod namespace_lock;
 pub mod netns;
@@ -25,19 +27,20 @@ mod platform;
 pub mod pre_image;
 pub mod probe;
 mod rights;
-mod route_lookup;
 pub mod route_table;
 pub mod transport;
+mod transport_id;
 pub mod value_json;
 pub mod values;
 mod vault;
 
 pub use codec::is_in_the_way;
 pub use collector::{Collector, PolledLeaves};
-pub use foreign_routes::{Destination, ForeignRoutes};
+pub use foreign_routes::ForeignRoutes;
 pub use platform::{Platform, PlatformError, PlatformSettings};
 pub use rights::is_missing_right;
-pub use route_lookup::{BestRoutes, RouteLookup};
+pub use transport::{BestRoutes, RouteLookup};
+pub use values::Destination;
 pub use vault::{EmptyVault, Vault};
 
 #[cfg(test)]

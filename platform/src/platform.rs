@@ -10,12 +10,13 @@ use crate::collector::Collector;
 use crate::hostname::HostnameWriter;
 use crate::netns::{Netns, NetnsError, NetnsSetting};
 use crate::probe::Probes;
-use crate::route_lookup::RouteLookup;
 use crate::route_table::RouteTable;
 use crate::transport::codecs::Codecs;
 use crate::transport::rtnetlink::{self, Rtnetlink};
 use crate::transport::texts::{self, FileTransport, FileTransportSettings};
-use crate::transport::{Events, RTNETLINK, ReadQuery, RtnetlinkError, SYSCTL, Transport, mailbox};
+use crate::transport::{
+    Events, RTNETLINK, ReadQuery, RouteLookup, RtnetlinkError, SYSCTL, Transport, mailbox,
+};
 use crate::vault::Vault;
 
 /// Choice of the managed box.

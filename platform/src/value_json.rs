@@ -9,7 +9,7 @@ use holdfast_scheduler::{KindId, ObjectValue, SharedValue};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::descriptors::kinds;
+use crate::kinds;
 use crate::values::{
     Account, Address, ConnectedPrefix, CredentialFile, Ethernet, GlomeLogin, Hostname, KernelRoute,
     Link, LinkMaster, LinkMtu, LinkSetting, LinkUp, Neighbor, Password, Port, Program, SshServer,

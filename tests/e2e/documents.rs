@@ -1,6 +1,8 @@
-//! Paths and `JSON_IETF` documents that several tests send.
+//! Paths and `JSON_IETF` documents that several tests send, and agents that have them.
 
+use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::gnmi::GnmiClient;
+use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
 /// The static routes of the box.
@@ -62,8 +64,30 @@ pub(crate) async fn port_with_route(client: &GnmiClient, name: &str) {
         .update("/interfaces", json!({"interface": [port(name, &["192.0.2.1/24"])]}))
         .await
         .unwrap();
+    add_route(client).await;
+}
+
+async fn add_route(client: &GnmiClient) {
     client
         .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))
         .await
         .unwrap();
+}
+
+/// An agent beside the port `eth0`, which has a carrier and the address 192.0.2.1/24.
+pub(crate) async fn agent_with_port() -> (Netns, AgentProcess, GnmiClient) {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link set peer0 up");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let ports = json!({"interface": [port("eth0", &["192.0.2.1/24"])]});
+    client.update("/interfaces", ports).await.unwrap();
+    (net, agent, client)
+}
+
+/// An agent with such a port, and with the route of [`port_with_route`].
+pub(crate) async fn agent_with_route() -> (Netns, AgentProcess, GnmiClient) {
+    let (net, agent, client) = agent_with_port().await;
+    add_route(&client).await;
+    (net, agent, client)
 }

@@ -5,19 +5,14 @@ use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 
-use crate::documents::{STATIC_ROUTES, addresses, config_of, port, port_with_route, route};
+use crate::documents::{
+    STATIC_ROUTES, addresses, agent_with_port, config_of, port, port_with_route, route,
+};
 use crate::routes::OURS;
 
 #[tokio::test]
 async fn removed_objects_are_repaired() {
-    let net = Netns::enter().with_veth("eth0", "peer0");
-    net.ip("link set peer0 up");
-    let agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    client
-        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
-        .await
-        .unwrap();
+    let (net, _agent, client) = agent_with_port().await;
     client.update(&config_of("eth0"), json!({"mtu": 1414})).await.unwrap();
     client
         .update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.2")]}))

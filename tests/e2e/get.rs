@@ -9,18 +9,11 @@ use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::documents::{config_of, ipv4_of, port};
+use crate::documents::{agent_with_port, config_of, ipv4_of};
 
 /// An agent with a port that has an address, an MTU and a description.
 async fn configured() -> (Netns, AgentProcess, GnmiClient) {
-    let net = Netns::enter().with_veth("eth0", "peer0");
-    net.ip("link set peer0 up");
-    let agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    client
-        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
-        .await
-        .unwrap();
+    let (net, agent, client) = agent_with_port().await;
     client.update(&config_of("eth0"), json!({"mtu": 1414, "description": "uplink"})).await.unwrap();
     (net, agent, client)
 }

@@ -9,17 +9,13 @@ use holdfast_tests::monitor::Monitor;
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 
-use crate::documents::{STATIC_ROUTES, port, port_with_route, route};
+use crate::documents::{STATIC_ROUTES, agent_with_route, port, route};
 use crate::routes::OURS;
 
 // proves 1.85, kv.T3
 #[tokio::test]
 async fn a_kill_right_after_ok_loses_nothing() {
-    let net = Netns::enter().with_veth("eth0", "peer0");
-    net.ip("link set peer0 up");
-    let mut agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    port_with_route(&client, "eth0").await;
+    let (net, mut agent, _client) = agent_with_route().await;
     agent.kill();
     // As after a power cut: the kernel has none of the agent's objects.
     net.ip("address flush dev eth0");
@@ -50,11 +46,7 @@ const FIRST_ROUTE: u32 = 0x0a01_0000;
 // proves 1.86
 #[tokio::test]
 async fn kill_during_a_large_set_rolls_it_back() {
-    let net = Netns::enter().with_veth("eth0", "peer0");
-    net.ip("link set peer0 up");
-    let mut agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    port_with_route(&client, "eth0").await;
+    let (net, mut agent, client) = agent_with_route().await;
     let before = net.routes(OURS);
     let prefix = |number: u32| format!("{}/32", Ipv4Addr::from(FIRST_ROUTE + number));
     let many = (0..MANY).map(|number| route(&prefix(number), "192.0.2.2"));
@@ -75,11 +67,7 @@ async fn kill_during_a_large_set_rolls_it_back() {
 // proves kv.T1
 #[tokio::test]
 async fn a_restart_in_sync_writes_nothing() {
-    let net = Netns::enter().with_veth("eth0", "peer0");
-    net.ip("link set peer0 up");
-    let mut agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    port_with_route(&client, "eth0").await;
+    let (net, mut agent, _client) = agent_with_route().await;
     agent.kill();
 
     let monitor = Monitor::start(&net).await;

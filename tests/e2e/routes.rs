@@ -5,7 +5,7 @@ use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
-use crate::documents::{STATIC_ROUTES, port, route};
+use crate::documents::{STATIC_ROUTES, agent_with_port, port, route};
 
 /// The protocol number in the kernel of the routes that the agent makes.
 pub(crate) const OURS: &str = "150";
@@ -14,14 +14,7 @@ const MANY: u32 = 10_000;
 
 #[tokio::test]
 async fn next_hops_metrics_and_dropping_reach_the_kernel() {
-    let net = Netns::enter().with_veth("eth0", "peer0");
-    net.ip("link set peer0 up");
-    let agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    client
-        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
-        .await
-        .unwrap();
+    let (net, _agent, client) = agent_with_port().await;
 
     let hop = |index: &str, next_hop: &str, metric: u32| json!({"index": index, "config": {"index": index, "next-hop": next_hop, "metric": metric}});
     let entry = |prefix: &str, hops: &[Value]| json!({"prefix": prefix, "config": {"prefix": prefix}, "next-hops": {"next-hop": hops}});
@@ -47,14 +40,7 @@ async fn next_hops_metrics_and_dropping_reach_the_kernel() {
 
 #[tokio::test]
 async fn route_is_restored_when_the_foreign_one_is_removed() {
-    let net = Netns::enter().with_veth("eth0", "peer0");
-    net.ip("link set peer0 up");
-    let agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    client
-        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
-        .await
-        .unwrap();
+    let (net, agent, client) = agent_with_port().await;
     client
         .update(STATIC_ROUTES, json!({"static": [route("10.0.0.0/8", "192.0.2.2")]}))
         .await
@@ -69,14 +55,7 @@ async fn route_is_restored_when_the_foreign_one_is_removed() {
 
 #[tokio::test]
 async fn ten_thousand_routes_arrive_in_one_set() {
-    let net = Netns::enter().with_veth("eth0", "peer0");
-    net.ip("link set peer0 up");
-    let agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    client
-        .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
-        .await
-        .unwrap();
+    let (net, _agent, client) = agent_with_port().await;
 
     let prefix = |number: u32| format!("10.{}.{}.0/24", number / 256, number % 256);
     let routes: Vec<Value> = (0..MANY).map(|number| route(&prefix(number), "192.0.2.2")).collect();

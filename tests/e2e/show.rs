@@ -1,10 +1,9 @@
 //! `holdfast show`: every command with its arguments, against a running agent.
 
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::netns::Netns;
 use serde_json::Value;
 
-use crate::documents::port_with_route;
+use crate::documents::{agent_with_route, port_with_route};
 
 /// Output of a command, or its error message.
 fn run_show(agent: &AgentProcess, words: &str) -> Result<String, String> {
@@ -20,11 +19,7 @@ fn run_show(agent: &AgentProcess, words: &str) -> Result<String, String> {
 #[tokio::test]
 async fn show_commands_print_only_the_selected_objects() {
     const ADDRESS: &str = "address/eth0/192.0.2.1";
-    let net = Netns::enter().with_veth("eth0", "peer0");
-    net.ip("link set peer0 up");
-    let agent = AgentProcess::start(&net).await;
-    let client = agent.gnmi().await;
-    port_with_route(&client, "eth0").await;
+    let (_net, agent, client) = agent_with_route().await;
     port_with_route(&client, "eth9").await;
     for (words, there, missing) in [
         ("config", "192.0.2.1", "oper-status"),

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
-use holdfast_config::{MAX_ROLE_NAME, is_role_name};
+use holdfast_common::{MAX_ROLE_NAME, is_role_name};
 use smol_str::SmolStr;
 use tonic::{Extensions, Request, Status};
 

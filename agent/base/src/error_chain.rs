@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt};
 
-use holdfast_config::limits::error_text;
+use holdfast_common::error_text;
 
 /// Prints an error and all its causes, once: `what failed: why: why that`.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ impl fmt::Display for UntruncatedChain<'_> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_config::limits::{CUT_MARK, ERROR_TEXT};
+    use holdfast_common::{CUT_MARK, ERROR_TEXT_OCTETS};
 
     use super::*;
 
@@ -63,6 +63,6 @@ mod tests {
         assert!(text.starts_with("why: xxx") && text.ends_with("x: y"), "{text}");
         let twice = failure(long, Some(failure("then", Some(failure(long, None)))));
         let text = ErrorChain(&twice).to_string();
-        assert!(text.len() <= ERROR_TEXT.figure && text.ends_with(CUT_MARK), "{text}");
+        assert!(text.len() <= ERROR_TEXT_OCTETS && text.ends_with(CUT_MARK), "{text}");
     }
 }

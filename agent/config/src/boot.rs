@@ -7,24 +7,13 @@ use crate::document;
 use crate::edit::{
     Attribution, Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload,
 };
-use crate::layer::{LayerKey, Layers, LeafMark};
+use crate::layer::{BootConfiguration, LayerKey, Layers, LeafMark};
 use crate::models::Models;
 use crate::path::Path;
 use crate::progress::CancelToken;
 use crate::schema::Origin;
 use crate::services::Services;
 use crate::tree::Tree;
-
-/// A boot configuration as its owner set it. Setting one replaces the previous one as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BootConfiguration {
-    /// The native part: a JSON document, or CLI text in which `no X` says that X is to be absent. Empty for none.
-    pub vendor: Vec<u8>,
-    /// The OpenConfig part: a JSON document. Empty for none.
-    pub openconfig: Vec<u8>,
-    /// The request as it was set, returned when a client reads the boot configuration.
-    pub record: Vec<u8>,
-}
 
 /// Initial client configuration, given once by bootz: clients may change it afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

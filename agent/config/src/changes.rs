@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::configuration::Configuration;
+use crate::images::Provenance;
 use crate::instance::{InstancePath, Step};
 use crate::schema::{NodeId, Schema};
 use crate::tree::{Branch, Child, List, OptionalBranch, beside};
-use crate::union::Provenance;
 
 /// A native object whose own leaves differ. Leaves of objects below it do not count as its own.
 #[derive(Clone, Debug)]

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::claims::{ClaimKey, Claims, ServiceTag};
-use crate::edit::{Attribution, Edit, EditCause, EditErrors, EditOperation, EditSession};
-use crate::footprint::{EditScope, Growth};
+use crate::claims::{Claims, ServiceTag};
+use crate::growth::Growth;
+use crate::images::{Images, Provenance};
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Layers, LeafMark, Namespace, Owner};
-use crate::limits::{LIST_ENTRIES, SERVICE_ACTIONS};
+use crate::limits::SERVICE_ACTIONS;
 use crate::models::Models;
 use crate::progress::CancelToken;
 use crate::schema::Origin;
@@ -17,7 +17,7 @@ use crate::services::{
     WalkRequest,
 };
 use crate::tree::Tree;
-use crate::union::{Images, Problem, Provenance, WorkCount, unite};
+use crate::union::{Problem, WorkCount, unite};
 use crate::user_keys;
 
 /// The layers with their union. A clone shares all memory.
@@ -78,25 +78,6 @@ impl Configuration {
         Self { factory, has_factory, ..self }
     }
 
-    /// Computes the configuration after a Set. The cost is proportional to the changes.
-    ///
-    /// # Errors
-    /// All operations that are invalid, and all conflicts between the origins; or a limit that is exceeded; or the
-    /// cancellation of the request.
-    pub fn edit(&self, edit: &Edit) -> Result<Self, EditErrors> {
-        self.examined(edit).map(|(after, _)| after)
-    }
-
-    /// Computes the configuration after a Set, and the nodes that it named, for its
-    /// [`Footprint`](crate::Footprint).
-    ///
-    /// # Errors
-    /// As for [`Configuration::edit`].
-    pub fn examined(&self, edit: &Edit) -> Result<(Self, EditScope), EditErrors> {
-        let (layers, attribution, scope) = EditSession::new(self).run(edit)?;
-        Ok((self.with_layers(layers, &attribution, &edit.cancel)?, scope))
-    }
-
     /// Computes the configuration with a service's layers switched on or off. This cannot fail, because the pair
     /// of client layers and the pair of boot layers are consistent by themselves at any rank.
     #[must_use]
@@ -116,40 +97,6 @@ impl Configuration {
         Self { models: new.models, images, ground, work: new.work, ..self.clone() }
     }
 
-    /// Computes the configuration with other layers; `attribution` names the operations behind the changes.
-    pub(crate) fn with_layers(
-        &self,
-        layers: Layers,
-        attribution: &Attribution<'_>,
-        cancel: &CancelToken,
-    ) -> Result<Self, EditErrors> {
-        self.with_layers_despite(&|_| false, layers, attribution, cancel)
-    }
-
-    /// Computes the configuration with other layers, whatever problems of these kinds it has: see
-    /// [`Configuration::with_layers`].
-    pub(crate) fn with_layers_despite(
-        &self,
-        is_passed_over: &dyn Fn(&Problem) -> bool,
-        layers: Layers,
-        attribution: &Attribution<'_>,
-        cancel: &CancelToken,
-    ) -> Result<Self, EditErrors> {
-        let refused = |cause: EditCause| EditErrors::from(attribution.last_operation_error(cause));
-        let entries = entries_after(self.entries, &self.layers, &layers);
-        if entries > self.entries {
-            LIST_ENTRIES.check(entries).map_err(|error| refused(error.into()))?;
-        }
-        let (after, problems) = self.advanced_despite(is_passed_over, layers, entries, cancel);
-        cancel.check().map_err(|stop| refused(stop.into()))?;
-        if !problems.is_empty() {
-            let mut errors = attribution.errors(problems, after.layers.claims());
-            errors.walked = after.walks.keys().cloned().collect();
-            return Err(errors);
-        }
-        Ok(after)
-    }
-
     /// Computes the configuration with other layers, and the problems in it: the ground, the claims of the instances
     /// that differ in it, and the union of all. `entries` are those of the given layers. Where there is a problem with
     /// the ground or the claims, the claims stay as they were.
@@ -164,7 +111,7 @@ impl Configuration {
 
     /// Computes the configuration with other layers, and the problems in it, without those that `is_passed_over` names: see
     /// [`Configuration::advanced`].
-    fn advanced_despite(
+    pub(crate) fn advanced_despite(
         &self,
         is_passed_over: &dyn Fn(&Problem) -> bool,
         mut layers: Layers,
@@ -213,29 +160,6 @@ impl Configuration {
     /// True when there are types of services, or claims of instances.
     pub fn has_services(&self) -> bool {
         self.services.is_some() || !self.layers.claims().is_empty()
-    }
-
-    /// Computes the configuration after walks of the instances that are due in the surroundings.
-    ///
-    /// # Errors
-    /// When claims disagree with one another or with other layers, or are more than a limit allows.
-    pub fn walked(&self) -> Result<Self, EditErrors> {
-        let attribution = Attribution::of_trees(&self.models, |_| EditOperation::Walk);
-        self.with_layers(self.layers.clone(), &attribution, &CancelToken::default())
-    }
-
-    /// Computes the configuration without a claim that no instance owns any more.
-    ///
-    /// # Errors
-    /// When what is left contradicts itself.
-    pub fn purged(&self, claim: &ClaimKey) -> Result<Self, EditErrors> {
-        let attribution = Attribution::of_trees(&self.models, |_| EditOperation::Walk);
-        let mut layers = self.layers.clone();
-        let claims = layers.claims().replaced(&self.models, [(claim.clone(), None)]);
-        let claims = claims
-            .map_err(|error| attribution.errors(Problem::of_claims(error), layers.claims()))?;
-        layers.set_claims(claims);
-        self.with_layers(layers, &attribution, &CancelToken::default())
     }
 
     /// Walks instances as a change would, without its effects.
@@ -513,6 +437,17 @@ impl Configuration {
         provenance.owners.iter().flat_map(names).collect()
     }
 
+    /// Names of the owners of the fence at a leaf, or in an entry, of the native model.
+    fn fence_names(&self, path: &InstancePath) -> Vec<String> {
+        let fences = self.layers().fences();
+        let mut owners = fences.owners_at(path);
+        // The key of an entry is its own in no layer.
+        if let Some((_, entry)) = path.0.split_last().filter(|_| owners.is_empty()) {
+            owners = fences.owners_at(&InstancePath(entry.to_vec()));
+        }
+        owners.into_iter().map(|owner| format!("fence of {owner}")).collect()
+    }
+
     fn claim_names(&self, origin: Origin, native: &InstancePath) -> Vec<String> {
         let claims = self.layers.claims();
         let holders = |path: &InstancePath| claims.holders(origin, path);
@@ -559,7 +494,7 @@ fn ground_of(
 }
 
 /// Number of list entries in `new`, given that of `old`. Leases and fences do not count, because no request causes them.
-fn entries_after(entries: usize, old: &Layers, new: &Layers) -> usize {
+pub(crate) fn entries_after(entries: usize, old: &Layers, new: &Layers) -> usize {
     let is_counted = |layer: &LayerKey| !matches!(layer.owner, Owner::Lease | Owner::Fence);
     let counted = LayerKey::ALL.into_iter().filter(is_counted);
     counted.fold(entries, |entries, layer| {

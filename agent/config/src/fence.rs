@@ -1,52 +1,26 @@
 //! The fence layer: what faults and maintenance shut or drain, and on whose behalf.
 //!
-//! A fence has items ([`FenceItem`]), each of one leaf of the native model ([`TABLE`]). An item has owners, and goes with
+//! A fence has items ([`FenceItem`]), each of one leaf of the native model ([`FenceRule`]). An item has owners, and goes with
 //! the last of them. The tree of the layer has the leaves alone and follows from the items, so that no two places say the
 //! same. Where an item has an effect is decided by the union (`UNION.md`, section 2).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use imbl::OrdMap;
-use imbl::ordmap::DiffItem;
 use smol_str::SmolStr;
 
 use crate::configuration::Configuration;
 use crate::edit::{Attribution, EditCause, EditError, EditErrors, EditOperation, is_port_type};
+pub use crate::fenced_leaves::{FenceOwner, Fences, UnknownFenceOwner};
+use crate::fenced_leaves::{FenceRule, FencedLeaf, family_metric, is_raised};
 use crate::instance::{InstancePath, Step};
-use crate::layer::{LayerKey, Layers, LeafMark, Owner};
+use crate::layer::{LayerKey, LeafMark, Owner};
 use crate::limits::FENCED_LEAVES;
 use crate::models::Models;
 use crate::path::{Elem, Path};
 use crate::progress::CancelToken;
-use crate::route_metric::{IPV4_METRIC, IPV6_METRIC};
-use crate::schema::{NodeId, Origin, Schema};
-use crate::tree::{Child, Leaf, Tree};
+use crate::schema::Origin;
 use crate::value::Value;
-
-/// All leaves that the fence layer may hold, and what it does to each.
-const TABLE: [(&str, FenceRule); 3] = [
-    ("/interfaces/interface/enabled", FenceRule::Shut),
-    ("/interfaces/interface/master", FenceRule::Detach),
-    ("/network-instances/network-instance/static/route/next-hop/metric", FenceRule::Raise),
-];
-
-/// Effect of the fence layer on a leaf.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum FenceRule {
-    /// The interface is administratively down.
-    Shut,
-    /// The interface is not a port of a bridge.
-    Detach,
-    /// The next hop has a higher metric than it would have.
-    Raise,
-}
-
-/// Nodes of the leaves that the fence layer may hold.
-#[derive(Debug)]
-pub(crate) struct FenceNodes(Vec<(NodeId, FenceRule)>);
 
 /// One thing that is fenced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,21 +32,6 @@ pub enum FenceItem {
     /// The next hop of a static route, by the path of its entry, has this metric, as long as that is higher than the one it
     /// would have.
     Raise { next_hop: InstancePath, metric: u32 },
-}
-
-/// On whose behalf something is fenced.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum FenceOwner {
-    /// A policy of faults, by name.
-    Policy(SmolStr),
-    /// An uplink group, by name.
-    Group(SmolStr),
-    /// A forced-down latch, by its reporter.
-    Latch(SmolStr),
-    /// A session of maintenance, by id.
-    Session(SmolStr),
-    /// The clients, by a leaf of the configuration.
-    Client,
 }
 
 /// A change of the fence layer.
@@ -113,60 +72,6 @@ pub enum FenceStanding {
     Lower,
     /// The boot configuration or gNSI holds another value.
     Overruled,
-}
-
-/// Text that names no owner of a fence.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` does not name an owner of a fence: an owner is `policy`, `group`, `latch` or `session` with a name, or `client`"
-)]
-pub struct UnknownFenceOwner(String);
-
-/// All items of the fence layer, by leaf. A clone shares them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fences(OrdMap<InstancePath, Arc<FencedLeaf>>);
-
-/// A leaf that the fence layer holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FencedLeaf {
-    /// True for a port of the box: its entry is one even when only the fence layer has it.
-    pub(crate) keeps_entry: bool,
-    /// Owners, each with the metric that it asks for; 0 for an item without a metric.
-    pub(crate) owners: BTreeMap<FenceOwner, u32>,
-}
-
-impl FenceNodes {
-    pub(crate) fn find(native: &Schema) -> Self {
-        let node = |(path, rule): &(&str, FenceRule)| Some((native.find(path)?, *rule));
-        Self(TABLE.iter().filter_map(node).collect())
-    }
-
-    /// The effect of the fence layer on this leaf, if it may hold it.
-    pub(crate) fn rule(&self, leaf: NodeId) -> Option<FenceRule> {
-        self.0.iter().find(|(node, _)| *node == leaf).map(|(_, rule)| *rule)
-    }
-
-    fn leaf(&self, rule: FenceRule) -> Option<NodeId> {
-        self.0.iter().find(|(_, it)| *it == rule).map(|(node, _)| *node)
-    }
-}
-
-/// The metric of a route to `prefix` without a configured one.
-fn family_metric(prefix: Option<&Value>) -> u32 {
-    match prefix.map(ToString::to_string) {
-        Some(prefix) if prefix.contains(':') => IPV6_METRIC,
-        _ => IPV4_METRIC,
-    }
-}
-
-/// True when a metric of the fence layer is in force over the one below, which is that of a route to `prefix`.
-pub(crate) fn is_raised(below: Option<&Value>, prefix: Option<&Value>, fence: &Value) -> bool {
-    let unset = family_metric(prefix);
-    let number = |value: &Value| match value {
-        Value::Uint(number) => Some(*number),
-        _ => None,
-    };
-    number(fence) > below.map_or(Some(unset.into()), number)
 }
 
 impl FenceItem {
@@ -226,145 +131,6 @@ impl FenceItem {
                 Self::Raise { next_hop, metric: fenced.metric() }
             }
         })
-    }
-}
-
-impl FencedLeaf {
-    fn metric(&self) -> u32 {
-        self.owners.values().copied().max().unwrap_or_default()
-    }
-
-    /// The leaf in the tree of the layer.
-    fn content(&self, rule: FenceRule) -> Leaf<LeafMark> {
-        match rule {
-            FenceRule::Shut => Leaf::new(Value::Bool(false), LeafMark::Explicit),
-            FenceRule::Detach => Leaf::new(Value::Empty, LeafMark::Absent),
-            FenceRule::Raise => Leaf::new(Value::Uint(self.metric().into()), LeafMark::Explicit),
-        }
-    }
-}
-
-impl Fences {
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Number of items.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// True when both are known to be equal, by their memory.
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.0.ptr_eq(&other.0)
-    }
-
-    /// Leaves that differ, each with what is new of it, ascending.
-    pub(crate) fn differences<'f>(
-        old: &'f Self,
-        new: &'f Self,
-    ) -> impl Iterator<Item = (&'f InstancePath, Option<&'f FencedLeaf>)> {
-        old.0.diff(&new.0).map(|item| match item {
-            DiffItem::Add(leaf, new) | DiffItem::Update { new: (leaf, new), .. } => {
-                (leaf, Some(&**new))
-            }
-            DiffItem::Remove(leaf, _) => (leaf, None),
-        })
-    }
-
-    /// These fences with all that differs between `base` and `theirs` laid under their own changes.
-    pub(crate) fn merged(&self, base: &Self, theirs: &Self) -> Self {
-        if self.is_same(base) {
-            return theirs.clone();
-        }
-        let mut merged = theirs.clone();
-        for (leaf, new) in Self::differences(base, self) {
-            merged.put(leaf.clone(), new.cloned());
-        }
-        merged
-    }
-
-    /// Puts a leaf as it was stored.
-    pub(crate) fn put(&mut self, leaf: InstancePath, fenced: Option<FencedLeaf>) {
-        match fenced.filter(|it| !it.owners.is_empty()) {
-            Some(fenced) => drop(self.0.insert(leaf, Arc::new(fenced))),
-            None => drop(self.0.remove(&leaf)),
-        }
-    }
-
-    fn add(&mut self, leaf: InstancePath, owner: &FenceOwner, metric: u32, keeps_entry: bool) {
-        let known = self.0.get(&leaf);
-        if known.is_some_and(|known| known.owners.get(owner) == Some(&metric)) {
-            return;
-        }
-        let mut fenced = known.map_or_else(
-            || FencedLeaf { keeps_entry, ..FencedLeaf::default() },
-            |known| FencedLeaf::clone(known),
-        );
-        fenced.owners.insert(owner.clone(), metric);
-        self.0.insert(leaf, Arc::new(fenced));
-    }
-
-    /// Takes owners off their leaves; a leaf without any goes.
-    fn drop_owners(&mut self, is_lifted: impl Fn(&InstancePath, &FenceOwner) -> bool) {
-        let lifted = |(leaf, fenced): (&InstancePath, &Arc<FencedLeaf>)| {
-            if !fenced.owners.keys().any(|owner| is_lifted(leaf, owner)) {
-                return None;
-            }
-            let mut fenced = FencedLeaf::clone(fenced);
-            fenced.owners.retain(|owner, _| !is_lifted(leaf, owner));
-            Some((leaf.clone(), fenced))
-        };
-        let lifted: Vec<(InstancePath, FencedLeaf)> = self.0.iter().filter_map(lifted).collect();
-        lifted.into_iter().for_each(|(leaf, fenced)| self.put(leaf, Some(fenced)));
-    }
-
-    /// Owners of a leaf, or of all leaves in an entry.
-    fn owners_at(&self, path: &InstancePath) -> BTreeSet<&FenceOwner> {
-        let below = self.0.range(path.clone()..).take_while(|(leaf, _)| leaf.starts_with(path));
-        below.flat_map(|(_, fenced)| fenced.owners.keys()).collect()
-    }
-}
-
-impl Layers {
-    /// Items of the fence layer, of which its tree follows.
-    pub fn fences(&self) -> &Fences {
-        &self.fences
-    }
-
-    /// Sets the items of the fence layer. The cost is that of what differs.
-    pub(crate) fn set_fences(&mut self, models: &Models, fences: Fences) {
-        let old = std::mem::replace(&mut self.fences, fences);
-        let new = self.fences.clone();
-        let tree = self.tree_mut(LayerKey::FENCE);
-        for (leaf, fenced) in Fences::differences(&old, &new) {
-            put_leaf(models, tree, leaf, fenced);
-        }
-    }
-}
-
-/// Puts a leaf of the fence layer into its tree, or takes it out.
-fn put_leaf(
-    models: &Models,
-    tree: &mut Tree<LeafMark>,
-    leaf: &InstancePath,
-    fenced: Option<&FencedLeaf>,
-) {
-    let schema = &models.native;
-    let Some((last, entry)) = leaf.0.split_last() else { return };
-    let Some(rule) = models.fence.rule(last.node) else { return };
-    let Some(fenced) = fenced else {
-        if rule == FenceRule::Shut && tree.contains(leaf) {
-            tree.branch_mut(schema, entry, &LeafMark::Explicit).given = false;
-        }
-        tree.remove(schema, leaf);
-        return;
-    };
-    // The mark of the keys is that of an entry that exists, also where the leaf is to be absent.
-    let branch = tree.branch_mut(schema, entry, &LeafMark::Explicit);
-    branch.put(last.node, Child::Leaf(fenced.content(rule)));
-    if rule == FenceRule::Shut {
-        branch.given = fenced.keeps_entry;
     }
 }
 
@@ -492,17 +258,6 @@ impl Configuration {
         map.up_path(leaf).iter().find_map(found)
     }
 
-    /// Names of the owners of the fence at a leaf, or in an entry, of the native model.
-    pub(crate) fn fence_names(&self, path: &InstancePath) -> Vec<String> {
-        let fences = self.layers().fences();
-        let mut owners = fences.owners_at(path);
-        // The key of an entry is its own in no layer.
-        if let Some((_, entry)) = path.0.split_last().filter(|_| owners.is_empty()) {
-            owners = fences.owners_at(&InstancePath(entry.to_vec()));
-        }
-        owners.into_iter().map(|owner| format!("fence of {owner}")).collect()
-    }
-
     /// True for a leaf of a link that the agent does not make, so that the link stays when its entry goes.
     fn is_port(&self, leaf: &InstancePath) -> bool {
         let Some((last, entry)) = leaf.0.split_last() else { return false };
@@ -563,31 +318,4 @@ impl Configuration {
 
 fn refused(path: &Path, cause: EditCause) -> EditErrors {
     EditErrors::from(EditError { operation: EditOperation::Fence, path: path.to_string(), cause })
-}
-
-impl fmt::Display for FenceOwner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Policy(name) => write!(f, "policy {name}"),
-            Self::Group(name) => write!(f, "group {name}"),
-            Self::Latch(reporter) => write!(f, "latch {reporter}"),
-            Self::Session(id) => write!(f, "session {id}"),
-            Self::Client => f.write_str("client"),
-        }
-    }
-}
-
-impl FromStr for FenceOwner {
-    type Err = UnknownFenceOwner;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once(' ') {
-            Some(("policy", name)) => Ok(Self::Policy(name.into())),
-            Some(("group", name)) => Ok(Self::Group(name.into())),
-            Some(("latch", reporter)) => Ok(Self::Latch(reporter.into())),
-            Some(("session", id)) => Ok(Self::Session(id.into())),
-            None if text == "client" => Ok(Self::Client),
-            _ => Err(UnknownFenceOwner(text.to_owned())),
-        }
-    }
 }

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::schema::NodeId;
+use crate::node_id::NodeId;
 use crate::value::Value;
 
 /// The key values of one list entry, in the order of the schema's `key` statement.

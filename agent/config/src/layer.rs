@@ -1,208 +1,28 @@
 //! Layers: one sparse configuration tree for each owner and schema.
 
-use std::fmt;
 use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use crate::boot::BootConfiguration;
 use crate::claims::Claims;
-use crate::fence::Fences;
-use crate::schema::Origin;
+use crate::fenced_leaves::{FenceRule, FencedLeaf, Fences};
+use crate::instance::InstancePath;
+pub use crate::layer_key::{LayerKey, LayerSet, Namespace, Owner};
+use crate::models::Models;
 use crate::secrets::Secrets;
-use crate::services::Book;
-use crate::tree::{Branch, LeafMeta, Tree};
+use crate::service_plan::Book;
+pub use crate::tree::LeafMark;
+use crate::tree::{Child, Tree};
 
-/// Owner of a layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Owner {
-    /// The gNSI services.
-    Gnsi,
-    /// Boot configuration, by bootz and gnoi.BootConfig.
-    Boot,
-    /// Faults and maintenance.
-    Fence,
-    /// Controllers and people.
-    Client,
-    /// Service instances.
-    Service,
-    /// The DHCP client.
-    Lease,
-}
-
-/// A group of reserved items with layers of its own, which can be switched off. Clients can write its items then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Namespace {
-    Gnsi,
-    Bootz,
-}
-
-impl Namespace {
-    pub const ALL: [Self; 2] = [Self::Gnsi, Self::Bootz];
-
-    /// Layers of the namespace.
-    pub fn layers(self) -> LayerSet {
-        match self {
-            Self::Gnsi => LayerSet::of(LayerKey::GNSI),
-            Self::Bootz => {
-                LayerSet::of(LayerKey::BOOT_NATIVE).and(LayerSet::of(LayerKey::BOOT_OPENCONFIG))
-            }
-        }
-    }
-
-    /// Name for operators.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gnsi => "gnsi",
-            Self::Bootz => "bootz",
-        }
-    }
-}
-
-impl fmt::Display for Namespace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A layer: its owner and the schema that it is written in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LayerKey {
-    pub owner: Owner,
-    pub origin: Origin,
-}
-
-impl LayerKey {
-    pub const GNSI: Self = Self::new(Owner::Gnsi, Origin::Native);
-    pub const BOOT_NATIVE: Self = Self::new(Owner::Boot, Origin::Native);
-    pub const BOOT_OPENCONFIG: Self = Self::new(Owner::Boot, Origin::OpenConfig);
-    pub const FENCE: Self = Self::new(Owner::Fence, Origin::Native);
-    pub const CLIENT_NATIVE: Self = Self::new(Owner::Client, Origin::Native);
-    pub const CLIENT_OPENCONFIG: Self = Self::new(Owner::Client, Origin::OpenConfig);
-    pub const SERVICE_NATIVE: Self = Self::new(Owner::Service, Origin::Native);
-    pub const SERVICE_OPENCONFIG: Self = Self::new(Owner::Service, Origin::OpenConfig);
-    pub const LEASE: Self = Self::new(Owner::Lease, Origin::Native);
-
-    /// All layers, strongest first.
-    pub const ALL: [Self; 9] = [
-        Self::GNSI,
-        Self::BOOT_NATIVE,
-        Self::BOOT_OPENCONFIG,
-        Self::FENCE,
-        Self::CLIENT_NATIVE,
-        Self::CLIENT_OPENCONFIG,
-        Self::SERVICE_NATIVE,
-        Self::SERVICE_OPENCONFIG,
-        Self::LEASE,
-    ];
-
-    const fn new(owner: Owner, origin: Origin) -> Self {
-        Self { owner, origin }
-    }
-
-    /// Layer that a Set of this origin writes.
-    pub const fn client(origin: Origin) -> Self {
-        Self::new(Owner::Client, origin)
-    }
-
-    /// Layer of what services ask for in this schema.
-    pub const fn service(origin: Origin) -> Self {
-        Self::new(Owner::Service, origin)
-    }
-
-    /// Index in [`LayerKey::ALL`]; `None` for an unused pair.
-    pub fn index(self) -> Option<usize> {
-        Self::ALL.iter().position(|key| *key == self)
-    }
-
-    /// Stable name, which is stored.
-    pub fn name(self) -> &'static str {
-        match (self.owner, self.origin) {
-            (Owner::Gnsi, _) => "gnsi",
-            (Owner::Boot, Origin::Native) => "boot native",
-            (Owner::Boot, Origin::OpenConfig) => "boot openconfig",
-            (Owner::Fence, _) => "fence",
-            (Owner::Client, Origin::Native) => "client native",
-            (Owner::Client, Origin::OpenConfig) => "client openconfig",
-            (Owner::Service, Origin::Native) => "service native",
-            (Owner::Service, Origin::OpenConfig) => "service openconfig",
-            (Owner::Lease, _) => "lease",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|key| key.name() == name)
-    }
-}
-
-impl fmt::Display for LayerKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// Origin of a leaf in a layer, or in the view of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum LeafMark {
-    /// Set explicitly.
-    Explicit,
-    /// From the factory configuration.
-    Factory,
-    /// A default in use. Only views have these, layers do not.
-    Default,
-    /// Negated by `no X` in a boot text; the value has no meaning. On the keys of an entry, the mark says that the
-    /// entry exists for its descendants only, or, when it is given, that it is to be absent.
-    Absent,
-}
-
-impl LeafMeta for LeafMark {
-    type Entry = Arc<Branch<Self>>;
-}
-
-/// A set of layers.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LayerSet(u16);
-
-impl LayerSet {
-    pub const NONE: Self = Self(0);
-
-    pub fn of(layer: LayerKey) -> Self {
-        layer.index().map_or(Self::NONE, |at| Self(1 << at))
-    }
-
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    #[must_use]
-    pub fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    pub fn contains(self, layer: LayerKey) -> bool {
-        self.0 & Self::of(layer).0 != 0
-    }
-
-    /// Stored form: bit `n` is layer `n` of [`LayerKey::ALL`].
-    pub(crate) fn bits(self) -> u16 {
-        self.0
-    }
-
-    pub(crate) fn from_bits(bits: u16) -> Self {
-        Self(bits)
-    }
-
-    /// Layers of the set, strongest first.
-    pub fn iter(self) -> impl Iterator<Item = LayerKey> {
-        LayerKey::ALL.into_iter().filter(move |layer| self.contains(*layer))
-    }
-}
-
-impl fmt::Debug for LayerSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.iter().map(LayerKey::name)).finish()
-    }
+/// A boot configuration as its owner set it. Setting one replaces the previous one as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BootConfiguration {
+    /// The native part: a JSON document, or CLI text in which `no X` says that X is to be absent. Empty for none.
+    pub vendor: Vec<u8>,
+    /// The OpenConfig part: a JSON document. Empty for none.
+    pub openconfig: Vec<u8>,
+    /// The request as it was set, returned when a client reads the boot configuration.
+    pub record: Vec<u8>,
 }
 
 /// All configuration of this box. A clone shares the trees.
@@ -225,7 +45,7 @@ pub struct Layers {
     /// Claims of services, of which their two trees are the join.
     claims: Claims,
     /// Items of the fence layer with their owners, of which its tree follows.
-    pub(crate) fences: Fences,
+    fences: Fences,
     /// Service plans, which say how far the instances are.
     pub book: Book,
 }
@@ -344,6 +164,21 @@ impl Layers {
         }
     }
 
+    /// Items of the fence layer, of which its tree follows.
+    pub fn fences(&self) -> &Fences {
+        &self.fences
+    }
+
+    /// Sets the items of the fence layer. The cost is that of what differs.
+    pub(crate) fn set_fences(&mut self, models: &Models, fences: Fences) {
+        let old = std::mem::replace(&mut self.fences, fences);
+        let new = self.fences.clone();
+        let tree = self.tree_mut(LayerKey::FENCE);
+        for (leaf, fenced) in Fences::differences(&old, &new) {
+            put_leaf(models, tree, leaf, fenced);
+        }
+    }
+
     fn at(layer: LayerKey) -> usize {
         layer.index().expect("`LayerKey` is built from the pairs in `ALL` only")
     }
@@ -359,4 +194,29 @@ fn changed<T: Clone + PartialEq>(base: &T, ours: &T, theirs: &T, collisions: &mu
     }
     *collisions += usize::from(base != theirs && ours != theirs);
     ours.clone()
+}
+
+/// Puts a leaf of the fence layer into its tree, or takes it out.
+fn put_leaf(
+    models: &Models,
+    tree: &mut Tree<LeafMark>,
+    leaf: &InstancePath,
+    fenced: Option<&FencedLeaf>,
+) {
+    let schema = &models.native;
+    let Some((last, entry)) = leaf.0.split_last() else { return };
+    let Some(rule) = models.fence.rule(last.node) else { return };
+    let Some(fenced) = fenced else {
+        if rule == FenceRule::Shut && tree.contains(leaf) {
+            tree.branch_mut(schema, entry, &LeafMark::Explicit).given = false;
+        }
+        tree.remove(schema, leaf);
+        return;
+    };
+    // The mark of the keys is that of an entry that exists, also where the leaf is to be absent.
+    let branch = tree.branch_mut(schema, entry, &LeafMark::Explicit);
+    branch.put(last.node, Child::Leaf(fenced.content(rule)));
+    if rule == FenceRule::Shut {
+        branch.given = fenced.keeps_entry;
+    }
 }

@@ -3,6 +3,10 @@
 //! Start at [`schema`] for the models, at [`tree`] for the data structure of configuration and state, at
 //! [`configuration`] for the effect of a request. Everything here is a pure function of its arguments: no socket,
 //! file, clock or lock, except for the lock of the table of names ([`name`]). The YANG text is part of the binary.
+//!
+//! Each module uses those below it alone. From below: names, paths and values; [`schema`] and [`tree`]; the [`map`], and
+//! all models; [`claims`], service plans and [`layer`]s; the [`union`]; one [`configuration`]; footprints and differences of
+//! two; [`edit`]; and documents, boot configurations, fences and leases.
 
 pub mod boot;
 pub mod changes;
@@ -14,37 +18,44 @@ pub mod document;
 pub mod edit;
 mod effective_status;
 pub mod fence;
+mod fenced_leaves;
 pub mod footprint;
+mod growth;
+mod images;
 pub mod instance;
 pub mod intended;
 pub mod json;
 pub mod layer;
+mod layer_key;
 mod leaf_list;
 pub mod lease;
 pub mod limits;
 pub mod map;
 pub mod models;
 pub mod name;
-pub mod parallel;
+mod node_id;
 pub mod path;
 pub mod pending;
 pub mod progress;
 pub mod reserved;
 pub mod resolve;
 mod restore;
-mod role_name;
 mod route_metric;
 pub mod rows;
 pub mod schema;
 mod secret_nodes;
 pub mod secrets;
+mod service_plan;
 pub mod services;
+pub mod show;
 pub mod tree;
+mod type_exchange;
 pub mod union;
 mod user_keys;
+mod user_secrets;
 pub mod value;
 
-pub use boot::{BootChange, BootConfiguration, InitialConfiguration};
+pub use boot::{BootChange, InitialConfiguration};
 pub use changes::{ObjectChange, changed_objects};
 pub use claims::{
     Claim, ClaimChange, ClaimError, ClaimKey, Claims, GrowingClaim, PersistedOutput, ServiceTag,
@@ -57,8 +68,9 @@ pub use fence::{
     Fence, FenceChange, FenceItem, FenceOwner, FenceStanding, Fences, Lift, UnknownFenceOwner,
 };
 pub use footprint::{EditScope, Footprint};
+pub use images::{Provenance, ProvenanceKind};
 pub use instance::{InstancePath, Keys, Step};
-pub use layer::{LayerKey, LayerSet, Layers, LeafMark, Namespace, Owner};
+pub use layer::{BootConfiguration, LayerKey, LayerSet, Layers, LeafMark, Namespace, Owner};
 pub use lease::{LeasedPort, LeasedRoute};
 pub use limits::{Limit, LimitExceeded};
 pub use map::Map;
@@ -68,7 +80,6 @@ pub use path::{Elem, Path};
 pub use pending::PendingEntry;
 pub use progress::{CancelToken, ParseProgress, StopReason};
 pub use resolve::{KeyPattern, MissingNode, PathError, PathPattern, PatternStep};
-pub use role_name::{MAX_ROLE_NAME, is_role_name};
 pub use route_metric::{IPV4_METRIC, IPV6_METRIC};
 pub use rows::{
     LayersReader, RowChange, RowError, is_client_row, is_configuration_row, is_secret_row,
@@ -77,7 +88,7 @@ pub use rows::{
 pub use schema::{NodeId, Schema};
 pub use secrets::{SecretLeaf, SecretRef, Secrets};
 pub use tree::{Branch, Child, LeafMeta, List, NodeRef, StoredMeta, Tree};
-pub use union::{Provenance, ProvenanceKind};
+pub use type_exchange::{ExchangeMode, PackageChange, TypeExchange};
 pub use value::{Scalar, Value};
 
 #[cfg(test)]

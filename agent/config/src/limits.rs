@@ -4,7 +4,8 @@
 //! the limit and its figure; callers turn it into `RESOURCE_EXHAUSTED`. Long error texts do not cause a refusal:
 //! [`error_text`] cuts them.
 
-use std::fmt::{self, Write};
+use holdfast_common::ERROR_TEXT_OCTETS;
+pub use holdfast_common::{CUT_MARK, EXCERPT, error_text, excerpt};
 
 /// Bound on the size or cost of one request.
 #[derive(Debug, PartialEq, Eq)]
@@ -194,7 +195,7 @@ pub static ANSWER_SIZE: Limit = Limit {
 
 pub static ERROR_TEXT: Limit = Limit {
     name: "error-text",
-    figure: 4096,
+    figure: ERROR_TEXT_OCTETS,
     unit: "octets in an error text",
     reason: "an error travels in HTTP/2 trailers, of which clients accept 8 KiB by default",
 };
@@ -272,48 +273,6 @@ pub static REQUEST_LIMITS: [&Limit; 17] = [
     &ERROR_TEXT,
 ];
 
-/// End of an error text that was cut to [`ERROR_TEXT`].
-pub const CUT_MARK: &str = "... (cut)";
-
-/// Octets of a path or value that an error text quotes, which leaves room for the explanation.
-pub const EXCERPT: usize = ERROR_TEXT.figure / 4;
-
-/// Formats an error with at most [`ERROR_TEXT`] octets. A longer text is cut, ends with [`CUT_MARK`], and takes no
-/// more memory than the part that is kept.
-pub fn error_text(error: &(impl fmt::Display + ?Sized)) -> String {
-    cut_text(error, ERROR_TEXT.figure)
-}
-
-/// Formats a path, a name or a value for an error text, with at most [`EXCERPT`] octets.
-pub fn excerpt(text: &(impl fmt::Display + ?Sized)) -> String {
-    cut_text(text, EXCERPT)
-}
-
-fn cut_text(text: &(impl fmt::Display + ?Sized), most: usize) -> String {
-    let mut bounded = BoundedText { text: String::new(), most };
-    // Writing fails only when the text is full.
-    if write!(bounded, "{text}").is_err() {
-        let room = bounded.text.floor_char_boundary(most - CUT_MARK.len());
-        bounded.text.truncate(room);
-        bounded.text.push_str(CUT_MARK);
-    }
-    bounded.text
-}
-
-/// Beginning of a text.
-struct BoundedText {
-    text: String,
-    most: usize,
-}
-
-impl Write for BoundedText {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.most - self.text.len();
-        self.text.push_str(&text[..text.floor_char_boundary(room)]);
-        if text.len() <= room { Ok(()) } else { Err(fmt::Error) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -329,29 +288,6 @@ mod tests {
                 error.contains(limit.name) && error.contains(&limit.figure.to_string()),
                 "{error}"
             );
-        }
-    }
-
-    #[test]
-    fn error_texts_are_cut_between_characters_and_say_so() {
-        let most = ERROR_TEXT.figure;
-        let room = most - CUT_MARK.len();
-        let pieces: Vec<_> = ["abc"; 2000].to_vec();
-        assert!(error_text(&format_args!("{pieces:?}")).ends_with(CUT_MARK));
-        assert_eq!(excerpt(&"x".repeat(5000)).len(), EXCERPT);
-        for (text, cut) in [
-            ("short".to_owned(), None),
-            (String::new(), None),
-            ("x".repeat(most), None),
-            ("x".repeat(most + 1), Some(room)),
-            ("\u{20ac}".repeat(20 << 20), Some(room / 3 * 3)),
-        ] {
-            let got = error_text(&text);
-            assert!(got.len() <= ERROR_TEXT.figure);
-            match cut {
-                None => assert_eq!(got, text),
-                Some(room) => assert_eq!(got, format!("{}{CUT_MARK}", &text[..room])),
-            }
         }
     }
 

@@ -1,9 +1,8 @@
 //! Both schemas and the map between them.
 
-use crate::fence::FenceNodes;
+use crate::fenced_leaves::FenceNodes;
 use crate::map::{Map, MapError};
-use crate::rows::{HashCollision, NodeHashes};
-use crate::schema::{Origin, Schema, SchemaError, YangModule};
+use crate::schema::{HashCollision, NodeHashes, Origin, Schema, SchemaError, YangModule};
 
 /// All models: one version of them, which a configuration and all that is read from it have in common. In a later version
 /// every node has the same number; some may be unlinked.

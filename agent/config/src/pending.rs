@@ -3,13 +3,14 @@
 use smol_str::SmolStr;
 
 use crate::configuration::Configuration;
+use crate::images::Provenance;
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, LeafMark};
 use crate::map::{Anchor, AnchorId, Counterpart, Map, leaf_at};
 use crate::models::Models;
 use crate::schema::NodeId;
 use crate::tree::{Branch, ListEntry as _, OptionalBranch};
-use crate::union::{Provenance, native_list, openconfig_list};
+use crate::union::{native_list, openconfig_list};
 
 /// An incomplete entry: a shell, or one that lacks a leaf since another origin removed it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,24 +1,23 @@
 //! Public keys that services give users: leaves of their claims, as any other.
 //!
 //! A key is no secret, so claims share it, hold it together and disagree about it by the rules for every leaf. It is not
-//! mapped to the native model. It counts while gNSI is off, beside the keys that clients gave ([`Secrets`]), which are in no
+//! mapped to the native model. It counts while gNSI is off, beside the keys that clients gave ([`Secrets`](crate::Secrets)), which are in no
 //! tree: so the union does not see that a client and a service ask for different keys, and this module does.
 
 use smol_str::SmolStr;
 
-use crate::configuration::Configuration;
-use crate::instance::{InstancePath, Step};
+use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
 use crate::limits::excerpt;
 use crate::models::Models;
 use crate::schema::Schema;
 use crate::secret_nodes::{SecretNodes, is_branch_same, native_user};
-use crate::secrets::{SecretLeaf, SecretRef, Secrets};
+use crate::secrets::SecretLeaf;
 use crate::tree::Tree;
 use crate::union::Problem;
 use crate::value::Value;
 
-const LAYER: LayerKey = LayerKey::SERVICE_OPENCONFIG;
+pub(crate) const LAYER: LayerKey = LayerKey::SERVICE_OPENCONFIG;
 
 /// A key in a tree of OpenConfig.
 pub(crate) struct UserKey {
@@ -50,53 +49,10 @@ pub(crate) fn user_keys(openconfig: &Schema, tree: &Tree<LeafMark>) -> Vec<UserK
     names.filter_map(key_of).collect()
 }
 
-fn key_at<'t>(tree: &'t Tree<LeafMark>, path: &InstancePath) -> Option<&'t SmolStr> {
+pub(crate) fn key_at<'t>(tree: &'t Tree<LeafMark>, path: &InstancePath) -> Option<&'t SmolStr> {
     match &tree.leaf(path)?.value {
         Value::Str(key) => Some(key),
         _ => None,
-    }
-}
-
-impl Configuration {
-    /// Passwords and keys of users that count beside those of gNSI: none while that is on, else those that clients gave,
-    /// and the keys that services ask for.
-    pub fn user_secrets(&self) -> Secrets {
-        let layers = self.layers();
-        if layers.is_on(Namespace::Gnsi) {
-            return Secrets::default();
-        }
-        let mut secrets = layers.secrets.clone();
-        for UserKey { user, key, .. } in user_keys(&self.models().openconfig, layers.tree(LAYER)) {
-            // Both are equal, but for layers that were restored without a check: the client's goes first.
-            if secrets.get(&user, SecretLeaf::SshKey).is_none() {
-                secrets.restore(&user, SecretLeaf::SshKey, SecretRef::new(key.as_bytes()));
-            }
-        }
-        secrets
-    }
-
-    /// The user at a native path, if a client or a service gives it a key that counts.
-    pub fn user_with_key<'p>(&self, native: &'p InstancePath) -> Option<&'p SmolStr> {
-        let (schema, layers) = (&self.models().native, self.layers());
-        let [system, user] = &native.0[..] else { return None };
-        let is_named = |step: &Step, name| schema.node(step.node).name == name;
-        let Some(Value::Str(name)) = user.keys.as_ref()?.first() else { return None };
-        if !is_named(system, "system") || !is_named(user, "user") || layers.is_on(Namespace::Gnsi) {
-            return None;
-        }
-        let path = SecretNodes::find(&self.models().openconfig)?.leaf(name, SecretLeaf::SshKey)?;
-        let has_key = layers.secrets.get(name, SecretLeaf::SshKey).is_some()
-            || key_at(layers.tree(LAYER), &path).is_some();
-        has_key.then_some(name)
-    }
-
-    /// True when [`Configuration::user_secrets`] of another version are known to be equal, by their memory.
-    pub fn has_same_user_secrets(&self, other: &Self) -> bool {
-        let (one, other) = (self.layers(), other.layers());
-        let is_on = |layers: &Layers| layers.is_on(Namespace::Gnsi);
-        is_on(one) == is_on(other)
-            && one.secrets.is_same(&other.secrets)
-            && are_service_users_same(self.models(), one, other)
     }
 }
 

@@ -6,15 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_base::{ErrorChain, now_ns};
+use holdfast_common::parallel;
 use holdfast_config::changes::changed_objects;
 use holdfast_config::limits::excerpt;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
-use holdfast_config::services::{Book, PackageChange, Surroundings};
+use holdfast_config::services::{Book, Surroundings};
 use holdfast_config::tree::Child;
 use holdfast_config::{
     Branch, CancelToken, Configuration, EditErrors, Footprint, InstancePath, LayerDifference,
-    Layers, Models, ObjectChange, Provenance, ServiceTag, is_configuration_row, parallel,
+    Layers, Models, ObjectChange, PackageChange, Provenance, ServiceTag, is_configuration_row,
 };
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::{

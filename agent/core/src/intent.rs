@@ -8,11 +8,11 @@ use holdfast_config::layer::Namespace;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
     ActionEvent, ActionUpdate, Answers, BoxState, ChangeOrigin, ForcedBackTrack, Surroundings,
-    TypeExchange, WalkCause,
+    WalkCause,
 };
 use holdfast_config::{
     BootChange, CancelToken, ClaimKey, Configuration, EditErrors, EditScope, FenceChange,
-    Footprint, Layers, LeasedPort, ServiceTag,
+    Footprint, Layers, LeasedPort, ServiceTag, TypeExchange,
 };
 use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::Credentials;

@@ -2,7 +2,7 @@
 //!
 //! The commit write of the change that makes the difference writes and removes them.
 
-use holdfast_config::services::PackageChange;
+use holdfast_config::PackageChange;
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable};
 
 /// The row of a package that is written, or removed.

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdfast_base::RebootInhibitors;
+use holdfast_common::parallel;
 use holdfast_config::edit::EditErrors;
 use holdfast_config::rows::{LayersReader, RowSplit, layer_rows_diff};
 use holdfast_config::services::Services;
-use holdfast_config::{Configuration, Layers, Models, Tree, document, parallel};
+use holdfast_config::{Configuration, Layers, Models, Tree, document};
 use holdfast_platform::objects::{Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, ForeignRoutes, descriptors, failure, pre_image};

@@ -11,9 +11,9 @@
 
 mod alarm;
 mod condition;
-mod consequences;
 mod faults;
 mod fencing;
+mod filter;
 mod flapping;
 mod glob;
 mod group;
@@ -27,28 +27,29 @@ mod report;
 mod resource;
 mod rule;
 mod session;
-mod sessions;
 mod stored;
 mod types;
 
 pub use alarm::{Alarm, Change, Expiry, OperatorState, Transition};
 pub use condition::{Condition, ConditionError, Kind};
-pub use faults::{Effects, Faults, Input, MAX_CONDITIONS, OperatorError};
+pub use faults::{
+    Effects, Evaluator, Faults, GroupStanding, GroupState, Input, MAX_CONDITIONS, OperatorError,
+    ResetError, RuleState, RuleStatus, Verdict,
+};
 pub use fencing::{Action, FenceTarget, Wish};
+pub use filter::Filter;
 pub use flapping::{FLAPPING_LOSSES, FLAPPING_WINDOW};
 pub use glob::Glob;
-pub use group::{GroupStanding, GroupState, MAX_GROUP_LINKS, MAX_GROUPS, UplinkGroup, circle};
+pub use group::{MAX_GROUP_LINKS, MAX_GROUPS, UplinkGroup, circle};
 pub use impact::{ImpactCount, ImpactState, Objects};
 pub use latch::{Latch, LatchError, LatchKind, LatchRequest};
 pub use log::{LOG_TRANSITIONS, Log, Resume};
 pub use monitor::{Monitor, MonitorError, OutsideReport, Word};
-pub use policy::{Filter, Policy, Settings, Shelf};
+pub use policy::{Policy, Settings, Shelf};
 pub use probe::{MAX_PROBES, Probe, ProbeMode, Reachability, Require};
 pub use report::{Impact, Report, Silence, Source};
 pub use resource::{Resource, ResourceError};
-pub use rule::{
-    AlarmRule, Evaluator, MAX_RULES, ResetError, RuleState, RuleStatus, Threshold, Verdict,
-};
+pub use rule::{AlarmRule, MAX_RULES, Threshold};
 pub use session::{
     Answer, Consumer, Contents, DEFAULT_CONSUMER, Drained, Health, MaintenanceSettings,
     ObjectAction, ObjectProgress, Reply, Session, SessionChange, SessionConsumer, SessionError,

@@ -1,5 +1,7 @@
 //! The way of conditions to alarms: the operator's policies and shelves, and the table of types where none fits.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,20 +9,14 @@ use smol_str::SmolStr;
 
 use crate::condition::Condition;
 use crate::fencing::Action;
-use crate::glob::Glob;
+use crate::filter::Filter;
 use crate::group::UplinkGroup;
 use crate::monitor::Monitor;
 use crate::probe::Probe;
-use crate::rule::AlarmRule;
+use crate::resource::Resource;
+use crate::rule::{AlarmRule, MAX_RULES, Threshold};
 use crate::session::MaintenanceSettings;
 use crate::types::{Effect, Severity};
-
-/// Which alarms are meant.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
-    pub kind: Glob,
-    pub resource: Glob,
-}
 
 /// The operator's settings for some conditions. `None` leaves a setting as the type has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +54,7 @@ pub struct Settings {
     policies: Vec<Policy>,
     shelves: Vec<Shelf>,
     monitors: Vec<Monitor>,
-    pub(crate) probes: Vec<Probe>,
+    probes: Vec<Probe>,
     pub(crate) alarm_rules: Vec<Arc<AlarmRule>>,
     pub maintenance: MaintenanceSettings,
     groups: Vec<Arc<UplinkGroup>>,
@@ -76,13 +72,6 @@ pub(crate) struct Rule {
     pub(crate) clear_after: Duration,
     pub(crate) count: u32,
     pub(crate) window: Duration,
-}
-
-impl Filter {
-    pub fn matches(&self, condition: &Condition) -> bool {
-        self.kind.matches(&condition.kind.name)
-            && self.resource.matches(&condition.resource.to_string())
-    }
 }
 
 impl Settings {
@@ -154,5 +143,38 @@ impl Settings {
     pub(crate) fn shelf(&self, condition: &Condition) -> Option<&SmolStr> {
         let shelf = self.shelves.iter().find(|shelf| shelf.filter.matches(condition));
         shelf.map(|shelf| &shelf.name)
+    }
+
+    pub fn with_probes(mut self, mut probes: Vec<Probe>) -> Self {
+        probes.sort_by(|one, other| one.name.cmp(&other.name));
+        self.probes = probes;
+        self
+    }
+
+    /// The probes with the conditions that they report. The name of a probe is in its condition where another one has the same next
+    /// hop.
+    pub fn probes(&self) -> impl Iterator<Item = (&Probe, Condition)> {
+        let mut of_next_hop = BTreeMap::<IpAddr, usize>::new();
+        for probe in &self.probes {
+            *of_next_hop.entry(probe.next_hop).or_default() += 1;
+        }
+        self.probes.iter().map(move |probe| {
+            let resource = Resource::NextHop(probe.next_hop);
+            let condition = Condition::new("next-hop-unreachable", resource);
+            match of_next_hop.get(&probe.next_hop) {
+                Some(1) | None => (probe, condition),
+                Some(_) => (probe, condition.qualified(&probe.name)),
+            }
+        })
+    }
+
+    pub fn with_alarm_rules(mut self, rules: Vec<AlarmRule>) -> Self {
+        self.alarm_rules = rules.into_iter().take(MAX_RULES).map(Arc::new).collect();
+        self
+    }
+
+    /// Rules that are judged at a period.
+    pub fn threshold_rules(&self) -> impl Iterator<Item = (&Arc<AlarmRule>, Threshold)> {
+        self.alarm_rules.iter().filter_map(|rule| Some((rule, rule.threshold?)))
     }
 }

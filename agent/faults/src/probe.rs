@@ -1,17 +1,9 @@
 //! Probes of next hops: what is asked, and when the answers make a verdict.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use holdfast_scheduler::Now;
 use smol_str::SmolStr;
-
-use crate::condition::Condition;
-use crate::faults::Faults;
-use crate::policy::Settings;
-use crate::report::{Report, Source};
-use crate::resource::Resource;
 
 /// Probes that are run: more than a box has uplinks.
 pub const MAX_PROBES: usize = 256;
@@ -104,53 +96,12 @@ impl Reachability {
     }
 }
 
-impl Settings {
-    pub fn with_probes(mut self, mut probes: Vec<Probe>) -> Self {
-        probes.sort_by(|one, other| one.name.cmp(&other.name));
-        self.probes = probes;
-        self
-    }
-
-    /// The probes with the conditions that they report. The name of a probe is in its condition where another one has the same next
-    /// hop.
-    pub fn probes(&self) -> impl Iterator<Item = (&Probe, Condition)> {
-        let mut of_next_hop = BTreeMap::<IpAddr, usize>::new();
-        for probe in &self.probes {
-            *of_next_hop.entry(probe.next_hop).or_default() += 1;
-        }
-        self.probes.iter().map(move |probe| {
-            let resource = Resource::NextHop(probe.next_hop);
-            let condition = Condition::new("next-hop-unreachable", resource);
-            match of_next_hop.get(&probe.next_hop) {
-                Some(1) | None => (probe, condition),
-                Some(_) => (probe, condition.qualified(&probe.name)),
-            }
-        })
-    }
-}
-
-impl Faults {
-    pub(crate) fn is_probed(&self, condition: &Condition) -> bool {
-        self.settings.probes().any(|(_, it)| it == *condition)
-    }
-
-    /// Ends what probes have said that are configured no more.
-    pub(crate) fn forget_probes(&mut self, now: Now) {
-        let settings = self.settings.clone();
-        let probed: BTreeSet<Condition> = settings.probes().map(|(_, it)| it).collect();
-        let held = self.conditions.iter();
-        let held = held.filter(|(_, tracked)| tracked.holders.contains_key(&Source::Probes));
-        let gone: Vec<Condition> =
-            held.map(|(it, _)| it).filter(|it| !probed.contains(it)).cloned().collect();
-        for condition in gone {
-            self.report(Source::Probes, Report::ended(condition, now.unix_ns), now);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use holdfast_scheduler::Now;
+
     use super::*;
+    use crate::{Condition, Faults, Report, Settings, Source};
 
     fn probe(name: &str, next_hop: &str, require: Require) -> Probe {
         let next_hop: IpAddr = next_hop.parse().unwrap();

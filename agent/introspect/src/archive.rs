@@ -13,7 +13,7 @@ use super::Introspect;
 use super::arguments::format_time;
 use super::document::{OperationDocument, TransactionDocument};
 use super::http_error::HttpError;
-use super::transactions::TransactionFilter;
+use super::transaction_filter::TransactionFilter;
 
 /// Operations stored of one transaction; the others of larger ones are only counted.
 const OPERATIONS_STORED: usize = 256;

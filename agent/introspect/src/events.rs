@@ -23,7 +23,7 @@ use super::alarms::AlarmChanges;
 use super::arguments::Arguments;
 use super::document::Renderer;
 use super::http_error::HttpError;
-use super::transactions::TransactionFilter;
+use super::transaction_filter::TransactionFilter;
 use super::{Introspect, PAGE};
 
 /// An event for a reader.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::Introspect;
 use super::arguments::format_time;
 use super::document::word;
-use super::explain::Explainer;
+use super::explainer::Explainer;
 use super::http_error::HttpError;
 use super::services::{Instances, Shown};
 

@@ -18,6 +18,7 @@ mod document;
 mod events;
 mod explain;
 mod explain_service;
+mod explainer;
 mod graph;
 mod http_error;
 mod impact;
@@ -37,6 +38,7 @@ pub mod tcp;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod transaction_filter;
 mod transactions;
 pub mod uri;
 pub mod waits;

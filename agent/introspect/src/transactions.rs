@@ -15,6 +15,7 @@ use super::archive::Most;
 use super::arguments::Arguments;
 use super::document::TransactionDocument;
 use super::http_error::HttpError;
+use super::transaction_filter::TransactionFilter;
 use super::{Introspect, MAX_PAGE, page};
 
 /// `GET txn-history`: `format`, `seq-num` or `since`, `until`, `after-seq`, `limit`, oldest first. With `last`, the newest ones up to
@@ -81,23 +82,6 @@ fn with_etag(headers: &HeaderMap, number: u64, mut response: Response) -> Respon
         response.headers_mut().insert(header::ETAG, tag);
     }
     response
-}
-
-/// Selection of transactions.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TransactionFilter {
-    /// Earliest end, in nanoseconds since 1970.
-    pub(super) since: u64,
-    /// Latest start, in nanoseconds since 1970.
-    pub(super) until: u64,
-    pub(super) after: u64,
-    pub(super) limit: usize,
-}
-
-impl TransactionFilter {
-    fn matches(&self, record: &TransactionRecord) -> bool {
-        record.ended_ns >= self.since && record.started_ns <= self.until
-    }
 }
 
 impl Introspect {

@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use holdfast_common::parallel;
+
 use crate::engine::{Engine, EngineOutput, TransactionOutcome};
 use crate::history::Trigger;
 use crate::operation::{Now, TxnId};
@@ -67,7 +69,7 @@ impl QueuedTransaction {
     fn replan(self, plan: QueuedPlan) -> Self {
         let Self { txn, prepared, plans_before, .. } = self;
         let before = (self.plan, self.comparison, self.conflict_set);
-        rayon::spawn(|| drop(before)); // a large drop need not delay events
+        parallel::drop_aside(before); // a large drop need not delay events
         Self { plans_before: plans_before + 1, ..Self::new(txn, plan, prepared) }
     }
 

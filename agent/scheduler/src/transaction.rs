@@ -32,6 +32,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_common::parallel;
+
 use crate::dependency::Facet;
 use crate::engine::{Engine, EngineOutput, TransactionOutcome};
 use crate::graph::NodeIdx;
@@ -298,7 +300,7 @@ impl Transaction {
 /// Drops something with so many items; where these are many, on another thread, so that no event waits.
 pub(crate) fn drop_beside<T: Send + 'static>(items: usize, dropped: T) {
     if items > OPERATIONS_KEPT {
-        rayon::spawn(|| drop(dropped));
+        parallel::drop_aside(dropped);
     }
 }
 

@@ -4,10 +4,10 @@
 //! its own instances that handlers and other clients of state publish: each instance that of itself.
 
 use holdfast_config::schema::{NodeKind, Origin};
+use holdfast_config::services::{LeafRead as Read, Plane};
 use holdfast_config::{InstancePath, KeyPattern, Models, NodeId, Path, PathPattern, Schema};
 
 use crate::error::PackageError;
-use crate::facts::{Plane, Read};
 use crate::outline::{LocatedText, OUTLINE, Outline};
 use crate::yang::SERVICES_MODULE;
 

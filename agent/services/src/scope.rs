@@ -3,34 +3,9 @@
 use minijinja::Value as TemplateValue;
 use smol_str::SmolStr;
 
+use crate::component::Component;
 use crate::parameters::Parameters;
-
-/// Names with a meaning in every expression, which no value of a package may take.
-pub const RESERVED_NAMES: [&str; 23] = [
-    "params",
-    "service",
-    "component",
-    "item",
-    "result",
-    "config",
-    "state",
-    "gone",
-    "reached",
-    "action",
-    "ready",
-    "service_ready",
-    "true",
-    "false",
-    "none",
-    "and",
-    "or",
-    "not",
-    "in",
-    "is",
-    "if",
-    "else",
-    "loop",
-];
+pub use crate::reserved_names::RESERVED_NAMES;
 
 /// Values of one evaluation, by the names that expressions use.
 #[derive(Clone, Debug)]
@@ -62,7 +37,7 @@ impl Scope {
 
     /// The names of a component of the instance: those of the instance, and the variables of its tree nodes.
     #[must_use]
-    pub fn of_component(&self, component: &crate::tree::Component) -> Self {
+    pub fn of_component(&self, component: &Component) -> Self {
         let names = TemplateValue::from_pairs([
             ("type", component.component_type.as_str()),
             ("name", component.name.as_str()),

@@ -9,7 +9,10 @@ use std::{
 
 use holdfast_base::is_root_or_own;
 
-use super::{FILE_NAME, StoreError};
+use super::StoreError;
+
+/// File name of the database within the state folder.
+pub const FILE_NAME: &str = "holdfast.redb";
 
 /// Folder of the agent's own TLS identity, within the state folder.
 pub const IDENTITY_FOLDER: &str = "tls";

@@ -19,9 +19,9 @@ use redb::{
 use tracing::info;
 
 use super::block::{Block, BlockWriter};
-use super::database::{META, USERS};
 use super::notes::NOTES;
-use super::tables::{LAYER, PREPARED, RESTORE, SECRETS};
+use super::prepared::PREPARED;
+use super::tables::{LAYER, META, RESTORE, SECRETS, USERS};
 use super::{StoreError, artefacts, revisions};
 
 /// Version of the tables. A file with a higher version belongs to a newer agent, and is refused.

@@ -14,7 +14,6 @@ use std::ops::Bound;
 use redb::{AccessGuard, ReadableTable};
 
 use super::block::{self, Block, BlockReader, BlockWriter, Size};
-use super::tables::BytesTable;
 use super::{Change, StoreError};
 
 /// Blocks that were decoded, written and removed: what a change costs, independent of time.
@@ -24,6 +23,8 @@ pub struct BlockWork {
     pub written: u64,
     pub removed: u64,
 }
+
+pub(super) type BytesTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
 
 /// Receives the content of a row before it changes.
 pub(super) type PreImage<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> Result<(), StoreError> + 'a;

@@ -31,7 +31,6 @@ mod prepared;
 mod redb_file;
 mod refusal_log;
 mod revisions;
-mod roll_back;
 mod tables;
 mod taken_back;
 mod thread;
@@ -58,9 +57,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::accounts::{ACCOUNTS_NAME, Ledger};
 pub use self::artefacts::{Artefact, ArtefactChange, ArtefactTable, Artefacts};
-pub use self::database::{Database, FILE_NAME};
+pub use self::database::Database;
 pub use self::folder::{
-    BOOTZ_FOLDER, IDENTITY_FOLDER, PACKAGES_FOLDER, create_private_folder, write_private_file,
+    BOOTZ_FOLDER, FILE_NAME, IDENTITY_FOLDER, PACKAGES_FOLDER, create_private_folder,
+    write_private_file,
 };
 pub use self::journal::{Journal, JournalKind};
 pub use self::layer_rows::LayerRows;

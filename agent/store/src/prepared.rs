@@ -16,10 +16,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::{Bound, RangeInclusive};
 
 use holdfast_config::limits::excerpt;
-use redb::{ReadableDatabase, ReadableTable, WriteTransaction};
+use redb::{ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
-use super::tables::PREPARED;
 use super::{Change, StoreError};
+
+/// Pieces of the undo records of prepared transactions, by ticket and number.
+pub(super) const PREPARED: TableDefinition<'_, (u64, u32), &[u8]> =
+    TableDefinition::new("prepared");
 
 /// Name of a transaction until it is final and has a number.
 ///

@@ -2,9 +2,9 @@
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 
-use super::layer_table::{self, BlockWork};
+use super::layer_table::{self, BlockWork, BytesTable};
 use super::notes::NOTES;
-use super::prepared::Ticket;
+use super::prepared::{PREPARED, Ticket};
 use super::{Change, Row, StoreError, Table, undo};
 
 /// Rows of the layers in blocks, see [`block`](super::block).
@@ -12,9 +12,11 @@ pub(super) const LAYER: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new
 pub(super) const RESTORE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("restore");
 /// Secrets to which the layers refer.
 pub(super) const SECRETS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("secrets");
-/// Pieces of the undo records of prepared transactions, by ticket and number.
-pub(super) const PREPARED: TableDefinition<'_, (u64, u32), &[u8]> =
-    TableDefinition::new("prepared");
+pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+/// Role and password hash, by name.
+pub(super) const USERS: TableDefinition<'_, &str, (&str, &str)> = TableDefinition::new("users");
+
+pub(super) const META_LAST_TRANSACTION: &str = "last-transaction";
 
 /// Restores the rows in the pieces of a record, newest first. Returns their content before that.
 pub(super) fn put_back(
@@ -97,8 +99,6 @@ pub(super) fn rows(
         })
         .collect()
 }
-
-pub(super) type BytesTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
 
 /// The row that a change writes.
 fn row(change: &Change) -> (Table, &[u8]) {

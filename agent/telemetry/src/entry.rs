@@ -22,7 +22,7 @@ use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Branch, Child, EntryBranch, Leaf, LeafMeta, List, ListEntry};
 use holdfast_config::{LeafMark, NodeId};
 
-use super::revision::{ConfigOrState, LeafVersion};
+use super::leaf_version::{ConfigOrState, LeafVersion};
 
 /// One list entry of a revision's tree.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@
 pub mod commits;
 pub mod cursor;
 pub mod entry;
+mod leaf_version;
 pub mod polled;
 pub mod revision;
 pub mod selection;

@@ -18,7 +18,7 @@ use smol_str::format_smolstr;
 use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
-use crate::transport;
+use crate::transport_id;
 use crate::value_json;
 use crate::values::{
     Address, AddressFacts, AddressOrigin, AddressStatus, ConnectedPrefix, Family, MAIN_TABLE,
@@ -103,7 +103,7 @@ impl Descriptor for AddressDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::RTNETLINK)
+        Effect::Operation(transport_id::RTNETLINK)
     }
 
     fn dependencies(&self, address: &Address) -> Vec<Dependency> {
@@ -317,7 +317,7 @@ impl Descriptor for ConnectedPrefixDescriptor {
 
     /// Makes no request. Unlike a property, an operation can wait for its dependencies.
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::RTNETLINK)
+        Effect::Operation(transport_id::RTNETLINK)
     }
 
     fn observable(&self) -> bool {

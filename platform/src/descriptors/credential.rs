@@ -15,7 +15,7 @@ use smallvec::smallvec;
 use super::{NO_REQUEST, kinds, system};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
-use crate::transport;
+use crate::transport_id;
 use crate::values::{
     Account, Content, CredentialFile, GlomeLogin, Password, Program, SshServer, TextFile,
 };
@@ -156,7 +156,7 @@ impl Descriptor for CredentialFileDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::FILES)
+        Effect::Operation(transport_id::FILES)
     }
 
     fn dependencies(&self, _: &CredentialFile) -> Vec<Dependency> {
@@ -209,7 +209,7 @@ impl Descriptor for SshServerDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::FILES)
+        Effect::Operation(transport_id::FILES)
     }
 
     fn dependencies(&self, server: &SshServer) -> Vec<Dependency> {
@@ -301,7 +301,7 @@ impl Descriptor for PasswordDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::FILES)
+        Effect::Operation(transport_id::FILES)
     }
 
     fn dependencies(&self, password: &Password) -> Vec<Dependency> {

@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
-use crate::transport;
+use crate::transport_id;
 use crate::values::{Family, LinkSetting, LinkSysctl};
 
 /// One setting, of all links and both families.
@@ -80,7 +80,7 @@ impl Descriptor for LinkSettingDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::SYSCTL)
+        Effect::Operation(transport_id::SYSCTL)
     }
 
     /// The kernel has no such setting while the MTU of the link is too small for the family.

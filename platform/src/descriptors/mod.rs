@@ -39,12 +39,13 @@ pub mod credential;
 pub mod ethernet;
 #[cfg(test)]
 mod kernel_tests;
-pub mod kinds;
 pub mod link;
 pub mod link_setting;
 pub mod neighbor;
 pub mod route;
 pub mod system;
+
+pub use crate::kinds;
 
 use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
 use crate::links::LinkIndex;

@@ -16,7 +16,7 @@ use smol_str::format_smolstr;
 use super::{address, kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
-use crate::transport;
+use crate::transport_id;
 use crate::value_json;
 use crate::values::{Family, MacAddr, Neighbor, NeighborFacts, NeighborState, OUR_PROTOCOL};
 
@@ -62,7 +62,7 @@ impl Descriptor for NeighborDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::RTNETLINK)
+        Effect::Operation(transport_id::RTNETLINK)
     }
 
     /// Entries wait for their link to be up: the kernel drops the neighbours of a link that goes down, except

@@ -20,8 +20,8 @@ use smol_str::format_smolstr;
 use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
-use crate::route_table::{HopFault, ListedHop, ListedRoute};
-use crate::transport;
+use crate::listed_route::{HopFault, ListedHop, ListedRoute};
+use crate::transport_id;
 use crate::value_json;
 use crate::values::{ForeignRoute, Hop, KernelRoute, OUR_PROTOCOL, RouteTarget};
 
@@ -59,7 +59,7 @@ impl Descriptor for RouteDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::RTNETLINK)
+        Effect::Operation(transport_id::RTNETLINK)
     }
 
     /// The kernel refuses a route whose link is down or whose gateway is not on-link.

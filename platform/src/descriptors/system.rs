@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 use super::kinds;
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
-use crate::transport;
+use crate::transport_id;
 use crate::values::{Content, Hostname, TextFile};
 
 /// The name in the UTS namespace.
@@ -113,7 +113,7 @@ impl Descriptor for HostnameDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::UTS)
+        Effect::Operation(transport_id::UTS)
     }
 
     /// A box always has a name.
@@ -156,7 +156,7 @@ impl Descriptor for TextFileDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::FILES)
+        Effect::Operation(transport_id::FILES)
     }
 
     fn satisfied_by(&self, expected: &TextFile, observed: &TextFile) -> bool {

@@ -6,10 +6,7 @@
 
 use holdfast_scheduler::{
     Completion, Engine, EngineOutput, Fact, Key, Now, OpId, Operation, Scope, SortedFacts,
-    TransportId,
 };
-
-use crate::route_lookup::RouteLookup;
 
 pub(crate) mod cancellation;
 mod carrier;
@@ -17,6 +14,7 @@ pub(crate) mod codecs;
 mod credentials;
 mod files;
 mod mailbox;
+mod route_lookup;
 pub(crate) mod rtnetlink;
 mod shadow;
 pub(crate) mod simulated;
@@ -26,20 +24,13 @@ pub(crate) mod texts;
 mod uts;
 mod watch;
 
+pub use crate::transport_id::{FILES, RTNETLINK, SYSCTL, UTS};
 pub(crate) use codecs::ReadQuery;
 pub use mailbox::Events;
 pub(crate) use mailbox::mailbox;
+pub use route_lookup::{BestRoutes, RouteLookup};
 pub use rtnetlink::RtnetlinkError;
 pub use simulated::{Fault, SimulatedKernel, SimulatedTransport};
-
-/// Links, addresses, neighbours and routes: rtnetlink of the managed namespace.
-pub const RTNETLINK: TransportId = TransportId(1);
-/// Kernel variables below `/proc/sys` of the managed namespace.
-pub const SYSCTL: TransportId = TransportId(2);
-/// Text files below the settings' root.
-pub const FILES: TransportId = TransportId(3);
-/// The host name in the UTS namespace of the managed box.
-pub const UTS: TransportId = TransportId(4);
 
 /// Carries out operations, and reads objects back. No method blocks; answers arrive as [`Event`]s.
 pub trait Transport: Send {

@@ -26,8 +26,8 @@ pub use link::{
 };
 pub use neighbor::{Neighbor, NeighborFacts, NeighborState};
 pub use route::{
-    ForeignRoute, Hop, IPV4_METRIC, IPV6_METRIC, KernelRoute, NextHop, NextHopTarget, RouteSource,
-    RouteTarget,
+    Destination, ForeignRoute, Hop, IPV4_METRIC, IPV6_METRIC, KernelRoute, NextHop, NextHopTarget,
+    RouteSource, RouteTarget,
 };
 pub use system::{Content, Hostname, TextFile};
 

@@ -54,6 +54,22 @@ pub struct KernelRoute {
     pub unusable: Option<Box<[Hop]>>,
 }
 
+/// Destination of routes: with the metric, it identifies a route in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Destination {
+    /// Routing table.
+    pub table: u32,
+    /// Prefix of the addresses.
+    pub prefix: IpNet,
+}
+
+impl Destination {
+    /// Destination of a route.
+    pub fn of(route: &KernelRoute) -> Self {
+        Self { table: route.table, prefix: route.prefix }
+    }
+}
+
 /// Origin of a route that another program made, with all that the kernel showed of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignRoute {

@@ -7,9 +7,8 @@ use smallvec::SmallVec;
 
 use super::ClaimNumber;
 use crate::instance::{InstancePath, Step};
-use crate::layer::LeafMark;
 use crate::schema::Schema;
-use crate::tree::{Branch, Change, Child, Leaf, LeafMeta, NodeRef, Tree};
+use crate::tree::{Branch, Change, Child, Leaf, LeafMark, LeafMeta, NodeRef, Tree};
 use crate::value::Value;
 
 /// Claims that hold a leaf, ascending. Those of an entry are the holders of its keys.

@@ -28,12 +28,11 @@ use smol_str::SmolStr;
 use self::join::{Join, Part};
 pub use self::left::PersistedOutput;
 use crate::instance::InstancePath;
-use crate::layer::LeafMark;
 use crate::limits::{CLAIMED_LEAVES, LimitExceeded};
 use crate::models::Models;
 use crate::path::{Elem, Path};
 use crate::schema::Origin;
-use crate::tree::Tree;
+use crate::tree::{LeafMark, Tree};
 use crate::value::Value;
 
 /// Name of a service instance, such as `bridge-access[name='acme']`. Without a key it stands for all instances of a type.

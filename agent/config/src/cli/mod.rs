@@ -20,14 +20,12 @@ mod lines;
 mod parse;
 mod print;
 mod running;
-mod show;
 
 pub use grammar::Grammar;
 pub use lines::write_word;
 pub use parse::{SkeletonLine, UNKNOWN, parse, parse_with_progress, read_skeleton};
 pub use print::{LinePrinter, line, print, print_with_notes};
 pub use running::running;
-pub use show::{SHOW_COMMANDS, ShowCommand, UnknownCommand, provenance_note, running_config, show};
 
 use std::fmt;
 

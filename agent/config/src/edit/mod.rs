@@ -1,5 +1,6 @@
 //! Requests of clients to change the configuration, and the reasons to refuse them.
 
+mod apply;
 mod attribution;
 mod authorization;
 mod counterpart;
@@ -9,6 +10,7 @@ mod merge;
 mod payload;
 mod ports;
 mod reconcile;
+mod reserved;
 mod secrets;
 mod session;
 mod text;

@@ -53,11 +53,12 @@ use std::sync::Arc;
 use crate::claims::ServiceTag;
 use crate::cli::{Statement, StatementAction};
 use crate::configuration::Configuration;
-use crate::fence::Fences;
+use crate::fenced_leaves::Fences;
+use crate::growth::Growth;
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
 use crate::limits::{
-    CLAIMED_LEAVES, LIST_ENTRIES, Limit, SERVICE_ACTIONS, SERVICE_INSTANCES, SERVICE_STATES,
+    CLAIMED_LEAVES, LIST_ENTRIES, SERVICE_ACTIONS, SERVICE_INSTANCES, SERVICE_STATES,
 };
 use crate::models::Models;
 use crate::resolve::PathPattern;
@@ -70,9 +71,6 @@ use crate::user_keys::are_service_users_same;
 
 use paths::{Access, TouchedItems, TouchedPaths};
 use walk::Walk;
-
-/// Changes under way that have room within a limit together: each may take this part of it.
-const CHANGES_UNDER_WAY: usize = 64;
 
 /// What a change writes and reads.
 #[derive(Clone, Debug, Default)]
@@ -101,13 +99,6 @@ pub(crate) enum Part {
     Switches,
     /// Leaves of a layer outside of entries, which have one row.
     OwnLeaves(LayerKey),
-}
-
-/// Things that a change adds, and the number that there was room for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Growth {
-    gained: usize,
-    room: usize,
 }
 
 /// Nodes that the operations of a request named, for its [`Footprint`].
@@ -333,21 +324,5 @@ impl Footprint {
                 self.native.add(&link.0, Access::Read);
             }
         }
-    }
-}
-
-impl Growth {
-    /// Growth from one number to another, with this limit.
-    pub(crate) fn of([old, new]: [usize; 2], limit: &Limit) -> Self {
-        Self { gained: new.saturating_sub(old), room: limit.figure.saturating_sub(old) }
-    }
-
-    /// True when as many changes under way could gain as much.
-    pub(crate) fn is_small(self) -> bool {
-        self.gained.saturating_mul(CHANGES_UNDER_WAY) <= self.room
-    }
-
-    fn keeps_clear_of(self, other: Self) -> bool {
-        self.gained == 0 || other.gained == 0 || self.is_small() && other.is_small()
     }
 }

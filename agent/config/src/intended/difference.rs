@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use super::{IntendedLeaves, Wish, without_state};
 use crate::cli::{LinePrinter, StatementAction};
 use crate::configuration::Configuration;
+use crate::images::Provenance;
 use crate::instance::{InstancePath, Step};
 use crate::schema::{NodeKind, Schema};
 use crate::tree::{Branch, Change, Child, Leaf, LeafMeta, ListEntry as _, NodeRef, Tree};
-use crate::union::Provenance;
 
 /// Lists the wishes that turn one tree into another, in schema order. That an entry was supplied as such is no difference.
 pub(super) fn wishes_between(schema: &Schema, old: &Tree<()>, new: &Tree<()>) -> Vec<Wish> {

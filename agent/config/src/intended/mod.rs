@@ -17,11 +17,11 @@ pub use self::document::{Document, DocumentError, DocumentFormat};
 pub use self::placement::{Kept, Placement, Wish, place};
 
 use crate::configuration::Configuration;
+use crate::images::{Provenance, ProvenanceKind};
 use crate::instance::{InstancePath, Step};
 use crate::layer::{LayerKey, LeafMark};
 use crate::schema::{NodeId, Schema};
 use crate::tree::{Branch, Child, Leaf, LeafMeta, List, ListEntry as _, Tree};
-use crate::union::{Provenance, ProvenanceKind};
 
 /// Makes the tree of the intended configuration: explicit leaves of all owners, factory leaves, and defaults of OpenConfig that
 /// the native model does not have. Leases and fences are state, so the tree is what it would be without them.

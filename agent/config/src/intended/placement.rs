@@ -8,13 +8,13 @@ use super::without_meta;
 use crate::cli::StatementAction;
 use crate::configuration::Configuration;
 use crate::edit::{Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload};
+use crate::images::{Provenance, ProvenanceKind};
 use crate::instance::InstancePath;
 use crate::json::{self, Flavour};
 use crate::layer::{LayerKey, LeafMark, Owner};
 use crate::leaf_list::LeafListBuilder;
 use crate::schema::{Origin, Schema};
 use crate::tree::{Child, Leaf, NodeRef, Tree};
-use crate::union::{Provenance, ProvenanceKind};
 use crate::value::Value;
 
 /// A wish for one node of the native model: a value, an entry, or that the node is absent.

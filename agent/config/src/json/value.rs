@@ -4,7 +4,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::Flavour;
-use crate::leaf_list::first_repeated;
 use crate::schema::types::{BuiltinType, Type, decimal_digits};
 use crate::schema::{Node, NodeKind, ValueError};
 use crate::value::{Value, bare_identity};
@@ -87,26 +86,6 @@ pub(super) fn from_float(ty: &Type, value: f64, flavour: Flavour) -> Result<Valu
 
 fn wide(ty: &Type, value: impl std::fmt::Display) -> ValueError {
     ValueError(format!("`{value}` is not {ty} as RFC 7951 writes it: as a string"))
-}
-
-impl Node {
-    /// Makes the value of a leaf-list, in its canonical order.
-    ///
-    /// # Errors
-    /// When a value occurs twice, which configuration must not (RFC 7950 7.7).
-    pub fn leaf_list(&self, mut values: Vec<Value>) -> Result<Value, ValueError> {
-        if self.user_ordered {
-            if let Some(value) = first_repeated(&values).filter(|_| self.config) {
-                return Err(ValueError(format!("`{value}` is there twice")));
-            }
-            return Ok(Value::List(values.into()));
-        }
-        values.sort();
-        match values.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) if self.config => Err(ValueError(format!("`{}` is there twice", pair[0]))),
-            _ => Ok(Value::List(values.into())),
-        }
-    }
 }
 
 /// Appends the value of `node`.

@@ -1,9 +1,9 @@
 //! Conversions of values between OpenConfig and the native model.
 
+use holdfast_common::{MAX_ROLE_NAME, is_role_name};
 use smol_str::SmolStr;
 
 use crate::name::Name;
-use crate::role_name::{MAX_ROLE_NAME, is_role_name};
 use crate::value::{Value, bare_identity};
 
 /// Octets of the Ethernet header, which OpenConfig's `mtu` of a port includes and the kernel's does not.

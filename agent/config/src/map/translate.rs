@@ -166,7 +166,8 @@ impl Map {
     }
 
     /// True when the map has a line for this OpenConfig leaf.
-    pub fn has_openconfig(&self, leaf: NodeId) -> bool {
+    #[cfg(test)]
+    pub(crate) fn has_openconfig(&self, leaf: NodeId) -> bool {
         self.by_openconfig.contains_key(&leaf)
     }
 

@@ -1,6 +1,6 @@
 //! A boot configuration as one row: its parts, each preceded by its length (`u32`, big endian).
 
-use crate::boot::BootConfiguration;
+use crate::layer::BootConfiguration;
 
 pub(super) fn write(boot: &BootConfiguration) -> Vec<u8> {
     let mut row = Vec::new();

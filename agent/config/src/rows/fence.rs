@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::FENCE_CODE;
 use super::bytes::{self, RowReader};
-use crate::fence::FencedLeaf;
+use crate::fenced_leaves::FencedLeaf;
 use crate::instance::InstancePath;
 use crate::models::Models;
 use crate::path::Path;

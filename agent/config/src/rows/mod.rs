@@ -15,21 +15,19 @@ mod reader;
 mod transaction;
 pub mod varint;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use self::bytes::RowReader;
 pub use self::reader::{LayersReader, RowSplit};
 pub use self::transaction::{read_transaction, write_transaction};
-use crate::boot::BootConfiguration;
 use crate::claims::{Claim, ClaimKey, Claims, ServiceTag};
-use crate::fence::Fences;
+use crate::fenced_leaves::Fences;
 use crate::instance::Keys;
-use crate::layer::{LayerKey, Layers, LeafMark, Owner};
+use crate::layer::{BootConfiguration, LayerKey, Layers, LeafMark, Owner};
 use crate::models::Models;
-use crate::schema::{NodeId, Origin, Schema};
+use crate::schema::{NodeHashes, NodeId, Origin};
 use crate::secrets::{SecretLeaf, Secrets};
-use crate::services::Book;
+use crate::service_plan::Book;
 use crate::tree::{Branch, Child, List, OptionalBranch, beside};
 use crate::value::Value;
 
@@ -87,14 +85,6 @@ pub struct RowError {
     pub reason: &'static str,
 }
 
-/// Two nodes of one schema have the same hash, so that one of them has to be renamed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{one}` and `{other}` cannot be told apart in stored rows")]
-pub struct HashCollision {
-    pub one: String,
-    pub other: String,
-}
-
 /// First byte of the keys of rows outside of layers.
 const META: u8 = 0xff;
 const META_ANNOTATION: &[u8] = &[META, b'a'];
@@ -108,39 +98,6 @@ const META_SECRET: &[u8] = &[META, b's'];
 const GIVEN: u8 = 0xff;
 /// Flag in the first byte of a value: the entry was created as such.
 const FLAG_GIVEN: u8 = 0x80;
-
-/// Identifiers of the nodes of one schema in stored rows.
-#[derive(Debug)]
-pub(crate) struct NodeHashes {
-    by_node: Vec<u32>,
-    by_name: HashMap<u32, NodeId>,
-}
-
-impl NodeHashes {
-    pub(crate) fn new(schema: &Schema) -> Result<Self, HashCollision> {
-        let mut names = Self { by_node: Vec::new(), by_name: HashMap::new() };
-        for node in schema.nodes() {
-            let path = full_name(schema, node.id);
-            let name = fnv1a(path.as_bytes());
-            names.by_node.push(name);
-            if node.is_unlinked {
-                continue;
-            }
-            if let Some(other) = names.by_name.insert(name, node.id) {
-                return Err(HashCollision { one: path, other: full_name(schema, other) });
-            }
-        }
-        Ok(names)
-    }
-
-    fn of(&self, node: NodeId) -> u32 {
-        self.by_node[node.0 as usize]
-    }
-
-    fn node(&self, name: u32) -> Option<NodeId> {
-        self.by_name.get(&name).copied()
-    }
-}
 
 /// Rows that differ between `old` and `new`. The cost is proportional to the difference.
 pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowChange> {
@@ -401,21 +358,6 @@ fn mark_code(mark: LeafMark) -> u8 {
 fn mark_of(code: u8) -> Result<LeafMark, &'static str> {
     let marks = [LeafMark::Explicit, LeafMark::Factory, LeafMark::Default, LeafMark::Absent];
     marks.into_iter().find(|mark| mark_code(*mark) == code).ok_or("a leaf has an unknown mark")
-}
-
-fn full_name(schema: &Schema, node: NodeId) -> String {
-    let up = |node: &NodeId| schema.node(*node).parent;
-    let way: Vec<NodeId> = std::iter::successors(Some(node), up).collect();
-    let steps = way.iter().rev().skip(1).map(|node| {
-        let node = schema.node(*node);
-        format!("/{}:{}", schema.module(node.module).name, node.name)
-    });
-    steps.collect()
-}
-
-/// FNV-1a hash with 32 bits: stable, and good enough for a few hundred names.
-fn fnv1a(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -10,7 +10,7 @@ use super::bytes::{self, RowReader};
 use super::fields::{FIELDS, list, optional, read_optional, text};
 use super::transaction::{read_walk_cause, walk_cause};
 use crate::claims::ServiceTag;
-use crate::services::{
+use crate::service_plan::{
     ActionCall, ActionCause, ActionPhase, ActionPlan, ActionProgress, ActionTarget, AnswerInput,
     BackTrack, CallPhase, ChangeAuthor, ComponentPlan, InstanceRecord, LogLine, ModificationPlan,
     Plane, ReadInput, ServicePlan, StatePlan,

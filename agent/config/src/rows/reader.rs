@@ -9,15 +9,15 @@ use smol_str::SmolStr;
 use super::bytes::RowReader;
 use super::{
     FLAG_GIVEN, GIVEN, META_ANNOTATION, META_BOOT, META_BOOT_BEFORE, META_FACTORY, META_OFF,
-    META_SECRET, NodeHashes, RowError, boot, claim_code, code, fence, is_secret_row, mark_of, plan,
+    META_SECRET, RowError, boot, claim_code, code, fence, is_secret_row, mark_of, plan,
     read_claim_key, secret_code,
 };
 use crate::claims::{Claim, ClaimKey, Claims};
-use crate::fence::Fences;
+use crate::fenced_leaves::Fences;
 use crate::instance::{Keys, Step};
 use crate::layer::{LayerKey, LayerSet, Layers, LeafMark};
 use crate::models::Models;
-use crate::schema::{NodeId, NodeKind, Origin, Schema};
+use crate::schema::{NodeHashes, NodeId, NodeKind, Origin, Schema};
 use crate::secrets::{SecretLeaf, SecretRef};
 use crate::tree::{Branch, List, Tree};
 use crate::value::Value;

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use super::bytes::{self, RowReader};
 use super::fields::{FIELDS, list, number, optional, read_optional, text};
 use crate::claims::ServiceTag;
-use crate::services::{
+use crate::service_plan::{
     CauseKind, ChangeAuthor, FailureOrigin, ServiceTransaction, TransactionFailure, WalkCause,
     WalkedInstance,
 };

@@ -6,6 +6,7 @@
 mod append;
 mod compile;
 mod libyang;
+mod node_hashes;
 mod pattern_checks;
 mod scalar;
 pub mod types;
@@ -19,11 +20,14 @@ use std::sync::Arc;
 use smol_str::SmolStr;
 
 pub use self::append::YangModule;
+pub use self::node_hashes::HashCollision;
+pub(crate) use self::node_hashes::NodeHashes;
 pub use self::types::{Type, ValueError};
 pub use self::validator::{InvalidData, Validator};
 pub use self::when::When;
 
 use crate::instance::Step;
+pub use crate::node_id::NodeId;
 use crate::value::Value;
 
 const NATIVE_MODULES: compile::Sources = &[
@@ -74,10 +78,6 @@ pub enum Origin {
     OpenConfig,
     Native,
 }
-
-/// Number of a node of one [`Schema`]. Valid within one run of the agent, and never stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeId(pub u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModuleId(pub u16);

@@ -2,6 +2,7 @@
 
 use super::types::{BuiltinType, Type, ValueError, decimal_digits};
 use super::{Node, NodeKind};
+use crate::leaf_list::first_repeated;
 use crate::value::{Scalar, Value, bare_identity};
 
 impl Node {
@@ -33,6 +34,24 @@ impl Node {
             ),
             (Some(leaf), _, [text]) => leaf.ty.parse_text(text),
             _ => Err(ValueError("one value is expected here".into())),
+        }
+    }
+
+    /// Makes the value of a leaf-list, in its canonical order.
+    ///
+    /// # Errors
+    /// When a value occurs twice, which configuration must not (RFC 7950 7.7).
+    pub fn leaf_list(&self, mut values: Vec<Value>) -> Result<Value, ValueError> {
+        if self.user_ordered {
+            if let Some(value) = first_repeated(&values).filter(|_| self.config) {
+                return Err(ValueError(format!("`{value}` is there twice")));
+            }
+            return Ok(Value::List(values.into()));
+        }
+        values.sort();
+        match values.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) if self.config => Err(ValueError(format!("`{}` is there twice", pair[0]))),
+            _ => Ok(Value::List(values.into())),
         }
     }
 }

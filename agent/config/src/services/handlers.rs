@@ -12,40 +12,10 @@ use std::sync::{Arc, OnceLock};
 use imbl::OrdMap;
 use smol_str::SmolStr;
 
-use super::plan::SELF;
-use super::{Ground, LeafRead, Plane, WorkFailureKind};
+use super::{Ground, LeafRead, WorkFailureKind};
 use crate::claims::{Claim, ClaimKey, ServiceTag};
+use crate::service_plan::{AnswerInput, CallPhase, SELF};
 use crate::value::Value;
-
-/// Occasion of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum CallPhase {
-    /// The state is reached, or its work is done again.
-    Create,
-    /// The state is left.
-    Delete,
-    /// The instance is about to be evaluated, before its components are known.
-    PreModification,
-    /// The instance has been evaluated, as far as it came.
-    PostModification,
-}
-
-impl CallPhase {
-    /// Name in the model.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Delete => "delete",
-            Self::PreModification => "pre-modification",
-            Self::PostModification => "post-modification",
-        }
-    }
-
-    /// True for the calls about an instance as a whole.
-    pub fn is_modification(self) -> bool {
-        matches!(self, Self::PreModification | Self::PostModification)
-    }
-}
 
 /// Place of a call: a state of one instance, or the instance as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -112,26 +82,6 @@ impl HandlerCall {
         let Self { place: _, version, params, vars, opaque, own_opaque: _ } = self;
         digest_of((version, params, vars, opaque))
     }
-}
-
-/// Input of an answer: while it is the same, the claim of the state counts, and its handler is not asked, also after a
-/// restart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AnswerInput {
-    /// Digest of the input of the call.
-    pub call: u64,
-    /// Leaves that the handler has read.
-    pub reads: Vec<ReadInput>,
-}
-
-/// Leaves of one path that a handler has read for an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadInput {
-    pub plane: Plane,
-    /// Path as a handler names it.
-    pub path: Arc<str>,
-    /// Digest of the values.
-    pub values: u64,
 }
 
 /// A digest of 64 bits. Should another version of the agent compute another one, handlers are asked once more.

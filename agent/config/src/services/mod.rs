@@ -3,67 +3,45 @@
 //! The configuration makes the *ground*, the union of everything but services, then has the instances walked whose
 //! parameters differ in it and those that are due, joins their claims, and makes the effective tree of all layers.
 
-mod action;
+mod archive;
 mod conditions;
-mod exchange;
 mod handlers;
-mod origin;
-mod plan;
-mod record;
 mod switch;
-mod transaction;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-pub use self::action::{
-    ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionTarget, ActionUpdate,
-    CallRef,
-};
+pub use self::archive::PackageArchive;
 pub use self::conditions::{Conditions, GateJudgement, Touched, WalkWork};
-pub use self::exchange::{ExchangeMode, PackageArchive, PackageChange, TypeExchange};
 pub use self::handlers::{
-    AnswerInput, Answers, CallPhase, CallPlace, EditContent, HandlerAnswer, HandlerCall,
-    HandlerOutline, HandlerRefusal, HandlerWork, KeptAnswer, NeededCalls, ReadInput, ServedCall,
-    TypeVersion, Unanswered, digest_of,
+    Answers, CallPlace, EditContent, HandlerAnswer, HandlerCall, HandlerOutline, HandlerRefusal,
+    HandlerWork, KeptAnswer, NeededCalls, ServedCall, TypeVersion, Unanswered, digest_of,
 };
-pub use self::origin::{ActionCause, ChangeOrigin};
-pub use self::plan::{
-    BackTrack, Book, ComponentPlan, InstanceStatus, ModificationPlan, PlanChange, PlanTotals,
-    READY, SELF, ServicePlan, StatePlan, StateStatus,
-};
-pub use self::record::{ChangeAuthor, InstanceRecord, LOG_LINES, LogLine};
 pub(crate) use self::switch::path_of as switch_of;
-pub use self::transaction::{
-    CauseKind, FailureOrigin, KEPT_TRANSACTIONS, NAMED_INSTANCES, ServiceTransaction,
-    TransactionFailure, WalkCause, WalkedInstance,
-};
 use smol_str::SmolStr;
 
 use crate::claims::{ClaimChange, ClaimKey, Claims, GrowingClaim, PersistedOutput, ServiceTag};
+use crate::images::{Images, Provenance};
 use crate::instance::InstancePath;
 use crate::layer::LeafMark;
 use crate::models::Models;
 use crate::resolve::PathPattern;
 use crate::schema::Origin;
+pub use crate::service_plan::{
+    ActionCall, ActionCause, ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionTarget,
+    ActionUpdate, AnswerInput, BackTrack, Book, CallPhase, CallRef, CauseKind, ChangeAuthor,
+    ChangeOrigin, ComponentPlan, FailureOrigin, InstanceRecord, InstanceStatus, KEPT_TRANSACTIONS,
+    LOG_LINES, LogLine, ModificationPlan, NAMED_INSTANCES, PlanChange, PlanTotals, Plane, READY,
+    ReadInput, SELF, ServicePlan, ServiceTransaction, StatePlan, StateStatus, TransactionFailure,
+    WalkCause, WalkedInstance,
+};
 use crate::tree::Tree;
-use crate::union::{Images, Provenance};
 use crate::value::Value;
 
 /// The union of everything but services. A clone shares all memory.
 #[derive(Clone, Debug)]
 pub struct Ground(pub(crate) Images);
-
-impl Plane {
-    /// Name of the function of expressions that reads it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ground => "config",
-            Self::State => "state",
-        }
-    }
-}
 
 impl Ground {
     /// Effective native configuration without what services make.
@@ -187,14 +165,6 @@ impl WalkOutcome {
         let makes_nothing = self.claims.is_empty() && self.persisted.is_empty();
         makes_nothing && self.plans.is_empty() && is_settled
     }
-}
-
-/// Part of the box that an expression reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Plane {
-    /// The union of everything but services.
-    Ground,
-    State,
 }
 
 /// Leaves that an expression reads.

@@ -112,7 +112,7 @@ fn an_item_goes_with_its_last_owner() {
     let b = FenceOwner::Session("7".into());
     let start = after(&[&format!("update {ETH0}/config/enabled true")]);
     let both = fenced(&fenced(&start, &set(&a, &[shut("eth0")])), &set(&b, &[shut("eth0")]));
-    let text = cli::show(&both, "show effective").unwrap();
+    let text = show::show(&both, "show effective").unwrap();
     assert!(text.contains("fence of policy a, fence of session 7"), "{text}");
     let one = fenced(&both, &lift(&a, Lift::Everything));
     check_enabled(&one, &["=false"]);

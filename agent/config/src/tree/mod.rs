@@ -11,6 +11,7 @@
 mod branch;
 mod diff;
 mod entry;
+mod leaf_mark;
 mod list;
 mod merge;
 mod select;
@@ -24,6 +25,7 @@ pub use branch::{Branch, Child, Leaf};
 pub use diff::Change;
 pub(crate) use diff::beside;
 pub use entry::{EntryBranch, LeafMeta, ListEntry, StoredMeta};
+pub use leaf_mark::LeafMark;
 pub use list::{EntryDifference, List};
 pub use select::SelectVisitor;
 

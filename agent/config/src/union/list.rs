@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use holdfast_common::parallel;
 use smallvec::SmallVec;
 
 use super::{EntryResult, EntryVersions, Provenance, Union, WorkCount};
 use crate::instance::Keys;
 use crate::layer::LeafMark;
 use crate::map::{Anchor, AnchorId};
-use crate::parallel;
 use crate::schema::NodeId;
 use crate::tree::{Branch, Child, LeafMeta, List, NodeRef};
 

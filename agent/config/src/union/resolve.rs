@@ -1,7 +1,7 @@
 //! Choice among the layers' values of one leaf.
 
 use super::{EntryVersions, InputLayer, Problem, Provenance, ProvenanceKind, Union};
-use crate::fence::{FenceRule, is_raised};
+use crate::fenced_leaves::{FenceRule, is_raised};
 use crate::instance::Step;
 use crate::layer::{LayerSet, LeafMark, Owner};
 use crate::map::{MappedLeaf, OwnLeaf, leaf_at};

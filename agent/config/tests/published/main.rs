@@ -10,8 +10,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use holdfast_config::cli::{self, Grammar, SHOW_COMMANDS};
+use holdfast_config::cli::{self, Grammar};
 use holdfast_config::schema::Origin;
+use holdfast_config::show::{self, SHOW_COMMANDS};
 use holdfast_config::{Configuration, Edit, EditTarget, Layers, Models, Path, Payload, reserved};
 
 /// The page of the user guide with the generated section.
@@ -109,7 +110,7 @@ fn reserved_items() -> String {
 }
 
 fn factory(models: &Arc<Models>) -> String {
-    let shipped = cli::show(&empty(models), "show factory").unwrap();
+    let shipped = show::show(&empty(models), "show factory").unwrap();
     let shipped =
         if shipped.is_empty() { "nothing".to_owned() } else { format!("`{}`", shipped.trim()) };
     let mut text = format!(

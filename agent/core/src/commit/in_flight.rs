@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
-use holdfast_config::services::PackageChange;
-use holdfast_config::{CancelToken, Configuration, Footprint, LayerDifference};
+use holdfast_config::{CancelToken, Configuration, Footprint, LayerDifference, PackageChange};
 use holdfast_store::{ArtefactChange, Change, Ticket, Unconfirmed};
 use tokio::task::JoinHandle;
 

@@ -68,7 +68,8 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdfast_config::{Configuration, Footprint, ServiceTag, parallel};
+use holdfast_common::parallel;
+use holdfast_config::{Configuration, Footprint, ServiceTag};
 use holdfast_scheduler::{TransactionOutcome, TxnId};
 use holdfast_store::{Change, StoreError};
 use smol_str::SmolStr;

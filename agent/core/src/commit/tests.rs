@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
+use holdfast_common::parallel;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::NeededCalls;
-use holdfast_config::{Configuration, Layers, Models, Namespace, parallel};
+use holdfast_config::{Configuration, Layers, Models, Namespace};
 use holdfast_platform::descriptors;
 use holdfast_platform::objects::Registry;
 use holdfast_scheduler::{Engine, Key, KindId, OperationError, TransactionOutcome, TxnId};

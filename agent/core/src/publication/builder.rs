@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::{iter, thread};
 
-use holdfast_config::{Configuration, parallel};
+use holdfast_common::parallel;
+use holdfast_config::Configuration;
 use holdfast_platform::objects::state::StateEntry;
 use holdfast_scheduler::{Key, sort_keys};
 use holdfast_telemetry::{Draft, DraftTree, LeafVersion, PreparedTree, Revision};

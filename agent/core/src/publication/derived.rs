@@ -5,10 +5,9 @@
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
+use holdfast_common::parallel;
 use holdfast_config::schema::{NodeKind, Origin};
-use holdfast_config::{
-    Branch, InstancePath, Keys, Models, NodeId, Provenance, Schema, Step, parallel,
-};
+use holdfast_config::{Branch, InstancePath, Keys, Models, NodeId, Provenance, Schema, Step};
 use holdfast_platform::objects::state::{Planes, StateEntry};
 use holdfast_platform::objects::{Registry, StatusNodes};
 use holdfast_scheduler::{Engine, Key, SharedValue};

@@ -30,7 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::now_ns;
-use holdfast_config::{Configuration, Layers, parallel};
+use holdfast_common::parallel;
+use holdfast_config::{Configuration, Layers};
 use holdfast_platform::Collector;
 use holdfast_platform::descriptors::{self, kinds};
 use holdfast_platform::objects::state::StateEntry;

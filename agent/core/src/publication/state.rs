@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use holdfast_common::parallel;
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, InstancePath, Map, NodeId, Step, Value, parallel};
+use holdfast_config::{Configuration, InstancePath, Map, NodeId, Step, Value};
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::Registry;
 use holdfast_platform::objects::state::{Planes, StateEntry, StateGroup};

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::{AuthMethod, Caller, Role};
+use holdfast_common::parallel;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::Services;
 use holdfast_config::tree::NodeRef;
-use holdfast_config::{Models, Namespace, json, parallel};
+use holdfast_config::{Models, Namespace, json};
 use holdfast_core::{
     CommitError, CommitOptions, CommitStamp, Core, CoreHandle, Datastore, Intent, Parts, Statuses,
 };

@@ -3,10 +3,11 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use holdfast_common::parallel;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::{Branch, Child, NodeRef};
-use holdfast_config::{InstancePath, Name, NodeId, Value, json, parallel};
+use holdfast_config::{InstancePath, Name, NodeId, Value, json};
 use holdfast_core::{CommitStamp, Datastore, ServiceState};
 use holdfast_platform::descriptors::route;
 use holdfast_platform::transport::{Fault, SimulatedKernel};

@@ -22,6 +22,7 @@ use holdfast_config::layer::LayerKey;
 use holdfast_config::limits::MESSAGE_SIZE;
 use holdfast_config::path::PathSyntaxError;
 use holdfast_config::schema::{NodeKind, Origin};
+use holdfast_config::show::{provenance_note, running_config};
 use holdfast_config::tree::{Child, NodeRef, Tree};
 use holdfast_config::{
     Configuration, Edit, EditErrors, InstancePath, Models, Path, Provenance, Value, json,
@@ -200,7 +201,7 @@ const EXPORT_FORMAT: u32 = 1;
 
 impl Export {
     fn of(configuration: &Configuration) -> Self {
-        let native = cli::running_config(configuration);
+        let native = running_config(configuration);
         let openconfig = printed(
             configuration.models(),
             Origin::OpenConfig,
@@ -760,7 +761,7 @@ fn text_of(configuration: &Configuration, request: &ShowRequest) -> Result<Strin
         return Ok(printed(models, Origin::Native, NodeRef::Branch(shown.root())) + "\n");
     }
     let note = |path: &InstancePath, provenance: &Provenance| {
-        request.owner.then(|| cli::provenance_note(configuration, path, provenance))
+        request.owner.then(|| provenance_note(configuration, path, provenance))
     };
     Ok(cli::print_with_notes(&models.native, &shown, &note))
 }

@@ -2,7 +2,7 @@
 
 use holdfast_base::now_ns;
 use holdfast_config::limits::MESSAGE_SIZE;
-use holdfast_config::{Path, cli};
+use holdfast_config::{Path, show};
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi::{self, TypedValue, typed_value};
 use holdfast_telemetry::ReadType;
@@ -30,7 +30,7 @@ pub(super) async fn get<D: Datastore>(
         let mut octets = 0;
         let mut notification = Vec::with_capacity(paths.len());
         for path in &paths {
-            let text = cli::show(&configuration, &command(&path.path)?)
+            let text = show::show(&configuration, &command(&path.path)?)
                 .map_err(|unknown| Refusal::unimplemented(unknown.to_string()))?;
             work.spend(text.len())?;
             octets += text.len();

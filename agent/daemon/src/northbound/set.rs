@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_base::{Caller, beside_others, now_ns};
+use holdfast_common::parallel;
+use holdfast_config::Models;
 use holdfast_config::edit::{
     Edit, EditAuthorization, EditAuthorizer, EditCause, EditOperation, EditTarget, Payload,
 };
 use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
-use holdfast_config::{Models, parallel};
 use holdfast_core::{Comment, CommitError, Datastore, FollowUp, Intent};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result;

@@ -16,8 +16,7 @@ use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
 use holdfast_bootz::cms::CmsError;
-use holdfast_config::services::{ExchangeMode, TypeExchange};
-use holdfast_config::{ClaimKey, LimitExceeded, ServiceTag};
+use holdfast_config::{ClaimKey, ExchangeMode, LimitExceeded, ServiceTag, TypeExchange};
 use holdfast_core::{CommitError, CoreHandle, Datastore, Intent, PlanHash, Preview};
 use holdfast_services::outline::Version;
 use holdfast_services::{Package, PackageFiles, PackageSource, PackageVersion, ServiceTypes};

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
-use holdfast_config::services::{ExchangeMode, TypeExchange, WorkFailureKind};
-use holdfast_config::{EditCause, EditError, ServiceTag};
+use holdfast_config::services::WorkFailureKind;
+use holdfast_config::{EditCause, EditError, ExchangeMode, ServiceTag, TypeExchange};
 use holdfast_core::{
     CommitError, CommitOptions, CoreHandle, Datastore, Intent, PlanHash, Preview, Walks,
 };

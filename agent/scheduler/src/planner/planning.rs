@@ -17,6 +17,8 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use holdfast_common::parallel;
+
 use super::intent::sorted_places;
 use super::tasks::Unit;
 use super::{Planner, PlannerOf, validation};
@@ -141,7 +143,7 @@ impl Planning {
     pub(crate) fn take_back(&mut self, mut plan: Plan) {
         self.delta = std::mem::take(&mut plan.delta);
         self.beginnings = 0;
-        rayon::spawn(|| drop(plan)); // a large drop need not delay events
+        parallel::drop_aside(plan); // a large drop need not delay events
     }
 
     /// True once all values of the change are validated, which takes all processors for a large change. Finding the order
@@ -225,7 +227,7 @@ impl Planning {
     fn discard<G>(&mut self, planner: PlannerOf<G>) {
         let planner = planner.with_graph(());
         self.ended = self.ended + planner.cost();
-        rayon::spawn(|| drop(planner)); // a large drop need not delay the new plan
+        parallel::drop_aside(planner); // a large drop need not delay the new plan
     }
 
     fn begin<'g>(&mut self, graph: &'g Graph) -> Planner<'g> {

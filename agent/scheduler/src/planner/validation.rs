@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use rayon::prelude::*;
+use holdfast_common::parallel;
 
 use super::Planner;
 use crate::graph::Graph;
@@ -63,19 +63,20 @@ impl Planner<'_> {
         };
         let next = self.order[end..all.min(end + self.portion)].to_vec();
         let mut ahead = Vec::new();
-        rayon::in_place_scope(|scope| {
-            scope.spawn(|_| ahead = validations(graph, delta, &next));
-            let mut numbered = (begin..end).zip(answers);
-            numbered.try_for_each(|(at, answer)| self.apply_change_of_intent(at, delta, answer))
-        })?;
+        parallel::beside(
+            || ahead = validations(graph, delta, &next),
+            || {
+                let mut numbered = (begin..end).zip(answers);
+                numbered.try_for_each(|(at, answer)| self.apply_change_of_intent(at, delta, answer))
+            },
+        )?;
         portions.ahead = Some(ahead);
         Ok((end < all).then_some(portions))
     }
 }
 
 fn validations(graph: &Graph, delta: &Delta, places: &[u32]) -> Vec<Option<Validation>> {
-    let changes = places.par_iter().with_min_len(SHARE);
-    changes.map(|&at| answer(graph, &delta.changes[at as usize])).collect()
+    parallel::map_slice(places, SHARE, |&at| answer(graph, &delta.changes[at as usize]))
 }
 
 fn answer(graph: &Graph, IntentChange { key, value, .. }: &IntentChange) -> Option<Validation> {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::error::{PackageError, PackageErrors, Position};
 use crate::limits::{COMPONENT_STATES, EXPRESSION_SIZE, TREE_DEPTH, WARNED_TREE_DEPTH};
-use crate::scope::RESERVED_NAMES;
+use crate::reserved_names::RESERVED_NAMES;
 
 /// Time of an action that does not say its own.
 const ACTION_TIME: Duration = Duration::from_secs(300);

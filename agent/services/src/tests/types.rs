@@ -4,7 +4,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::services::Services;
 use holdfast_config::{
     BootConfiguration, Configuration, Edit, EditCause, EditErrors, EditTarget, Layers, Payload,
-    cli, layer_rows_diff,
+    cli, layer_rows_diff, show,
 };
 
 use super::*;
@@ -213,7 +213,7 @@ fn an_instance_is_walked_when_its_parameters_differ() {
 fn the_effective_configuration_names_the_claims_of_each_line() {
     let both = set(&fresh(TEMPLATE), &format!("update acme {ACME}\nupdate bolt {BOLT}"));
     let mtu = set(&both, r#"update /interfaces/interface[name=br0] {"mtu":1400}"#);
-    let text = cli::show(&mtu, "show effective").unwrap();
+    let text = show::show(&mtu, "show effective").unwrap();
     let line = |part: &str| text.lines().find(|line| line.contains(part)).unwrap();
     let owners = "access[name='acme'] (self, init), access[name='bolt'] (self, init)";
     assert!(line("type bridge").ends_with(owners), "{text}");

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    Answers, CallPhase, EditContent, ExchangeMode, PackageArchive, Plane, ServedCall, Services,
-    Surroundings, TypeExchange, TypeVersion, WorkFailureKind,
+    Answers, CallPhase, EditContent, PackageArchive, Plane, ServedCall, Services, Surroundings,
+    TypeVersion, WorkFailureKind,
 };
 use holdfast_config::{
-    ClaimKey, Configuration, EditCause, EditErrors, GrowingClaim, Layers, ServiceTag,
-    layer_rows_diff,
+    ClaimKey, Configuration, EditCause, EditErrors, ExchangeMode, GrowingClaim, Layers, ServiceTag,
+    TypeExchange, layer_rows_diff,
 };
 use smol_str::SmolStr;
 

@@ -21,9 +21,9 @@ use minijinja::Value as TemplateValue;
 use smol_str::SmolStr;
 
 use super::{Instance, Walk};
+use crate::component::Component;
 use crate::limits::OPAQUE_SIZE;
 use crate::outline::{Action, SELF, StateOutline};
-use crate::tree::Component;
 use crate::work::WorkError;
 
 /// Name of the result of an action in expressions.

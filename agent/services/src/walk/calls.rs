@@ -25,8 +25,8 @@ use minijinja::Value as TemplateValue;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::{Walk, claim_of};
+use crate::component::Component;
 use crate::outline::{MissingHandler, StateOutline, Work};
-use crate::tree::Component;
 use crate::work::{WorkError, WorkErrorKind};
 
 /// Result of the work of a state.

@@ -14,8 +14,9 @@ use holdfast_config::{ClaimKey, ServiceTag};
 
 use super::facts::TREE;
 use super::{Instance, Walk, part};
+use crate::component::Component;
 use crate::outline::LocatedText;
-use crate::tree::{Component, Synthesis};
+use crate::package::tree::Synthesis;
 use crate::work::WorkError;
 
 /// Results of the conditions that a walk has judged so far.

@@ -8,8 +8,8 @@ use holdfast_config::services::{
 use holdfast_config::{Models, ServiceTag, Value};
 use smol_str::SmolStr;
 
+use crate::component::Component;
 use crate::facts::{Facts, Read as LeafRead};
-use crate::tree::Component;
 
 /// Place of the conditions of the tree.
 pub(super) const TREE: &str = "tree";
@@ -187,7 +187,7 @@ mod tests {
     use holdfast_config::{ClaimKey, Configuration, Layers, Path, PathPattern};
 
     use super::*;
-    use crate::tree::Variables;
+    use crate::component::Variables;
 
     #[derive(Debug)]
     struct EmptyBox;

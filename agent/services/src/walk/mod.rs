@@ -50,12 +50,13 @@ use smol_str::SmolStr;
 use self::conditions::ConditionRecord;
 use self::facts::{Place, WalkFacts};
 use self::replacement::{Replacement, id};
+use crate::component::{Component, Variables};
 use crate::error::Position;
 use crate::outline::{ComponentType, INIT, LocatedText, OUTLINE, READY, SELF, StateOutline};
 use crate::package::Package;
+use crate::package::tree::Synthesis;
 use crate::parameters::Parameters;
 use crate::scope::Scope;
-use crate::tree::{Component, Synthesis, Variables};
 use crate::work::{WorkError, WorkErrorKind};
 use crate::{Facts, Output};
 

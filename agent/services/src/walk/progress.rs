@@ -12,8 +12,8 @@ use smol_str::SmolStr;
 
 use super::calls::{LeaveVerdict, StateWork};
 use super::{Walk, actions, is_reached};
+use crate::component::Component;
 use crate::outline::{LocatedText, READY, SELF, StateOutline};
-use crate::tree::Component;
 use crate::work::WorkError;
 
 /// Verdict on one step of a component.

@@ -4,8 +4,8 @@
 //! follows.
 
 use super::{Walk, is_reached, part};
+use crate::component::Component;
 use crate::outline::SELF;
-use crate::tree::Component;
 use crate::work::WorkError;
 
 impl Walk<'_> {

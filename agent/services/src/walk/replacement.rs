@@ -10,8 +10,8 @@ use holdfast_config::services::{ComponentPlan, ServicePlan};
 use smol_str::SmolStr;
 
 use super::Walk;
+use crate::component::Component;
 use crate::outline::OUTLINE;
-use crate::tree::Component;
 use crate::work::{WorkError, WorkErrorKind};
 
 /// Type and name of a component.

@@ -7,18 +7,18 @@
 use redb::{
     ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction,
 };
-use tracing::{info, warn};
+use tracing::warn;
 
-use super::{ConfigRevision, ListedRevision, LogLimits, RevisionList, RevisionRange};
-use crate::database::{Database, META, META_LAST_TRANSACTION, finish};
+use super::{ConfigRevision, LogLimits};
 use crate::prepared::{self, Ticket};
+use crate::tables::{META, META_LAST_TRANSACTION};
 use crate::undo::{self, Chunk};
 use crate::{Change, StoreError, unconfirmed};
 
 /// Documents, by number.
-const REVISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revisions");
+pub(crate) const REVISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revisions");
 /// Pieces of undo records, by number of the revision and piece.
-pub(super) const REVISION_UNDO: TableDefinition<'_, (u64, u32), &[u8]> =
+pub(crate) const REVISION_UNDO: TableDefinition<'_, (u64, u32), &[u8]> =
     TableDefinition::new("revision-undo");
 
 /// Number of the newest revision.
@@ -30,10 +30,10 @@ const META_UNDO_OCTETS: &str = "revision-undo-octets";
 /// The last transaction that the log knows of. An earlier version of the agent counts transactions, and not this.
 const META_COVERED: &str = "revisions-cover";
 /// Revision of the commit that waits to be confirmed.
-const META_WAITING: &str = "revision-waits";
+pub(crate) const META_WAITING: &str = "revision-waits";
 
-const APPEND: &str = "log a configuration revision";
-const READ: &str = "read the log of configuration revisions";
+pub(crate) const APPEND: &str = "log a configuration revision";
+pub(crate) const READ: &str = "read the log of configuration revisions";
 
 /// Documents and pieces of the log that were read, written and removed since the file was opened: what a change costs,
 /// independent of time.
@@ -47,15 +47,15 @@ pub struct LogWork {
 
 /// The small numbers of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LogState {
-    pub(super) last: u64,
-    pub(super) undo_from: u64,
+pub(crate) struct LogState {
+    pub(crate) last: u64,
+    pub(crate) undo_from: u64,
     document_octets: u64,
     undo_octets: u64,
 }
 
 impl LogState {
-    pub(super) fn read(meta: &impl ReadableTable<&'static str, u64>) -> Result<Self, redb::Error> {
+    pub(crate) fn read(meta: &impl ReadableTable<&'static str, u64>) -> Result<Self, redb::Error> {
         let number = |name, default| -> Result<u64, redb::Error> {
             Ok(meta.get(name)?.map_or(default, |number| number.value()))
         };
@@ -76,16 +76,16 @@ impl LogState {
         Ok(())
     }
 
-    fn octets(self) -> u64 {
+    pub(crate) fn octets(self) -> u64 {
         self.document_octets + self.undo_octets
     }
 
     /// True when the rows as of this revision can be found.
-    pub(super) fn is_restorable(self, number: u64) -> bool {
+    pub(crate) fn is_restorable(self, number: u64) -> bool {
         self.oldest_restorable() <= number && number <= self.last
     }
 
-    pub(super) fn oldest_restorable(self) -> u64 {
+    pub(crate) fn oldest_restorable(self) -> u64 {
         self.undo_from.saturating_sub(1)
     }
 }
@@ -278,86 +278,8 @@ fn prune(
     Ok(())
 }
 
-impl Database {
-    /// Drops the undo records where an earlier version of the agent, which keeps no log, has changed the configuration since.
-    pub(crate) fn ensure_log_is_covered(&mut self) -> Result<(), StoreError> {
-        if is_covered(self.redb()?)? {
-            return Ok(());
-        }
-        let write = self.begin(APPEND)?;
-        let state = forget_undo(&write).map_err(StoreError::accessing(APPEND))?;
-        finish(write, APPEND)?;
-        if state.last > 0 {
-            info!(
-                revision = state.last,
-                "an earlier version of the agent has changed the configuration: no earlier revision can be restored"
-            );
-        }
-        Ok(())
-    }
-
-    /// The state of the log, and configuration revisions of it. Documents of others are not read.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
-    pub fn revisions(&mut self, range: RevisionRange) -> Result<RevisionList, StoreError> {
-        let redb = self.redb()?;
-        let mut read = 0;
-        let mut listed = || -> Result<RevisionList, redb::Error> {
-            let transaction = redb.begin_read()?;
-            let state = LogState::read(&transaction.open_table(META)?)?;
-            let mut revisions = Vec::new();
-            let documents = transaction.open_table(REVISIONS)?;
-            let RevisionRange { first, last, most } = range;
-            for row in documents.range(first..=last)?.rev().take(most) {
-                let (number, document) = row?;
-                read += 1;
-                match serde_json::from_slice(document.value()) {
-                    Ok(revision) => {
-                        let restorable = state.is_restorable(number.value());
-                        revisions.push(ListedRevision { revision, restorable });
-                    }
-                    Err(error) => {
-                        warn!(revision = number.value(), %error, "a configuration revision cannot be read");
-                    }
-                }
-            }
-            revisions.reverse();
-            Ok(RevisionList {
-                last: state.last,
-                oldest_restorable: state.oldest_restorable(),
-                octets: state.octets(),
-                revisions,
-            })
-        };
-        let listed = listed().map_err(StoreError::accessing(READ));
-        self.log_work.read += read;
-        listed
-    }
-
-    /// Documents and pieces of the log that were read, written and removed since the file was opened.
-    pub fn log_work(&self) -> LogWork {
-        self.log_work
-    }
-
-    /// The document of the revision whose commit waits to be confirmed, if that has one.
-    pub(crate) fn waiting_revision(&self) -> Result<Option<ConfigRevision>, StoreError> {
-        let redb = self.redb()?;
-        let read = || -> Result<Option<Vec<u8>>, redb::Error> {
-            let transaction = redb.begin_read()?;
-            let waiting = transaction.open_table(META)?.get(META_WAITING)?;
-            let Some(waiting) = waiting.map(|number| number.value()) else { return Ok(None) };
-            let document = transaction.open_table(REVISIONS)?.get(waiting)?;
-            Ok(document.map(|document| document.value().to_vec()))
-        };
-        let document = read().map_err(StoreError::accessing(READ))?;
-        // One that cannot be read is as good as none: its text is for people.
-        Ok(document.and_then(|document| serde_json::from_slice(&document).ok()))
-    }
-}
-
 /// True when the log knows of all that has changed the configuration.
-fn is_covered(redb: &redb::Database) -> Result<bool, StoreError> {
+pub(crate) fn is_covered(redb: &redb::Database) -> Result<bool, StoreError> {
     let numbers = || -> Result<[Option<u64>; 3], redb::Error> {
         let meta = redb.begin_read()?.open_table(META)?;
         let number = |name| -> Result<Option<u64>, redb::Error> {
@@ -374,7 +296,7 @@ fn is_covered(redb: &redb::Database) -> Result<bool, StoreError> {
 }
 
 /// Drops all undo records, and notes that the log knows of all transactions.
-fn forget_undo(write: &WriteTransaction) -> Result<LogState, redb::Error> {
+pub(crate) fn forget_undo(write: &WriteTransaction) -> Result<LogState, redb::Error> {
     write.delete_table(REVISION_UNDO)?;
     write.open_table(REVISION_UNDO)?;
     let mut state = LogState::read(&write.open_table(META)?)?;

@@ -4,21 +4,20 @@
 //! document for people ([`ConfigRevision`]) and an undo record: the content before it of the rows that it wrote in the two
 //! client layers, the annotation of the root and the secrets of users. Both are written with the write that makes the
 //! transaction final, so a crash never leaves one without the other. The rows as of an earlier revision are the present
-//! ones without what later revisions did, newest first: see `rows_at.rs`.
+//! ones without what later revisions did, newest first: see `database/rows_at.rs`.
 //!
 //! The log is bounded ([`MAX_REVISIONS`], [`MAX_REVISION_OCTETS`]), and the oldest revisions go first. A checkpoint is a
 //! copy of the rows under a name, and outlives the log.
 //!
 //! Absent on purpose: configuration. The store knows rows; what they mean is known to `holdfast_config`.
 
-mod checkpoint;
-mod log;
-mod rows_at;
+pub(crate) mod checkpoint;
+pub(crate) mod log;
 
 use std::fmt;
 use std::net::IpAddr;
 
-use holdfast_config::LayerDifference;
+use holdfast_config::{LayerDifference, is_client_row};
 use serde::{Deserialize, Serialize};
 
 pub use self::checkpoint::{
@@ -159,9 +158,9 @@ pub struct RevisionList {
 /// Revisions to read: of those with numbers in a range, the newest ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RevisionRange {
-    first: u64,
-    last: u64,
-    most: usize,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) most: usize,
 }
 
 impl RevisionRange {
@@ -213,5 +212,16 @@ impl IntoIterator for ClientRows {
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
+    }
+}
+
+impl crate::Table {
+    /// True of the table and key of a row that a return to an earlier revision restores.
+    pub(crate) fn is_of_clients(self, key: &[u8]) -> bool {
+        match self {
+            Self::Layer => is_client_row(key),
+            Self::Secret => true,
+            Self::Restore | Self::Note => false,
+        }
     }
 }

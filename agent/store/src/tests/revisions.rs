@@ -6,8 +6,8 @@ use holdfast_config::LayerDifference;
 use redb::ReadableDatabase;
 
 use super::*;
-use crate::database::{META, META_LAST_TRANSACTION};
 use crate::revisions::LogLimits;
+use crate::tables::{META, META_LAST_TRANSACTION};
 
 /// First octet of the keys of rows of client native.
 const CLIENT: u8 = 5;

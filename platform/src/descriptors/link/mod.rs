@@ -17,7 +17,7 @@ use smol_str::{SmolStr, format_smolstr};
 use super::{address, ethernet, kinds, link_setting, neighbor, route};
 use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
 use crate::links::LinkIndex;
-use crate::transport;
+use crate::transport_id;
 use crate::value_json;
 use crate::values::{
     BridgeParams, Family, Link, LinkKind, LinkMaster, LinkSetting, LinkSysctl, LinkUp, Port,
@@ -194,7 +194,7 @@ impl Descriptor for LinkDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::RTNETLINK)
+        Effect::Operation(transport_id::RTNETLINK)
     }
 
     /// A port waits until the kernel shows it, a tunnel waits for its underlying link.
@@ -631,7 +631,7 @@ impl Descriptor for LinkMasterDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::RTNETLINK)
+        Effect::Operation(transport_id::RTNETLINK)
     }
 
     fn dependencies(&self, part: &LinkMaster) -> Vec<Dependency> {

@@ -13,7 +13,7 @@ use super::link_of;
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::descriptors::kinds;
 use crate::links::LinkIndex;
-use crate::transport;
+use crate::transport_id;
 use crate::values::LinkMtu;
 
 /// MTUs of links that other links limit.
@@ -54,7 +54,7 @@ impl Descriptor for LinkMtuDescriptor {
     }
 
     fn effect(&self) -> Effect {
-        Effect::Operation(transport::RTNETLINK)
+        Effect::Operation(transport_id::RTNETLINK)
     }
 
     /// A tunnel that has a larger MTU than its link below allows has to shrink. On a link of others, only what is configured

@@ -44,10 +44,10 @@ use super::carrier::{CarrierSampler, UrgentReads};
 use super::codecs::Codecs;
 use super::mailbox::Mailbox;
 use super::sysctl;
-use crate::foreign_routes::Destination;
 use crate::links::LinkIndex;
 use crate::netns::{Netns, NetnsError};
-use crate::route_lookup::BestRoutes;
+use crate::transport::BestRoutes;
+use crate::values::Destination;
 
 /// Sysctl that makes another address of a prefix primary when the first one is removed; without it, all of them
 /// go.

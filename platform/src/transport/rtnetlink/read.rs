@@ -18,11 +18,12 @@ use super::notifications::facts_of;
 use super::query::{self, Listing, QueryError};
 use super::{Event, LinkCounters, Task};
 use crate::descriptors::{kinds, link, route};
-use crate::foreign_routes::Destination;
-use crate::route_lookup::BestRoutes;
+use crate::transport::BestRoutes;
 use crate::transport::codecs::{self, ObjectClass, ReadQuery};
 use crate::transport::sysctl;
-use crate::values::{Ethernet, Family, KernelRoute, LinkSysctl, OUR_PROTOCOL, setting_path};
+use crate::values::{
+    Destination, Ethernet, Family, KernelRoute, LinkSysctl, OUR_PROTOCOL, setting_path,
+};
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 /// Errnos of a kernel without IPv6.

@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
+use holdfast_common::parallel;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{BranchSeed, DocumentReader, JsonErrorKind, new_branch};
 use crate::instance::Keys;
-use crate::parallel;
 use crate::schema::Node;
 use crate::tree::{Branch, LeafMeta, List};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_config::cli;
+use holdfast_config::show;
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::{self, Encoding, TypedValue, typed_value};
@@ -17,7 +17,7 @@ const ETH0: &str = "holdfast_native:/interfaces/interface[name=eth0]";
 
 /// Native configuration of clients as CLI text, one line for each leaf.
 fn running_config(core: &FakeDatastore) -> String {
-    cli::show(&core.configuration(), "show running-config").unwrap()
+    show::show(&core.configuration(), "show running-config").unwrap()
 }
 
 // proves 2.55, 1.63, 1.64, 1.70, 1.71, 1.76, 1.77, 1.84

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use super::{Services, Surroundings, WorkFailure, WorkFailureKind};
 use crate::claims::ServiceTag;
 use crate::configuration::Configuration;
 use crate::edit::{Attribution, EditErrors, EditOperation};
@@ -20,19 +19,10 @@ use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Layers, LeafMark, Owner};
 use crate::models::Models;
 use crate::schema::{NodeId, Origin, Schema};
+use crate::services::{PackageArchive, Services, Surroundings, WorkFailure, WorkFailureKind};
 use crate::tree::{Branch, Child, List, Tree};
 use crate::union::Problem;
 use crate::value::Value;
-
-/// The archive of a package, as the database keeps it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PackageArchive {
-    /// Version, and where the package is from.
-    pub label: SmolStr,
-    /// Time at which it was loaded first, in seconds since 1970.
-    pub loaded_on: u64,
-    pub octets: Arc<[u8]>,
-}
 
 /// Row of a package in the database that is written, or removed when it has no archive.
 pub type PackageChange = (SmolStr, Option<Arc<PackageArchive>>);

@@ -1,12 +1,17 @@
 //! The database file. Every method blocks until its changes are on disk.
 
+mod checkpoints;
+mod log;
+mod roll_back;
+mod rows_at;
+
 use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
-use redb::{ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{ReadableDatabase, ReadableTable, WriteTransaction};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
@@ -17,8 +22,8 @@ use super::{
     accounts::ACCOUNTS_NAME,
     artefacts,
     folder::{
-        BOOTZ_FOLDER, IDENTITY_FOLDER, PACKAGES_FOLDER, create_private_folder, open_private_file,
-        remove_file, remove_folder,
+        BOOTZ_FOLDER, FILE_NAME, IDENTITY_FOLDER, PACKAGES_FOLDER, create_private_folder,
+        open_private_file, remove_file, remove_folder,
     },
     format,
     journal::JournalKind,
@@ -28,24 +33,17 @@ use super::{
     prepared::{self, PreparedSet, RowDigests, Ticket},
     refusal_log::RefusalLog,
     revisions::{self, LogLimits, LogWork, UndoRows},
-    tables::{LAYER, RESTORE, SECRETS, apply, apply_recording, rows},
+    tables::{
+        LAYER, META, META_LAST_TRANSACTION, RESTORE, SECRETS, USERS, apply, apply_recording, rows,
+    },
     taken_back::{self, NotedRows, TakenBackRows},
     unconfirmed::{self, JoinedRows},
 };
-
-/// File name within the state folder.
-pub const FILE_NAME: &str = "holdfast.redb";
 
 /// Octets of pages kept in memory. Rows are read once at start, and then kept in the layers. Half of the cache is
 /// for the pages of a write; those that do not fit are written early, and read again at the end. The pages of 100
 /// 000 routes are 5 MB.
 const CACHE_BYTES: usize = 16 * 1024 * 1024;
-
-pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-/// Role and password hash, by name.
-pub(super) const USERS: TableDefinition<'_, &str, (&str, &str)> = TableDefinition::new("users");
-
-pub(super) const META_LAST_TRANSACTION: &str = "last-transaction";
 
 /// The open database, which only one process can have open.
 #[derive(Debug)]
@@ -585,7 +583,7 @@ impl StoreError {
     }
 }
 
-pub(super) fn finish(write: WriteTransaction, attempt: &'static str) -> Result<(), StoreError> {
+fn finish(write: WriteTransaction, attempt: &'static str) -> Result<(), StoreError> {
     write.commit().map_err(|error| StoreError::accessing(attempt)(error.into()))
 }
 

@@ -49,6 +49,28 @@ pub fn both<A: Send, B: Send>(
     if much { rayon::join(one, other) } else { (one(), other()) }
 }
 
+/// Applies `act` to each item of a slice, in shares of at least `share`. The results are in the order of the items.
+pub fn map_slice<T: Sync, R: Send>(
+    items: &[T],
+    share: usize,
+    act: impl Fn(&T) -> R + Sync + Send,
+) -> Vec<R> {
+    items.par_iter().with_min_len(share).map(act).collect()
+}
+
+/// Runs `here` on the thread of the caller, and `aside` on another one meanwhile. Returns when both have ended.
+pub fn beside<R>(aside: impl FnOnce() + Send, here: impl FnOnce() -> R) -> R {
+    rayon::in_place_scope(|scope| {
+        scope.spawn(|_| aside());
+        here()
+    })
+}
+
+/// Drops a large value on another thread, so that the caller goes on at once.
+pub fn drop_aside(large: impl Send + 'static) {
+    rayon::spawn(|| drop(large));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,8 @@
 //!    ` something fails            -> a failure, or where nothing may be refused, a failed state
 //! ```
 
+mod instance_walk;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -24,6 +26,7 @@ use holdfast_config::{
 };
 use smol_str::{SmolStr, format_smolstr};
 
+use self::instance_walk::InstanceWalk;
 use crate::PackageFiles;
 use crate::error::{PackageError, PackageErrors};
 use crate::facts::KnownAnswers;
@@ -31,7 +34,7 @@ use crate::grants;
 use crate::limits::TYPES;
 use crate::outline::{ActionTarget, Version};
 use crate::package::Package;
-use crate::versions::{InstanceWalk, PackageSource, PackageVersion, signature_row};
+use crate::versions::{PackageSource, PackageVersion, signature_row};
 use crate::walk::{CallIds, Totals, WalkResult, record};
 use crate::work::WorkErrorKind;
 

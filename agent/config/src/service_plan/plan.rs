@@ -11,7 +11,7 @@ use imbl::ordmap::DiffItem;
 use smol_str::SmolStr;
 
 use super::action::{ActionPlan, ActionProgress, CallRef};
-use super::handlers::{AnswerInput, CallPhase};
+use super::call::{AnswerInput, CallPhase};
 use super::record::InstanceRecord;
 use crate::claims::ServiceTag;
 

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use tokio::sync::oneshot;
 
-use crate::foreign_routes::Destination;
-use crate::transport::rtnetlink::{Command, CommandSender};
-use crate::values::KernelRoute;
+use super::rtnetlink::{Command, CommandSender};
+use crate::values::{Destination, KernelRoute};
 
 /// Destinations that the kernel is asked for at a time: some milliseconds, for which the transport's other commands wait.
 const PORTION: usize = 500;

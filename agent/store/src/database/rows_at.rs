@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use holdfast_config::is_client_row;
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 
-use super::log::{LogState, REVISION_UNDO};
-use super::{ClientRows, RevisionTarget, checkpoint};
-use crate::database::{Database, META};
-use crate::tables::{LAYER, PREPARED, SECRETS, rows};
-use crate::{LayerRows, StoreError, undo};
+use super::Database;
+use crate::prepared::PREPARED;
+use crate::revisions::checkpoint;
+use crate::revisions::log::{LogState, REVISION_UNDO};
+use crate::tables::{LAYER, META, SECRETS, rows};
+use crate::{ClientRows, LayerRows, RevisionTarget, StoreError, undo};
 
 const READ: &str = "read an earlier configuration";
 
@@ -107,15 +108,4 @@ fn put_back(piece: &[u8], found: &mut RowMap) -> Result<(), StoreError> {
         }
     }
     Ok(())
-}
-
-impl crate::Table {
-    /// True of the table and key of a row that a return to an earlier revision restores.
-    pub(crate) fn is_of_clients(self, key: &[u8]) -> bool {
-        match self {
-            Self::Layer => is_client_row(key),
-            Self::Secret => true,
-            Self::Restore | Self::Note => false,
-        }
-    }
 }

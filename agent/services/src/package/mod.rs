@@ -1,5 +1,8 @@
 //! A package: its files, read, checked and compiled.
 
+mod parameters;
+pub mod tree;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use super::{print, print_with_notes, running};
+use crate::cli::{print, print_with_notes, running};
 use crate::configuration::Configuration;
+use crate::images::{Provenance, ProvenanceKind};
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, LeafMark};
 use crate::tree::NodeRef;
-use crate::union::{Provenance, ProvenanceKind};
 
 /// A command that prints text.
 #[derive(Clone, Copy, Debug)]

@@ -4,12 +4,12 @@ use holdfast_base::now_ns;
 use redb::WriteTransaction;
 use tracing::warn;
 
-use super::database::{Database, finish};
-use super::prepared::{self, Ticket};
-use super::revisions::{self, UndoRows};
-use super::tables::{put_back, replace};
-use super::taken_back::{self, NotedRows};
-use super::{Change, ChangeSource, ConfigRevision, StoreError, Table, unconfirmed};
+use super::{Database, finish};
+use crate::prepared::{self, Ticket};
+use crate::revisions::{self, UndoRows};
+use crate::tables::{put_back, replace};
+use crate::taken_back::{self, NotedRows};
+use crate::{Change, ChangeSource, ConfigRevision, StoreError, Table, unconfirmed};
 
 /// Author of what the agent does by itself.
 const AGENT: &str = "agent";

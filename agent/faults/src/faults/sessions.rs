@@ -7,8 +7,8 @@ use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath};
 use holdfast_scheduler::Now;
 use smol_str::{SmolStr, format_smolstr};
 
+use super::{Effects, Faults};
 use crate::condition::Condition;
-use crate::faults::{Effects, Faults};
 use crate::report::{Report, Source};
 use crate::resource::Resource;
 use crate::session::{

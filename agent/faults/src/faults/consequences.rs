@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use holdfast_scheduler::Now;
 use smol_str::{SmolStr, format_smolstr};
 
+use super::{Effects, Faults};
 use crate::alarm::{Alarm, Change};
 use crate::condition::Condition;
-use crate::faults::{Effects, Faults};
 use crate::impact::{Difference, ImpactCount, ImpactState};
 use crate::latch::{Latch, LatchError, LatchKind, LatchRequest};
 use crate::report::{Impact, Report, Silence, Source};

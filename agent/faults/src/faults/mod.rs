@@ -11,6 +11,14 @@
 //!
 //! While a condition flaps, its alarm stays in `falling` until it has been quiet for ten seconds.
 
+mod consequences;
+mod fences;
+mod groups;
+mod monitors;
+mod probes;
+mod rules;
+mod sessions;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +27,22 @@ use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath};
 use holdfast_scheduler::Now;
 use smol_str::{SmolStr, format_smolstr};
 
+use self::groups::Groups;
+pub use self::groups::{GroupStanding, GroupState};
+use self::rules::Rules;
+pub use self::rules::{Evaluator, ResetError, RuleState, RuleStatus, Verdict};
+use self::sessions::Sessions;
 use crate::alarm::{Alarm, Change, Expiry, OperatorState, Transition};
 use crate::condition::Condition;
 use crate::fencing::Fencing;
 use crate::flapping::{Begins, FLAPPING_LOSSES, FLAPPING_WINDOW};
-use crate::group::Groups;
 use crate::impact::{ImpactCount, Impacts, Objects};
 use crate::latch::Latch;
 use crate::log::Log;
 use crate::policy::{Rule, Settings};
 use crate::report::{Impact, Report, Silence, Source};
 use crate::resource::Resource;
-use crate::rule::{Rules, Verdict};
 use crate::session::{SessionEvent, SessionInput};
-use crate::sessions::Sessions;
 use crate::stored::{LATCH_ROWS, Row, SESSION_ROWS};
 use crate::types::{Effect, Severity};
 
