@@ -17,18 +17,17 @@ use smallvec::SmallVec;
 use crate::dependency::{Claim, Dependency, Space, Target};
 use crate::graph::{Goal, Graph, NodeIdx, Sources, TargetId};
 use crate::key::{FixedMap, Key, hash_of};
-use crate::plan::{After, Cause};
+use crate::planned_operation::{After, Cause};
 use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
 
+pub(crate) use crate::planned_operation::OverlayIdx;
 pub(crate) use read_set::{ReadSet, Readings};
 pub(crate) use watchers::{Gathering, Notification};
 
 /// Divisor of the extra room reserved for a large change: one entry more than reserved would move all of them.
 const SPARE: usize = 32;
 
-/// Index of an overlay node.
-pub(crate) type OverlayIdx = u32;
 /// Index of an overlay target.
 pub(crate) type OverlayTargetId = u32;
 /// Targets of one value.

@@ -33,7 +33,6 @@ mod claims;
 mod hashing;
 mod intent;
 mod operations;
-mod own_plan;
 mod planning;
 mod reduction;
 mod resolve;
@@ -42,26 +41,24 @@ mod tasks;
 mod unsupported;
 mod validation;
 
-pub(crate) use own_plan::{ComparedPlan, OwnPlan};
-pub use planning::Planning;
-pub(crate) use planning::{goals, plan_for};
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use tasks::{Stage, Task};
 
 use crate::dependency::Facet;
 use crate::descriptor::{ChangeMethod, catch_panic};
 use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::{FixedMap, Key};
 use crate::operation::Action;
-use crate::overlay::{
-    InPlaceAction, Overlay, OverlayIdx, OverlayOf, OverlayTargetIds, PendingAction,
-};
-use crate::plan::{Cause, PlannedOperation, Unmet};
+use crate::overlay::{InPlaceAction, Overlay, OverlayOf, OverlayTargetIds, PendingAction};
+use crate::plan::Unmet;
+use crate::planned_operation::{Cause, OverlayIdx, PlannedOperation};
 use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
 
-use tasks::{Stage, Task};
+pub use planning::Planning;
+pub(crate) use planning::{goals, plan_for};
 
 /// Ranks of ready values. Values found in place come first, so that they count as dependents of the rest.
 const FOUND: usize = 0;

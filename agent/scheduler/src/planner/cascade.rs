@@ -6,8 +6,8 @@ use super::Planner;
 use super::tasks::{ParkMode, Parking, Task};
 use crate::dependency::{Cascade, Target};
 use crate::key::Key;
-use crate::overlay::{InPlaceAction, OverlayIdx, OverlayTargetIds, PendingAction};
-use crate::plan::{After, Cause};
+use crate::overlay::{InPlaceAction, OverlayTargetIds, PendingAction};
+use crate::planned_operation::{After, Cause, OverlayIdx};
 use crate::value_spec::ValueSpec;
 
 impl Planner<'_> {

@@ -4,8 +4,9 @@ use super::Planner;
 use crate::dependency::{Claim, Facet};
 use crate::graph::Goal;
 use crate::key::Key;
-use crate::overlay::{OverlayIdx, PendingAction};
-use crate::plan::PlanError;
+use crate::outcome::PlanError;
+use crate::overlay::PendingAction;
+use crate::planned_operation::OverlayIdx;
 use crate::value_spec::ValueSpec;
 
 impl Planner<'_> {

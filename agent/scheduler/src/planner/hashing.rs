@@ -1,7 +1,9 @@
 //! Comparison of a plan with the expected one, an operation or a change at a time.
 
 use super::Planner;
-use crate::plan::{Delta, PlanError, PlanHasher};
+use crate::change::Delta;
+use crate::outcome::PlanError;
+use crate::plan::PlanHasher;
 
 /// Hash of a plan, as far as it is computed.
 #[derive(Debug)]

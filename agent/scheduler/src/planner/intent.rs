@@ -1,15 +1,18 @@
 //! First part of planning: the goals that follow from a change of intent, parts included.
 
-pub(super) use super::validation::Portions;
 use super::validation::Validation;
+use crate::change::{Delta, IntentChange, Mode};
 use crate::graph::{Goal, Source};
 use crate::key::{Key, sort_by_keys_of};
-use crate::overlay::{OverlayIdx, to_u32};
-use crate::plan::{Delta, IntentChange, Mode, PlanError};
+use crate::outcome::PlanError;
+use crate::overlay::to_u32;
+use crate::planned_operation::OverlayIdx;
 use crate::planner::Planner;
 use crate::sorted_map::SortedMap;
 use crate::value::{SharedValue, same};
 use crate::value_spec::{ValueError, ValueSpec};
+
+pub(super) use super::validation::Portions;
 
 /// Sources still to be applied: key, source, value, and the validation if it was done ahead.
 type Worklist = Vec<(Key, Source, Option<SharedValue>, Option<Validation>)>;

@@ -4,8 +4,8 @@ use super::Planner;
 use crate::descriptor::{Effect, catch_panic};
 use crate::graph::Graph;
 use crate::operation::{Action, TransportId};
-use crate::overlay::{OverlayIdx, OverlayTargetIds, to_u32};
-use crate::plan::{After, PlannedOperation};
+use crate::overlay::{OverlayTargetIds, to_u32};
+use crate::planned_operation::{After, OverlayIdx, PlannedOperation};
 use crate::value::SharedValue;
 
 impl Planner<'_> {

@@ -11,7 +11,7 @@
 //!
 //! Between two calls, anything may happen to the engine. The graph logs what changes, and the plan knows what it has read
 //! ([`ReadSet`](crate::overlay::ReadSet)), so unrelated events cost a comparison. The result is a plan for the state
-//! of the engine at the last call, equal to that of [`Engine::plan`] then. A plan that had to be begun again
+//! of the engine at the last call, equal to that of [`Engine::plan`](crate::Engine::plan) then. A plan that had to be begun again
 //! [`BEGINNINGS_MOST`] times is made without a pause: a stream of events delays it, and does not prevent it.
 
 use std::num::NonZeroUsize;
@@ -20,13 +20,15 @@ use std::sync::Arc;
 use super::intent::sorted_places;
 use super::tasks::Unit;
 use super::{Planner, PlannerOf, validation};
+use crate::change::Delta;
 use crate::dependency::Facet;
-use crate::engine::Engine;
+use crate::dispatch_order::DispatchOrder;
 use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedMap, Key, sort_by_keys_of};
-use crate::overlay::{OverlayIdx, OverlayNode};
-use crate::plan::{Delta, Plan, PlanCost, PlanError};
-use crate::transaction::DispatchOrder;
+use crate::outcome::PlanError;
+use crate::overlay::OverlayNode;
+use crate::plan::{Plan, PlanCost};
+use crate::planned_operation::OverlayIdx;
 
 /// Units of work between two questions whether to pause. A unit takes some microseconds, so that a question comes every
 /// tenth of a millisecond, and the reading of a clock does not count.
@@ -103,19 +105,6 @@ impl Planning {
         self
     }
 
-    /// Plans on, until the plan is complete or refused, or `pause` says that the engine is needed. Pauses once of its
-    /// own accord, when all values are validated: see [`Planning::is_validated`].
-    ///
-    /// `pause` is asked between pieces of work of bounded size: a portion of some thousand values being validated, or
-    /// some tens of values being ordered. All calls are to be with the same engine, and none after the result.
-    pub fn advance(
-        &mut self,
-        engine: &Engine,
-        pause: &mut dyn FnMut() -> bool,
-    ) -> Option<Result<Plan, PlanError>> {
-        self.advance_on(&engine.graph, pause)
-    }
-
     /// Plans on for as long as an event may wait. Asks whether to pause at least each time that so many values are done.
     pub(crate) fn advance_portion(
         &mut self,
@@ -160,7 +149,7 @@ impl Planning {
         self.paused.as_ref().map_or(self.ended, |(planner, _)| self.ended + planner.cost())
     }
 
-    fn advance_on(
+    pub(crate) fn advance_on(
         &mut self,
         graph: &Graph,
         pause: &mut dyn FnMut() -> bool,

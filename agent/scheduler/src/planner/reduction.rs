@@ -8,8 +8,8 @@ use super::Planner;
 use super::tasks::Task;
 use crate::dependency::Target;
 use crate::graph::Goal;
-use crate::overlay::{InPlaceAction, OverlayIdx, PendingAction};
-use crate::plan::Cause;
+use crate::overlay::{InPlaceAction, PendingAction};
+use crate::planned_operation::{Cause, OverlayIdx};
 use crate::value::same;
 use crate::value_spec::{FullValue, ValueSpec};
 

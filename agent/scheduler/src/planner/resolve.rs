@@ -8,7 +8,8 @@
 use super::Planner;
 use super::tasks::{ParkMode, Parking, Task};
 use crate::key::Key;
-use crate::overlay::{OverlayIdx, PendingAction};
+use crate::overlay::PendingAction;
+use crate::planned_operation::OverlayIdx;
 
 impl Planner<'_> {
     /// Takes one decision. False when there is nothing left to decide.

@@ -6,8 +6,7 @@ use super::tasks::Task;
 use super::{FOUND, LAST, Planner};
 use crate::graph::NodeIdx;
 use crate::key::sort_by_keys_of;
-use crate::overlay::OverlayIdx;
-use crate::plan::Cause;
+use crate::planned_operation::{Cause, OverlayIdx};
 
 /// Bound on the rounds of a plan for each value it touches, far more than needed.
 const ROUNDS_PER_VALUE: usize = 64;

@@ -23,9 +23,11 @@ use std::vec::IntoIter;
 use super::hashing::Hashing;
 use super::intent::{Ordering, Portions};
 use super::{CHANGES, CREATES, DELETES, FOUND, LAST, Planner};
+use crate::change::{Delta, Mode};
 use crate::graph::NodeIdx;
-use crate::overlay::{Gathering, Notification, OverlayIdx, OverlayTargetId, PendingAction, to_u32};
-use crate::plan::{Delta, Mode, PlanError};
+use crate::outcome::PlanError;
+use crate::overlay::{Gathering, Notification, OverlayTargetId, PendingAction, to_u32};
+use crate::planned_operation::OverlayIdx;
 
 /// Stages of a plan, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::Planner;
+use crate::change::{Delta, IntentChange};
 use crate::graph::Graph;
 use crate::key::Key;
-use crate::plan::{Delta, IntentChange, PlanError};
+use crate::outcome::PlanError;
 use crate::sorted_map::SortedMap;
 use crate::value::SharedValue;
 use crate::value_spec::{ValueError, ValueSpec};

@@ -14,7 +14,8 @@ use crate::dependency::{Facet, Space, Target};
 use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedHasher, FixedMap, Key, KeySet};
 use crate::operation::Action;
-use crate::plan::{Plan, PlannedOperation};
+use crate::plan::Plan;
+use crate::planned_operation::PlannedOperation;
 use crate::sorted_map::SortedMap;
 use crate::targets::{PrefixTable, TargetIndex};
 use crate::value_spec::ValueSpec;
@@ -49,12 +50,12 @@ enum Provided<'a> {
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// Operations and values that may still be looked at.
-    pub(super) left: usize,
+    pub(crate) left: usize,
 }
 
 /// Keys that go, even if they are created again: their targets lose a provider for a moment.
 #[derive(Debug, Default)]
-pub(super) struct GoingKeys {
+pub(crate) struct GoingKeys {
     keys: KeySet,
     /// Number of operations that are in the set.
     done: usize,
@@ -92,7 +93,7 @@ impl Subject for Plan {
 }
 
 /// Nodes that a transaction has reserved, and its operations.
-pub(super) struct ReservedNodes<'t> {
+pub(crate) struct ReservedNodes<'t> {
     pub(super) nodes: &'t [NodeIdx],
     pub(super) operations: &'t [PlannedOperation],
 }

@@ -2,22 +2,15 @@
 //!
 //! What the history has of a value are transactions, and the changes that are found out here. A loss begins with the fact that
 //! tells of it. It is *told*, with the time of that fact, once it is known not to be a late notification of our own change
-//! ([`facts`](crate::facts)). It ends with an operation on the value, or when the system has the value again by itself.
+//! ([`facts`](super::facts)). It ends with an operation on the value, or when the system has the value again by itself.
 
-use crate::engine::{Engine, EngineOutput};
+use crate::engine::Engine;
 use crate::graph::NodeIdx;
 use crate::history::SystemChange;
 use crate::operation::Now;
+use crate::output::EngineOutput;
+use crate::retry_state::Loss;
 use crate::status::ValueState;
-
-/// Loss of a value that is under way.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Loss {
-    /// Wall clock of the fact that told of it, nanoseconds since 1970.
-    since_ns: u64,
-    /// State that was told last; `None` as long as it may be a late notification.
-    told: Option<ValueState>,
-}
 
 impl Engine {
     /// True for a value that is in the system as we applied it.

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use crate::engine::{Engine, EngineOutput};
+use crate::engine::Engine;
 use crate::operation::Now;
+use crate::output::EngineOutput;
 
 impl Engine {
     /// Asks for a complete retrieval in this period: [`EngineOutput::retrieve`] says when. `None`, the default, turns it off.

@@ -1,13 +1,16 @@
 //! Failures of operations: retries of single values, and the end of what was not verified in time.
 
-use super::{ECHO_WITHIN, OpProgress, OpState, Phase, READ_AGAIN, READS_MOST, VERIFIED_WITHIN};
 use crate::descriptor::catch_panic;
-use crate::engine::{Engine, EngineOutput};
+use crate::engine::Engine;
 use crate::graph::{Graph, NodeIdx};
 use crate::key::Key;
 use crate::operation::{Action, ErrorClass, Now, OpId, OperationError, TxnId};
-use crate::plan::PlannedOperation;
+use crate::output::EngineOutput;
+use crate::planned_operation::PlannedOperation;
 use crate::retry_state::NextLook;
+use crate::transaction::{
+    ECHO_WITHIN, OpProgress, OpState, Phase, READ_AGAIN, READS_MOST, VERIFIED_WITHIN,
+};
 use crate::value::SharedValue;
 
 impl Engine {

@@ -19,10 +19,11 @@
 
 use std::time::Duration;
 
-use crate::engine::{Engine, EngineOutput};
+use crate::engine::Engine;
 use crate::graph::{Goal, NodeIdx};
 use crate::key::Key;
 use crate::operation::{Fact, Now};
+use crate::output::EngineOutput;
 use crate::value::{SharedValue, same};
 use crate::value_spec::ValueSpec;
 

@@ -16,13 +16,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{ECHO_WITHIN, OpState, READ_AGAIN, READ_AT_ONCE};
 use crate::descriptor::{Effect, catch_panic};
-use crate::engine::{Engine, EngineOutput};
+use crate::engine::Engine;
 use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::Key;
 use crate::operation::{Action, Now, OpId};
-use crate::plan::PlannedOperation;
+use crate::output::EngineOutput;
+use crate::planned_operation::PlannedOperation;
+use crate::transaction::{ECHO_WITHIN, OpState, READ_AGAIN, READ_AT_ONCE};
 use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
 

@@ -6,10 +6,11 @@
 
 use std::time::Duration;
 
-use crate::engine::{Engine, EngineOutput};
+use crate::engine::Engine;
 use crate::graph::{Goal, NodeIdx};
 use crate::key::Key;
 use crate::operation::Now;
+use crate::output::EngineOutput;
 use crate::retry_state::NextLook;
 use crate::value::SharedValue;
 

@@ -1,34 +1,9 @@
-//! A plan that the engine makes by itself, between events, and compares with the transactions in flight.
+//! Progress of the plans that the engine makes by itself.
 
-use super::Planning;
 use crate::engine::Engine;
 use crate::operation::TxnId;
-use crate::plan::{Plan, PlanError};
-use crate::transaction::{Budget, Comparison, Verdict};
-
-#[derive(Debug)]
-pub(crate) struct OwnPlan {
-    planning: Planning,
-    /// Number of plans that were taken back.
-    plans_before: u32,
-    /// The plan, while it is being compared.
-    made: Option<(Box<Plan>, Comparison)>,
-}
-
-/// A plan that is made, and the transaction in flight that it has to wait for.
-pub(crate) type ComparedPlan = (Plan, Option<TxnId>);
-
-impl OwnPlan {
-    pub(crate) fn new(planning: Planning) -> Self {
-        Self { planning, plans_before: 0, made: None }
-    }
-
-    /// Takes a plan back that cannot be started: it is made once more.
-    pub(crate) fn take_back(&mut self, plan: Plan) {
-        self.planning.take_back(plan);
-        self.plans_before += 1;
-    }
-}
+use crate::outcome::PlanError;
+use crate::transaction::{Budget, ComparedPlan, Comparison, OwnPlan, Verdict};
 
 impl Engine {
     /// Makes a portion of a plan, or compares a portion of it. `None` while there is more to do.

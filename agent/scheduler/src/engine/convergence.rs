@@ -19,27 +19,17 @@
 
 use std::time::Duration;
 
-use crate::engine::{Engine, EngineOutput, IN_FLIGHT_MOST};
+use crate::engine::{Engine, IN_FLIGHT_MOST};
 use crate::graph::NodeIdx;
 use crate::history::Trigger;
 use crate::operation::Now;
+use crate::output::EngineOutput;
 use crate::plan::Plan;
-use crate::planner::{ComparedPlan, OwnPlan, Planning};
-use crate::transaction::{Budget, Comparison, Verdict};
+use crate::planner::Planning;
+use crate::transaction::{Budget, ComparedPlan, Comparison, Convergence, OwnPlan, Verdict};
 
 /// Number of conflicting dirty values up to which each is planned for by itself.
 const DIRTY_SINGLY: usize = 64;
-
-/// Dirty values that are being planned for.
-#[derive(Debug)]
-pub(crate) struct Convergence {
-    /// Values to be sorted out.
-    unsorted: std::vec::IntoIter<NodeIdx>,
-    /// Values to be planned for.
-    dirty: Vec<NodeIdx>,
-    /// Plan in the making, once all values are sorted out.
-    plan: Option<OwnPlan>,
-}
 
 impl Engine {
     /// Plans for the dirty values that no transaction owns. Starts a transaction only when there are operations, or many values

@@ -2,7 +2,7 @@
 
 use crate::operation::TransportId;
 use crate::overlay::to_u32;
-use crate::plan::PlannedOperation;
+use crate::planned_operation::PlannedOperation;
 
 /// Dependencies between the operations of a transaction, by their indexes.
 #[derive(Debug, Default)]

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::change::Owner;
 use crate::dependency::Target;
 use crate::descriptor::catch_panic;
 use crate::engine::Engine;
 use crate::graph::{Goal, Node, NodeIdx, Source};
 use crate::key::{FixedMap, Key};
 use crate::operation::ErrorClass;
-use crate::plan::Owner;
 use crate::sorted_map::SortedMap;
 use crate::status::{Detail, Repair, ValueState, ValueStatus};
 
