@@ -79,7 +79,7 @@ pub(crate) struct OverlayNode {
     pub(crate) op: Option<u32>,
     /// True for an unsupported value on which nothing of the plan bears: see [`Planner::spare_bystanders`].
     ///
-    /// [`Planner::spare_bystanders`]: crate::planner::PlannerOf::spare_bystanders
+    /// [`Planner::spare_bystanders`]: crate::planner::Planner::spare_bystanders
     pub(crate) is_bystander: bool,
     /// Spec of a value that goes by cascade, until its cascade root goes.
     pub(crate) in_cascade: Option<Arc<ValueSpec>>,

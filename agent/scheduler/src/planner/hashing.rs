@@ -30,9 +30,9 @@ impl Planner<'_> {
         delta: &Delta,
     ) -> Result<Option<Box<Hashing>>, PlanError> {
         let Hashing { hasher, order, done } = &mut *hashing;
-        if let Some(op) = self.operations.get(*done) {
+        if let Some(op) = self.state.operations.get(*done) {
             hasher.operation(op);
-        } else if let Some(&at) = order.get(*done - self.operations.len()) {
+        } else if let Some(&at) = order.get(*done - self.state.operations.len()) {
             hasher.change(&delta.changes[at as usize]);
         } else {
             let found = hashing.hasher.finish(delta);
