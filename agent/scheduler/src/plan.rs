@@ -12,7 +12,7 @@ use crate::change::{Delta, IntentChange};
 use crate::descriptor::Registry;
 use crate::dispatch_order::DispatchOrder;
 use crate::graph::Graph;
-use crate::key::{FixedHasher, Key};
+use crate::key::{FixedHasher, Key, hasher};
 use crate::overlay::{OverlayNode, ReadSet, Readings, TargetRef, to_u32};
 use crate::planned_operation::{OverlayIdx, PlannedOperation};
 use crate::value::SharedValue;
@@ -76,14 +76,6 @@ impl Plan {
         self.operations.is_empty()
     }
 
-    /// Keys that the operations touch although the change does not name them.
-    pub fn side_effects(&self) -> impl Iterator<Item = &Key> {
-        self.operations.iter().flat_map(|op| {
-            let changed = self.nodes[op.oidx as usize].changed;
-            (!changed).then_some(&op.key).into_iter().chain(&op.cascaded)
-        })
-    }
-
     /// Keys whose intent or present value the plan changes.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         let changed = self.nodes.iter().filter(|node| node.changed || node.op.is_some());
@@ -119,7 +111,7 @@ impl Plan {
         self.registry.label(&op.key, op.new.as_ref().or(op.old.as_ref()).map(|value| &**value))
     }
 
-    /// Hash of operations and intent. Equal plans have equal hashes in every run and on every machine: the same
+    /// Hash of operations and intent. Equal plans have equal hashes in every run, and on every little-endian machine of 64 bits: the same
     /// operations in the same order and the same intent, including values that have to wait, and the same beside them.
     pub fn hash(&self) -> u64 {
         let mut hasher = PlanHasher::default();
@@ -149,8 +141,19 @@ impl Plan {
 }
 
 /// Hash of a plan in the making: its operations in order, then the changes, then what is beside them.
-#[derive(Debug, Default)]
 pub(crate) struct PlanHasher(FixedHasher);
+
+impl Default for PlanHasher {
+    fn default() -> Self {
+        Self(hasher())
+    }
+}
+
+impl fmt::Debug for PlanHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x} so far", self.0.finish())
+    }
+}
 
 impl PlanHasher {
     /// Sorts the places of the changes as they are hashed: each key and owner once. Quick where they are nearly in order.

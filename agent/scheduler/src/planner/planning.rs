@@ -190,8 +190,8 @@ impl Planning {
             let pausable = self.beginnings <= BEGINNINGS_MOST;
             if pausable && (just_validated || pause()) {
                 let Planner { overlay, state } = planner;
-                let (overlay, revision) = (overlay.with_graph(()), graph.log.revision());
-                self.paused = Some(Paused { overlay, state, revision });
+                let overlay = overlay.with_graph(());
+                self.paused = Some(Paused { overlay, state, revision: graph.log.revision() });
                 return None;
             }
         }

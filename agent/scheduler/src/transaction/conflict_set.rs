@@ -3,8 +3,7 @@
 //! A set answers for one value whether changing it conflicts with the plan or transaction that it was made of, at the cost
 //! of some lookups. To make one takes as long as there are values, so it is made in portions.
 
-use std::collections::{BTreeSet, HashSet};
-use std::hash::BuildHasherDefault;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -12,15 +11,13 @@ use smallvec::SmallVec;
 
 use crate::dependency::{Facet, Space, Target};
 use crate::graph::{Graph, NodeIdx};
-use crate::key::{FixedHasher, FixedMap, Key, KeySet};
+use crate::key::{FixedMap, FixedSet, Key, KeySet};
 use crate::operation::Action;
 use crate::plan::Plan;
 use crate::planned_operation::PlannedOperation;
 use crate::sorted_map::SortedMap;
 use crate::targets::{PrefixTable, TargetIndex};
 use crate::value_spec::ValueSpec;
-
-type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
 
 /// A plan that has not begun, or a transaction in flight.
 pub(crate) trait Subject {
