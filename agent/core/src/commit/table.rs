@@ -19,19 +19,17 @@
 //! published. Its configuration is rebased then on the one in force, which may have changed where the commit has
 //! neither read nor written. *Invariant:* two commits between Planning and their end keep clear of one another.
 //!
-//! What has to do with everything runs alone: see [`runs_alone`].
+//! What has to do with everything runs alone: see [`runs_alone`](super::runs_alone).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use holdfast_config::{BootChange, Footprint};
+use holdfast_config::Footprint;
 use holdfast_scheduler::TxnId;
 use holdfast_store::Ticket;
 
-use super::CommitInFlight;
-use crate::CommitError;
-use crate::intent::Intent;
-use crate::options::CommitOptions;
+use super::in_flight::CommitInFlight;
+use crate::request::CommitError;
 
 /// Most commits in flight. So many are a sign that a transport hangs, and further requests wait in the queue of the core.
 const MAX_IN_FLIGHT: usize = 16;
@@ -67,19 +65,6 @@ pub(crate) enum Turn {
     Answered,
     /// The client has gone.
     Abandoned,
-}
-
-/// True for a change that has to do with everything: commits that must be confirmed, and what ends their wait; a
-/// bootstrap, and types of services; going back, and a factory reset.
-pub(crate) fn runs_alone(intent: &Intent, options: &CommitOptions) -> bool {
-    match intent {
-        Intent::Edit(_) | Intent::Restore(_) => options.confirmation.is_some(),
-        Intent::Boot { change, .. } => matches!(change, BootChange::Bootstrap(..)),
-        Intent::Lease(_) | Intent::Fence(_) => false,
-        Intent::Walk(_) | Intent::Resurrect { .. } => false,
-        Intent::Switch { .. } | Intent::Credentials(_) | Intent::Purge(_) => false,
-        Intent::Rollback(_) | Intent::FactoryReset { .. } | Intent::Package(_) => true,
-    }
 }
 
 impl CommitTable {
