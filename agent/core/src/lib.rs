@@ -29,12 +29,12 @@ pub use examination::{
 };
 pub use handle::{
     AccessChanges, CertificateId, ConfiguredUsers, Core, CoreHandle, CoreView, Datastore,
-    DrainPlan, DrainTarget, EntryImpact, FenceRequest, GraphVersion, LastWay, MAX_DRAINED_HOPS,
-    PolledState, Remark, Statuses,
+    DrainPlan, DrainTarget, EntryImpact, FenceRequest, LastWay, MAX_DRAINED_HOPS, PolledState,
+    Remark, Statuses,
 };
 pub use planning::MaintainedLinks;
 pub use publication::ServiceState;
-pub use reports::{CoreEvent, ShortStatus};
+pub use reports::{CoreEvent, GraphVersion, ShortStatus};
 pub use request::{
     BoundedList, Comment, CommitError, CommitOptions, CommitStamp, ConfigChange, ConfirmAction,
     ConfirmError, Confirmation, CredentialChange, Election, ElectionError, FollowUp, Intent,

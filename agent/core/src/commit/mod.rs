@@ -80,9 +80,9 @@ use crate::publication::BuildResult;
 use crate::request::{CommitError, CommitStamp, Intent};
 
 pub(crate) use in_flight::{CommitInFlight, ExaminationBase, runs_alone};
-pub(crate) use table::{CommitTable, Turn};
+pub(crate) use table::{CommitInput, CommitTable, Turn};
 pub use window::UnconfirmedCommit;
-pub(crate) use window::{ID, ROLLBACK_AT, Window, shown_leaf};
+pub(crate) use window::{ConfirmWindow, Window};
 
 /// The state machine of one commit.
 #[derive(Debug)]

@@ -14,17 +14,13 @@ use tokio::task::spawn_blocking;
 
 use super::CoreHandle;
 use crate::publication::{ServiceState, as_planes};
+use crate::reports::GraphVersion;
 use crate::request::CommitError;
 use crate::shared_engine::SharedEngine;
 
 /// Edges of the graph that are walked, and values that are turned into entries, under one guard of the engine: a millisecond
 /// or two. A guard may be held for ten ([`MAX_GUARD`](crate::shared_engine::MAX_GUARD)).
 const PORTION: usize = 1024;
-
-/// Number of changes of what values there are, what they need and what they provide. While it stays, each failure has the same
-/// impact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GraphVersion(pub u64);
 
 /// Entries of the native model that do not work because of a failure. Each list ascends, and no entry is in both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -36,7 +36,7 @@ use tokio::time::Instant;
 
 use crate::examination::IncompleteEntry;
 use crate::publication::{RevisionChain, ServiceState};
-use crate::reports::EventSource;
+use crate::reports::{EventSource, GraphVersion};
 use crate::request::{
     CancelOnDrop, CommitError, CommitOptions, CommitRequest, CommitStamp, Intent, Preview,
     ReplySender,
@@ -48,7 +48,7 @@ pub use binding::CertificateId;
 pub use datastore::{Datastore, Statuses};
 pub use drain::{DrainPlan, DrainTarget, MAX_DRAINED_HOPS};
 pub use fences::FenceRequest;
-pub use impact::{EntryImpact, GraphVersion};
+pub use impact::EntryImpact;
 pub use last_way::LastWay;
 pub use remarks::Remark;
 pub use users::ConfiguredUsers;

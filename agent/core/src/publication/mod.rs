@@ -38,8 +38,9 @@ use holdfast_platform::objects::{LinkStatusSettings, Registry};
 use holdfast_platform::values::{Link, OperState};
 use holdfast_scheduler::{Engine, Key, Now, SharedValue, sort_keys};
 use holdfast_store::Ticket;
-use holdfast_telemetry::{Draft, Revision};
+use holdfast_telemetry::{Boundary, BoundarySender, Draft, Revision};
 use smol_str::SmolStr;
+use tokio::sync::watch;
 
 use crate::changes::{AppliedChange, PlannedChange};
 use crate::examination::EntryChange;
@@ -70,7 +71,7 @@ pub(crate) type BuildResult = Result<Box<BuiltRevision>, BuilderPanicked>;
 #[derive(Debug)]
 pub(super) struct Publisher {
     pub(crate) source: StateSource,
-    pub(crate) chain: Arc<RevisionChain>,
+    chain: Arc<RevisionChain>,
     /// Keys whose state changed since the last revision, some of them twice.
     dirty: Vec<Key>,
     /// True until the box is known as a whole: nobody reads before.
@@ -78,6 +79,9 @@ pub(super) struct Publisher {
     pub(crate) deferrals: Deferrals,
     /// State that is shown of objects that come and go without a change of configuration.
     shown: HashMap<Key, StateEntry>,
+    /// True while a commit was answered that the newest revision does not show.
+    behind_tx: watch::Sender<bool>,
+    boundary_tx: BoundarySender,
 }
 
 impl Publisher {
@@ -115,11 +119,37 @@ impl Publisher {
             is_held: true,
             deferrals: Deferrals::default(),
             shown: HashMap::new(),
+            behind_tx: watch::channel(false).0,
+            boundary_tx: BoundarySender::default(),
         }
     }
 
     pub(super) fn chain(&self) -> &Arc<RevisionChain> {
         &self.chain
+    }
+
+    /// A receiver of whether a commit was answered that the newest revision does not show.
+    pub(crate) fn watch_behind(&self) -> watch::Receiver<bool> {
+        self.behind_tx.subscribe()
+    }
+
+    pub(crate) fn boundaries(&self) -> BoundarySender {
+        self.boundary_tx.clone()
+    }
+
+    /// Notes that a commit is about to be answered that the newest revision does not show.
+    pub(crate) fn note_behind(&self) {
+        self.behind_tx.send_replace(true);
+    }
+
+    /// Notes that the newest revision shows all commits that were answered.
+    pub(crate) fn note_caught_up(&self) {
+        self.behind_tx.send_replace(false);
+    }
+
+    /// Tells of a commit that the newest revision shows.
+    pub(crate) fn announce(&self, boundary: Boundary) {
+        self.boundary_tx.send(boundary);
     }
 
     /// Defers the state of the keys of a commit, ascending, until it ends.

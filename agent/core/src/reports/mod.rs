@@ -1,8 +1,10 @@
 //! What listeners and the log are told of the steps of the engine.
 
 mod events;
+mod listeners;
 mod repair_log;
 
+pub(crate) use events::EventSource;
 pub use events::{CoreEvent, ShortStatus};
-pub(crate) use events::{EventSender, EventSource};
-pub(crate) use repair_log::RepairLog;
+pub use listeners::GraphVersion;
+pub(crate) use listeners::Listeners;

@@ -4,7 +4,6 @@ use holdfast_config::edit::EditAuthorization;
 use holdfast_config::{CancelToken, Layers};
 use holdfast_store::RevisionTarget;
 
-
 /// A return to an earlier configuration of clients.
 #[derive(Clone, Debug)]
 pub struct Restoration {

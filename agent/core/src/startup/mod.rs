@@ -2,7 +2,6 @@
 
 mod run;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use holdfast_base::RebootInhibitors;
@@ -12,26 +11,23 @@ use holdfast_config::services::Services;
 use holdfast_config::{Configuration, Layers, Models, Tree, document, parallel};
 use holdfast_platform::objects::{Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
-use holdfast_platform::{Collector, ForeignRoutes, descriptors, failure, pre_image};
+use holdfast_platform::{Collector, descriptors, failure, pre_image};
 use holdfast_scheduler::{Engine, IntentChange, TxnId};
 use holdfast_store::{ArtefactTable, LayerRows, Store, StoreError, StoredState};
-use holdfast_telemetry::BoundarySender;
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::commit::CommitTable;
+use crate::commit::{CommitTable, ConfirmWindow};
 use crate::examination::{CredentialSource, EntryChange, Examiner, HandlerCalls, SettingsCheck};
 use crate::handle::{
-    BEAT_QUEUE_DEPTH, COMMIT_QUEUE_DEPTH, Core, CoreHandle, GraphVersion, PolledState,
-    QUERY_QUEUE_DEPTH,
+    BEAT_QUEUE_DEPTH, COMMIT_QUEUE_DEPTH, Core, CoreHandle, PolledState, QUERY_QUEUE_DEPTH,
 };
 use crate::publication::Publisher;
-use crate::reports::{EventSender, RepairLog};
+use crate::reports::Listeners;
 use crate::request::Elections;
 use crate::service_history::ServiceHistory;
 use crate::shared_engine::SharedEngine;
-use crate::state::{FirstShowing, Outbox};
-use crate::task::{CoreTask, JobSet, reconcile};
+use crate::state::{Clock, InForce, JobSet, RoutesOfOthers, Start, Transports, Waiters};
+use crate::task::{CoreTask, Inputs, reconcile};
 
 /// The number of a box's first transaction.
 const FIRST_NUMBER: u64 = 1;
@@ -169,65 +165,44 @@ impl Core {
         let (query_tx, query_rx) = mpsc::channel(QUERY_QUEUE_DEPTH);
         let (beat_tx, beat_rx) = mpsc::channel(BEAT_QUEUE_DEPTH);
         let chain = Arc::clone(publisher.chain());
-        let (behind_tx, behind_rx) = watch::channel(false);
-        let (configuration_tx, configuration_rx) = watch::channel(configuration.clone());
-        let (graph_tx, graph_rx) = watch::channel(GraphVersion::default());
-        let boundary_tx = BoundarySender::default();
         let (stop_tx, stop_rx) = oneshot::channel();
         let (ready_tx, ready_rx) = oneshot::channel();
-        let event_tx = EventSender::default();
-        let event_source = event_tx.source();
         let engine = SharedEngine::new(engine);
         let read_beside = engine.clone();
         let registry = Arc::clone(&examiner.registry);
         let log = store.clone();
         let mut task = CoreTask {
-            configuration,
+            in_force: InForce::new(
+                configuration,
+                pairs,
+                credential_values.into_iter().collect(),
+                credentials,
+            ),
             engine,
-            transport,
-            outbox: Outbox::default(),
+            transports: Transports::new(transport),
             examiner,
-            pairs: Arc::new(pairs),
-            foreign_routes: ForeignRoutes::default(),
-            route_lookup: route_lookup.clone(),
-            routes_shown: BTreeSet::new(),
+            routes: RoutesOfOthers::new(route_lookup.clone()),
             store,
-            next_number,
             publisher,
-            commits: CommitTable::default(),
-            commit_events: VecDeque::new(),
-            request_alone: None,
-            credential_values: credential_values.into_iter().collect(),
-            credentials,
+            commits: CommitTable::new(next_number),
             credential_source,
             handlers,
-            window: None,
-            shown_window: None,
-            undertakings,
-            elections: Elections::default(),
-            settling: BTreeMap::new(),
-            deadline: None,
-            started: Instant::now(),
-            commit_rx,
-            query_rx,
-            beat_rx,
-            events,
-            jobs: JobSet::default(),
-            behind_tx,
-            configuration_tx,
-            graph_tx,
-            boundary_tx: boundary_tx.clone(),
-            stop_rx,
-            first_showing: FirstShowing::Reading(ready_tx),
-            has_taken_back,
-            resyncs: Vec::new(),
+            window: ConfirmWindow::new(undertakings),
             maintained: Arc::default(),
-            revision_waiters: Vec::new(),
-            idle_waiters: Vec::new(),
-            event_tx,
-            repair_log: RepairLog::default(),
+            elections: Elections::default(),
+            clock: Clock::start(),
+            inputs: Inputs::new(commit_rx, query_rx, beat_rx, events, stop_rx),
+            jobs: JobSet::default(),
+            start: Start::new(ready_tx, has_taken_back),
+            waiters: Waiters::default(),
+            listeners: Listeners::default(),
             service_history,
         };
+        let configuration_rx = task.in_force.watch();
+        let behind_rx = task.publisher.watch_behind();
+        let boundary_tx = task.publisher.boundaries();
+        let graph_rx = task.listeners.watch_graph();
+        let event_source = task.listeners.event_source();
         task.reconcile_as(settings);
         let ended_rx = run::start(task).map_err(StartError::Thread)?;
         ready_rx.await.map_err(|_| StartError::Ended)?;

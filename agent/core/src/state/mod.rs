@@ -1,11 +1,18 @@
 //! What the loop owns, part by part.
 
+mod clock;
 mod first_showing;
 mod foreign_routes;
+mod in_force;
+mod jobs;
 mod outbox;
+mod transports;
 mod waiters;
 
-pub(crate) use first_showing::{FirstShowing, keys_to_show};
-pub(crate) use foreign_routes::{as_route, preferred_of, warn_of_shadow};
-pub(crate) use outbox::{Batch, Outbox, restore_rows};
-pub(crate) use waiters::Resync;
+pub(crate) use clock::Clock;
+pub(crate) use first_showing::{Start, keys_to_show};
+pub(crate) use foreign_routes::{RoutesOfOthers, as_route, preferred_of, warn_of_shadow};
+pub(crate) use in_force::InForce;
+pub(crate) use jobs::{JobResult, JobSet};
+pub(crate) use transports::{TransportWork, Transports};
+pub(crate) use waiters::Waiters;

@@ -13,9 +13,9 @@ use holdfast_scheduler::{Key, Operation, SharedValue};
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     /// The first one waits for the store.
-    pub(crate) waiting: VecDeque<Batch>,
+    waiting: VecDeque<Batch>,
     /// Pre-images, or their end, that are not known to be durable.
-    pub(crate) owed: BTreeMap<Key, Option<SharedValue>>,
+    owed: BTreeMap<Key, Option<SharedValue>>,
 }
 
 /// Operations and readings of one step of the engine.
@@ -27,8 +27,45 @@ pub(crate) struct Batch {
 }
 
 impl Outbox {
+    /// Takes a batch in, and gives it back if it may go at once. If it is the first one to wait, the store is to write
+    /// [`Self::rows`].
+    pub(super) fn push(&mut self, batch: Batch) -> Option<Batch> {
+        if self.waiting.is_empty() && !self.is_held(&batch) {
+            return Some(batch);
+        }
+        self.waiting.push_back(batch);
+        None
+    }
+
+    /// True when the store is to write what the first batch waits for, and has not begun.
+    pub(super) fn has_new_first(&self) -> bool {
+        self.waiting.len() == 1
+    }
+
+    /// Rows that the first batch waits for, with all that could not be written before.
+    pub(super) fn rows(&mut self) -> Option<Vec<holdfast_store::Change>> {
+        let first = self.waiting.front_mut()?;
+        self.owed.extend(std::mem::take(&mut first.restores));
+        Some(restore_rows(&self.owed))
+    }
+
+    /// Notes that the store has all rows that it was given.
+    pub(super) fn note_written(&mut self) {
+        self.owed.clear();
+    }
+
+    /// Takes out the first batch.
+    pub(super) fn pop(&mut self) -> Option<Batch> {
+        self.waiting.pop_front()
+    }
+
+    /// True when the first batch has to wait.
+    pub(super) fn is_first_held(&self) -> bool {
+        self.waiting.front().is_some_and(|next| self.is_held(next))
+    }
+
     /// True when pre-images must be durable before this batch may go.
-    pub(crate) fn is_held(&self, batch: &Batch) -> bool {
+    fn is_held(&self, batch: &Batch) -> bool {
         let touches = || batch.submit.iter().any(|it| self.owes(&it.key));
         !batch.restores.is_empty() || (!self.owed.is_empty() && touches())
     }
@@ -40,7 +77,7 @@ impl Outbox {
 
     /// Takes out the operations that lack pre-images because the store refused them: all operations of the transactions
     /// that touch such objects in the first batch.
-    pub(crate) fn refused(&mut self) -> Vec<Operation> {
+    pub(crate) fn take_refused(&mut self) -> Vec<Operation> {
         let Some(first) = self.waiting.front() else { return Vec::new() };
         let touching = first.submit.iter().filter(|it| self.owes(&it.key));
         let txns: BTreeSet<_> = touching.map(|it| it.txn).collect();
@@ -52,9 +89,7 @@ impl Outbox {
 }
 
 /// Rows that record, or remove, the pre-images of adopted objects.
-pub(crate) fn restore_rows(
-    restores: &BTreeMap<Key, Option<SharedValue>>,
-) -> Vec<holdfast_store::Change> {
+fn restore_rows(restores: &BTreeMap<Key, Option<SharedValue>>) -> Vec<holdfast_store::Change> {
     let row = |(key, value): (&Key, &Option<SharedValue>)| {
         let octets = value.as_ref().and_then(|value| pre_image::to_bytes(&**value));
         holdfast_store::Change::restore(key.as_bytes().to_vec(), octets)

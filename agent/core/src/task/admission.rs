@@ -31,13 +31,13 @@ enum RequestKind {
 impl CoreTask {
     /// True when the next request may be taken from the queue.
     pub(crate) fn may_receive(&self) -> bool {
-        self.request_alone.is_none() && self.commits.has_room() && !self.is_rollback_overdue()
+        self.commits.has_room() && !self.is_rollback_overdue()
     }
 
     /// Begins a request, now or when no commit is in flight.
     pub(crate) fn receive(&mut self, request: CommitRequest) {
         if runs_alone(&request.intent, &request.options) && !self.commits.is_quiet() {
-            self.request_alone = Some(request);
+            self.commits.hold_up(request);
         } else {
             self.admit(request);
         }
@@ -45,9 +45,7 @@ impl CoreTask {
 
     /// Begins the request that waits until no commit is in flight, if none is.
     pub(crate) fn admit_alone(&mut self) {
-        if self.commits.is_quiet()
-            && let Some(request) = self.request_alone.take()
-        {
+        if let Some(request) = self.commits.take_held_up() {
             self.admit(request);
             self.advance_commits();
         }
@@ -74,9 +72,7 @@ impl CoreTask {
             }
             Ok(RequestKind::Cancel) => self.roll_back(reply),
             Ok(RequestKind::Extend { rollback_after }) => {
-                if let Some(window) = &mut self.window {
-                    window.until = received.duration_since(self.started) + rollback_after;
-                }
+                self.window.extend(self.clock.since_start(received) + rollback_after);
                 self.show_window();
                 reply.send(Ok(self.unchanged()));
             }
@@ -89,7 +85,7 @@ impl CoreTask {
             Intent::Restore(_) => false,
             it if it.is_reactive_walk() => return Ok(RequestKind::Change),
             Intent::Walk(_) | Intent::Resurrect { .. } | Intent::Package(_) | Intent::Purge(_) => {
-                return Ok(unoccupied(self.window.as_ref())?);
+                return Ok(unoccupied(self.window.waiting())?);
             }
             _ => return Ok(RequestKind::Change),
         };
@@ -104,7 +100,7 @@ impl CoreTask {
         if changes_nothing && election.is_some() {
             return Ok(RequestKind::Nothing);
         }
-        let window = self.window.as_ref();
+        let window = self.window.waiting();
         Ok(match fits(window, confirmation.as_ref(), is_empty)? {
             RequestKind::Change if changes_nothing && expected_plan.is_none() => {
                 RequestKind::Nothing
@@ -122,7 +118,7 @@ impl CoreTask {
             Intent::Edit(_) | Intent::Restore(_) | Intent::Walk(_) => true,
             it => matches!(it, Intent::Resurrect { .. } | Intent::Package(_)),
         };
-        match unoccupied(self.window.as_ref().filter(|_| waits)) {
+        match unoccupied(self.window.waiting().filter(|_| waits)) {
             Ok(_) => self.examine(intent, commit),
             Err(error) => {
                 self.push_input(commit.ticket, Input::Examined(Err(error.into())));
@@ -137,7 +133,7 @@ impl CoreTask {
 
     /// Begins to take back the commit that waits to be confirmed.
     pub(crate) fn roll_back(&mut self, reply: Reply) {
-        if let Some(window) = &self.window {
+        if let Some(window) = self.window.waiting() {
             let before = window.before.clone();
             self.begin_change(reply, Intent::Rollback(before), CommitOptions::default());
         }

@@ -8,10 +8,11 @@ use holdfast_config::services::Answers;
 use holdfast_store::Ticket;
 use tokio::time::sleep;
 
-use super::{CoreTask, JobResult};
+use super::CoreTask;
 use crate::commit::{CommitInFlight, Input};
 use crate::examination::{HandlerQuestion, HandlerReply, HandlerRounds, UnansweredCalls};
 use crate::request::{CommitError, Intent};
+use crate::state::JobResult;
 
 /// Time that the rest of a change and its answer need before the deadline of the client.
 const ANSWER_TIME: Duration = Duration::from_millis(500);

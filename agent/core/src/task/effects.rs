@@ -9,12 +9,13 @@ use holdfast_base::{ErrorChain, now_ns};
 use holdfast_store::{FinalContent, StoreError, Ticket};
 use tracing::error;
 
-use super::{CommitEvent, CommitInput, CoreTask, JobResult, reconcile};
+use super::{CoreTask, reconcile};
 use crate::changes::{AppliedChange, PlannedChange};
-use crate::commit::{CommitInFlight, Effect, Input};
-use crate::examination::{CredentialValues, EntryChange, package_row};
+use crate::commit::{CommitInFlight, CommitInput, Effect, Input};
+use crate::examination::package_row;
 use crate::planning::CommitPlan;
 use crate::request::{CommitStamp, Preview};
+use crate::state::JobResult;
 
 type CommitEffect = Effect<Box<CommitPlan>>;
 
@@ -27,14 +28,14 @@ impl CoreTask {
 
     /// Queues an input of a commit.
     pub(crate) fn push_input(&mut self, ticket: Ticket, input: CommitInput) {
-        self.commit_events.push_back(CommitEvent::Input(ticket, input));
+        self.commits.push_input(ticket, input);
     }
 
     /// Handles the inputs of commits, and those that follow from them at once.
     pub(crate) fn advance_commits(&mut self) {
         loop {
-            while let Some(event) = self.commit_events.pop_front() {
-                self.handle_commit_event(event);
+            while let Some((commit, input)) = self.commits.next_input() {
+                self.handle_input(commit, input);
             }
             self.finalize_next();
             match self.commits.next_turn() {
@@ -44,20 +45,12 @@ impl CoreTask {
         }
     }
 
-    fn handle_commit_event(&mut self, event: CommitEvent) {
-        let (ticket, input) = match event {
-            CommitEvent::Input(ticket, input) => (ticket, input),
-            CommitEvent::Outcome(outcome) => match self.commits.of_transaction(outcome.txn()) {
-                Some(ticket) => (ticket, Input::Engine(outcome)),
-                None => return,
-            },
-        };
-        let Some(mut commit) = self.commits.take(ticket) else { return };
+    fn handle_input(&mut self, mut commit: CommitInFlight, input: CommitInput) {
         for effect in commit.machine.on(input) {
             self.execute(effect, &mut commit);
         }
         if commit.machine.has_ended() {
-            self.commits.note_end(ticket);
+            self.commits.note_end(commit.ticket);
         } else {
             self.commits.insert(commit);
         }
@@ -102,7 +95,7 @@ impl CoreTask {
                 self.undo(change, commit);
             }
             Effect::SetCredentials(credentials) => {
-                self.set_credentials(credentials);
+                self.in_force.set_credentials(credentials);
                 self.commits.note_applied(commit);
             }
             Effect::Apply(change) => self.apply(*change, commit),
@@ -116,7 +109,7 @@ impl CoreTask {
                 self.jobs.push(async move { finished(ticket, confirmed.await) });
             }
             Effect::CloseWindow => {
-                self.window = None;
+                self.window.close();
                 self.show_window(); // before the answer
             }
             Effect::Release => self.publisher.release(commit.ticket),
@@ -147,7 +140,9 @@ impl CoreTask {
         });
         self.publisher.defer(ticket, keys);
         let (txn, step) = self.engine.write().prepare(plan, self.now());
-        self.settling.extend(commit.options.follow_up.clone().map(|follow_up| (txn, follow_up)));
+        if let Some(follow_up) = commit.options.follow_up.clone() {
+            self.commits.await_settled(txn, follow_up);
+        }
         self.push_input(ticket, Input::Prepared { txn, change });
         self.follow(step);
         match recorded {
@@ -161,19 +156,16 @@ impl CoreTask {
 
     /// Makes the next commit final in the store, unless another one is at it.
     fn finalize_next(&mut self) {
-        let Some(commit) = self.commits.next_to_finalize() else { return };
-        let number = self.next_number;
-        // A number is not used again: the disk may have taken what it reported as refused.
-        self.next_number += 1;
-        commit.number = Some(number);
+        let Some((number, commit)) = self.commits.next_to_finalize() else { return };
         let mut artefacts = std::mem::take(&mut commit.artefacts);
         artefacts.extend(std::mem::take(&mut commit.packages).into_iter().map(package_row));
-        let book = &self.configuration.layers().book;
+        let book = &self.in_force.configuration().layers().book;
         let CommitInFlight { service_record, reply, rounds, .. } = commit;
         artefacts.extend(self.service_history.end(service_record, (reply, rounds), (book, None)));
         let revision = commit.take_revision().map(Box::new);
         let content = FinalContent { artefacts, rows: std::mem::take(&mut commit.rows), revision };
-        let (ticket, unconfirmed) = (commit.ticket, commit.unconfirmed(self.window.is_some()));
+        let (ticket, unconfirmed) =
+            (commit.ticket, commit.unconfirmed(self.window.waiting().is_some()));
         let finalized = self.store.commit_with(ticket, number, unconfirmed, content);
         self.jobs.push(async move { finished(ticket, finalized.await) });
     }
@@ -189,36 +181,26 @@ impl CoreTask {
         });
     }
 
-    fn set_credentials(&mut self, CredentialValues { values, credentials, .. }: CredentialValues) {
-        for (key, value) in values {
-            match value {
-                Some(value) => self.credential_values.insert(key, value),
-                None => self.credential_values.remove(&key),
-            };
-        }
-        if let Some(credentials) = credentials {
-            self.credentials = credentials;
-        }
-    }
-
     /// Puts the configuration of a final change in force.
     fn apply(&mut self, change: PlannedChange, commit: &mut CommitInFlight) {
         // Whoever sees the configuration finds the answers that it was made with.
         commit.rounds.end(Ok(()));
         let PlannedChange { configuration, changes, .. } = change;
-        let confirm_id = self.open_or_close_window(commit);
+        let now = self.now();
+        let before = self.in_force.configuration();
+        let confirm_id = self.window.open_or_close(commit, before.layers(), now);
         self.show_window();
         let configuration = match &commit.base {
-            Some(base) => configuration.rebased(&base.configuration, &self.configuration),
+            Some(base) => configuration.rebased(&base.configuration, self.in_force.configuration()),
             None => configuration,
         };
-        let old = std::mem::replace(&mut self.configuration, configuration);
+        let old = self.in_force.replace(configuration);
         if let Some(follow_up) = &commit.options.follow_up {
-            follow_up.note_touched(old.changed_instances(&self.configuration));
+            follow_up.note_touched(old.changed_instances(self.in_force.configuration()));
         }
-        self.configuration_tx.send_replace(self.configuration.clone());
+        self.in_force.announce();
         self.reconcile_as(reconcile::settings(&self.examiner.registry, &changes));
-        Arc::make_mut(&mut self.pairs).update(changes.iter().flat_map(EntryChange::differences));
+        self.in_force.update_pairs(&changes);
         let is_large = commit.machine.is_large();
         let revision = self.publisher.chain().reserve(is_large);
         let stamp = CommitStamp { time_ns: now_ns(), revision };
@@ -228,7 +210,7 @@ impl CoreTask {
     }
 
     fn answer_ahead(&mut self, stamp: CommitStamp, commit: &mut CommitInFlight) {
-        self.behind_tx.send_replace(true);
+        self.publisher.note_behind();
         commit.reply.send(Ok(stamp));
         let ticket = commit.ticket;
         self.jobs.push(async move {

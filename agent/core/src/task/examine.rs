@@ -6,12 +6,13 @@ use holdfast_base::now_ns;
 use holdfast_config::{Configuration, EditErrors};
 use tokio::task::spawn_blocking;
 
-use super::{CoreTask, JobResult};
+use super::CoreTask;
 use crate::commit::{CommitInFlight, ExaminationBase, Input};
 use crate::examination::{
     Candidate, CredentialValues, ObservedBox, UnansweredCalls, UnansweredChange,
 };
 use crate::request::{CommitError, Intent, Values};
+use crate::state::JobResult;
 
 /// Result of an examination.
 enum Examined {
@@ -23,7 +24,7 @@ enum Examined {
 impl CoreTask {
     /// Examines a change on another thread.
     pub(crate) fn examine(&mut self, intent: Box<Intent>, commit: &mut CommitInFlight) {
-        let configuration = self.configuration.clone();
+        let configuration = self.in_force.configuration().clone();
         let examiner = Arc::clone(&self.examiner);
         let base = configuration.clone();
         let applied = self.commits.applied();
@@ -31,14 +32,12 @@ impl CoreTask {
         let ticket = commit.ticket;
         let is_dry_run = commit.reply.is_dry_run();
         let source = self.credential_source.clone();
-        let credentials = Arc::clone(&self.credentials);
+        let credentials = Arc::clone(self.in_force.credentials());
         let removed = match *intent {
-            Intent::FactoryReset { .. } => {
-                self.credential_values.keys().map(|key| (key.clone(), None)).collect()
-            }
+            Intent::FactoryReset { .. } => self.in_force.removal_of_credentials(),
             _ => Values::new(),
         };
-        let (pairs, cancel) = (Arc::clone(&self.pairs), intent.cancel());
+        let (pairs, cancel) = (Arc::clone(self.in_force.pairs()), intent.cancel());
         let (surrounded, state) = self.with_surroundings(&intent, commit);
         let examined = spawn_blocking(move || {
             let (intent, applied) = {
@@ -80,7 +79,7 @@ impl CoreTask {
         intent: &Intent,
         commit: &CommitInFlight,
     ) -> (Configuration, Option<Arc<ObservedBox>>) {
-        let configuration = self.configuration.clone();
+        let configuration = self.in_force.configuration().clone();
         if !configuration.has_services() {
             return (configuration, None);
         }

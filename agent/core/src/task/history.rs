@@ -4,10 +4,11 @@ use holdfast_base::ErrorChain;
 use holdfast_store::StoreError;
 use tracing::warn;
 
-use super::{CoreTask, JobResult};
+use super::CoreTask;
 use crate::commit::CommitInFlight;
 use crate::request::CommitError;
 use crate::service_history::HistoryChange;
+use crate::state::JobResult;
 
 impl CoreTask {
     /// Keeps the transaction of a commit that is in force now. Models that the commit has changed may have got a place for
@@ -32,7 +33,7 @@ impl CoreTask {
         commit: &mut CommitInFlight,
         error: &CommitError,
     ) {
-        let book = &self.configuration.layers().book;
+        let book = &self.in_force.configuration().layers().book;
         let CommitInFlight { service_record, reply, rounds, .. } = commit;
         let rows = self.service_history.end(service_record, (reply, rounds), (book, Some(error)));
         let Some(ended) = service_record.take_ended() else { return };

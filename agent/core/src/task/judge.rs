@@ -9,10 +9,11 @@ use holdfast_config::{Configuration, ServiceTag};
 use tokio::task::spawn_blocking;
 use tracing::error;
 
-use super::{CoreTask, JobResult};
+use super::CoreTask;
 use crate::commit::{CommitInFlight, Input};
 use crate::examination::ObservedBox;
 use crate::planning::judged;
+use crate::state::JobResult;
 
 impl CoreTask {
     /// Judges `ready` of these instances on another thread.

@@ -9,6 +9,7 @@ mod effects;
 mod examine;
 mod first_showing;
 mod history;
+mod inputs;
 mod judge;
 mod maintain;
 mod outbox;
@@ -19,165 +20,52 @@ pub(crate) mod reconcile;
 mod routes;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
-use holdfast_base::{RebootInhibitors, now_ns};
-use holdfast_config::Configuration;
-use holdfast_platform::objects::VethPairs;
-use holdfast_platform::transport::{self, Events, Transport};
-use holdfast_platform::{ForeignRoutes, RouteLookup};
-use holdfast_scheduler::{Delta, Key, Now, SharedValue, TransactionOutcome, TxnId};
-use holdfast_security::credentialz::Credentials;
-use holdfast_store::{Store, StoreError, Ticket};
-use holdfast_telemetry::BoundarySender;
-use smol_str::SmolStr;
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
+use holdfast_platform::transport;
+use holdfast_scheduler::Now;
+use holdfast_store::Store;
+use inputs::{Event, Turn};
 use tracing::error;
 
-use crate::commit::{CommitTable, Input, Window};
+use crate::commit::{CommitTable, ConfirmWindow};
 use crate::examination::{CredentialSource, Examiner, HandlerCalls};
-use crate::handle::{GraphVersion, Query};
-use crate::planning::{CommitPlan, MaintainedLinks};
+use crate::planning::MaintainedLinks;
 use crate::publication::Publisher;
-use crate::reports::{EventSender, RepairLog};
-use crate::request::{CommitError, CommitRequest, Elections, FollowUp};
+use crate::reports::Listeners;
+use crate::request::Elections;
 use crate::service_history::ServiceHistory;
 use crate::shared_engine::SharedEngine;
-use crate::state::{FirstShowing, Outbox, Resync};
+use crate::state::{Clock, InForce, JobResult, JobSet, RoutesOfOthers, Start, Transports, Waiters};
 
-/// One thing that wakes the loop.
-#[derive(Debug)]
-enum Event {
-    Commit(Box<CommitRequest>),
-    Query(Query),
-    /// A heartbeat of the watchdog.
-    Beat(oneshot::Sender<()>),
-    Platform(transport::Event),
-    Job(JobResult),
-    DeadlineDue,
-    /// No event has come, and there is state to be shown.
-    Publish,
-    /// The core is to stop, or its owner has dropped it.
-    Stop,
-    /// A transport has ended by itself: its operations will never be answered.
-    TransportsGone,
-}
+pub(crate) use inputs::Inputs;
 
-/// Input of a commit.
-pub(crate) type CommitInput = Input<Box<CommitPlan>>;
-
-/// Event of the commits in flight.
-#[derive(Debug)]
-pub(crate) enum CommitEvent {
-    Input(Ticket, CommitInput),
-    /// End of a transaction of the engine, of a commit or of the engine itself.
-    Outcome(TransactionOutcome),
-}
-
-/// Result of a job: work that the loop has started and does not await.
-#[derive(Debug)]
-pub(crate) enum JobResult {
-    /// An input of a commit, for which it waits.
-    Commit(Ticket, CommitInput),
-    /// How to take back a change that the store could not make final.
-    Inverted(Ticket, Result<Delta, CommitError>),
-    /// Keys whose state is shown at the start, ascending.
-    FirstKeys(Vec<Key>),
-    /// Result of writing service transactions that failed.
-    HistoryWritten(Result<(), StoreError>),
-    /// Result of recording the pre-images of adopted objects, for which their operations wait.
-    RestoresWritten(Result<(), StoreError>),
-}
-
+/// Owner of everything that changes, in parts that each keep their own rules.
 pub(crate) struct CoreTask {
-    pub(crate) configuration: Configuration,
+    pub(crate) in_force: InForce,
     pub(crate) engine: SharedEngine,
-    pub(crate) transport: Box<dyn Transport>,
-    pub(crate) outbox: Outbox,
+    pub(crate) transports: Transports,
     pub(crate) examiner: Arc<Examiner>,
-    /// Links of the configuration that is final: what the ends of veth pairs are judged by.
-    pub(crate) pairs: Arc<VethPairs>,
-    /// Routes of other programs, some of which routes of ours may take over.
-    pub(crate) foreign_routes: ForeignRoutes,
-    pub(crate) route_lookup: RouteLookup,
-    /// Keys under which the engine was shown foreign routes of another metric, to be taken over.
-    pub(crate) routes_shown: BTreeSet<Key>,
+    pub(crate) routes: RoutesOfOthers,
     pub(crate) store: Store,
-    /// Number of the transaction that is made final next.
-    pub(crate) next_number: u64,
     pub(crate) publisher: Publisher,
     pub(crate) commits: CommitTable,
-    /// Events of commits that are not handled yet.
-    pub(crate) commit_events: VecDeque<CommitEvent>,
-    /// A request that runs alone, and waits until no commit is in flight.
-    pub(crate) request_alone: Option<CommitRequest>,
-    /// Values of the credentials in force, which no layer holds.
-    pub(crate) credential_values: BTreeMap<Key, SharedValue>,
-    /// Those of credentialz among them.
-    pub(crate) credentials: Arc<Credentials>,
     /// Holder of the secrets that values name; without it, there are no values of credentials.
     pub(crate) credential_source: Option<Arc<dyn CredentialSource>>,
     /// Handlers of services.
     pub(crate) handlers: Option<Arc<dyn HandlerCalls>>,
-    /// The commit that waits to be confirmed.
-    pub(crate) window: Option<Window>,
-    /// Id and time of its rollback, as the last revision shows them.
-    pub(crate) shown_window: Option<(SmolStr, Duration)>,
+    pub(crate) window: ConfirmWindow,
     /// Links that maintenance sessions have.
     pub(crate) maintained: Arc<MaintainedLinks>,
-    pub(crate) undertakings: RebootInhibitors,
     pub(crate) elections: Elections,
-    /// Reports of commits whose values are not all in the system.
-    pub(crate) settling: BTreeMap<TxnId, FollowUp>,
-    /// Time of the next call of the engine, since `started`.
-    pub(crate) deadline: Option<Duration>,
-    pub(crate) started: Instant,
-    pub(crate) commit_rx: mpsc::Receiver<CommitRequest>,
-    pub(crate) query_rx: mpsc::Receiver<Query>,
-    pub(crate) beat_rx: mpsc::Receiver<oneshot::Sender<()>>,
-    pub(crate) events: Events,
+    pub(crate) clock: Clock,
+    pub(crate) inputs: Inputs,
     pub(crate) jobs: JobSet,
-    /// True while a commit was answered that the newest revision does not show.
-    pub(crate) behind_tx: watch::Sender<bool>,
-    pub(crate) configuration_tx: watch::Sender<Configuration>,
-    pub(crate) graph_tx: watch::Sender<GraphVersion>,
-    pub(crate) boundary_tx: BoundarySender,
-    pub(crate) stop_rx: oneshot::Receiver<()>,
-    pub(crate) first_showing: FirstShowing,
-    /// True while the store keeps what was taken back at the start.
-    pub(crate) has_taken_back: bool,
-    pub(crate) resyncs: Vec<Resync>,
-    /// Requests that wait for the next revision.
-    pub(crate) revision_waiters: Vec<oneshot::Sender<()>>,
-    /// Requests that wait until nothing is under way.
-    pub(crate) idle_waiters: Vec<oneshot::Sender<()>>,
-    pub(crate) event_tx: EventSender,
-    pub(crate) repair_log: RepairLog,
+    pub(crate) start: Start,
+    pub(crate) waiters: Waiters,
+    pub(crate) listeners: Listeners,
     /// The last service transactions.
     pub(crate) service_history: ServiceHistory,
-}
-
-/// Jobs under way.
-#[derive(Default)]
-pub(crate) struct JobSet(FuturesUnordered<Pin<Box<dyn Future<Output = JobResult> + Send>>>);
-
-impl JobSet {
-    pub(crate) fn push(&mut self, job: impl Future<Output = JobResult> + Send + 'static) {
-        self.0.push(Box::pin(job));
-    }
-}
-
-impl std::fmt::Debug for JobSet {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} under way", self.0.len())
-    }
 }
 
 impl CoreTask {
@@ -211,45 +99,34 @@ impl CoreTask {
             self.admit_alone();
             self.publish_state();
             self.show_window();
-            self.tell_graph_version();
-            self.answer_when_shown();
+            self.listeners.tell_graph_version(&self.engine.read());
+            self.waiters.answer_shown();
             self.complete_start();
             self.forget_taken_back();
             self.answer_when_idle();
         }
-        self.repair_log.finish();
+        self.listeners.finish();
     }
 
     async fn next_event(&mut self, stopping: bool) -> Event {
         let rollback = self.rollback_due().filter(|_| !stopping);
-        let log = self.repair_log.deadline();
+        let log = self.listeners.deadline();
         let told = self.publisher.due();
-        let deadline = self.deadline.into_iter().chain(rollback).chain(log).chain(told).min();
-        let due = async {
-            match deadline {
-                Some(at) => tokio::time::sleep_until(self.started + at).await,
-                None => std::future::pending().await,
-            }
+        let due = self.clock.engine_due().into_iter().chain(rollback).chain(log).chain(told).min();
+        let turn = Turn {
+            due: due.map(|due| self.clock.moment(due)),
+            may_receive: self.may_receive(),
+            has_to_publish: self.publisher.has_work(),
+            is_stopping: stopping,
         };
-        tokio::select! {
-            biased;
-            _ = &mut self.stop_rx, if !stopping => Event::Stop,
-            Some(answer) = self.beat_rx.recv() => Event::Beat(answer),
-            Some(result) = self.jobs.0.next() => Event::Job(result),
-            event = self.events.recv() => event.map_or(Event::TransportsGone, Event::Platform),
-            () = due => Event::DeadlineDue,
-            Some(query) = self.query_rx.recv() => Event::Query(query),
-            Some(request) = self.commit_rx.recv(), if self.may_receive() && !stopping => Event::Commit(Box::new(request)),
-            () = std::future::ready(()), if self.publisher.has_work() => Event::Publish,
-        }
+        self.inputs.next(&mut self.jobs, turn).await
     }
 
     fn deadline_due(&mut self) {
         let now = self.now();
-        self.repair_log.log_due(now);
+        self.listeners.log_due(now);
         self.publisher.tell_due(now);
-        if self.deadline.is_some_and(|at| at <= now.monotonic) {
-            self.deadline = None;
+        if self.clock.take_engine_call(now) {
             let step = self.engine.write().due(now);
             self.follow(step);
         }
@@ -262,20 +139,14 @@ impl CoreTask {
         let now = self.now();
         self.log_changed_order(&event);
         self.log_routes_of_daemons(&event);
-        let changed = self.foreign_routes.note(&event);
+        let changed = self.routes.note(&event);
         let event = self.with_routes_to_take_over(event, &changed);
         let step = event.report_to(&mut self.engine.write(), now);
         self.follow(step);
         self.follow_foreign_routes(&changed);
     }
 
-    /// Tells those who follow impacts of a change of the graph, after the revision that shows it.
-    fn tell_graph_version(&self) {
-        let version = GraphVersion(self.engine.read().dependency_version());
-        self.graph_tx.send_if_modified(|known| std::mem::replace(known, version) != version);
-    }
-
     pub(crate) fn now(&self) -> Now {
-        Now { monotonic: self.started.elapsed(), unix_ns: now_ns() }
+        self.clock.now()
     }
 }

@@ -8,12 +8,13 @@ use holdfast_store::Ticket;
 use tokio::task::spawn_blocking;
 use tracing::error;
 
-use super::{CoreTask, JobResult};
+use super::CoreTask;
 use crate::changes::PlannedChange;
 use crate::commit::{CommitInFlight, CommitKind, Input};
 use crate::examination::Candidate;
 use crate::planning::{CandidatePlanner, Inversion};
 use crate::request::CommitError;
+use crate::state::JobResult;
 
 impl CoreTask {
     /// Plans a candidate on another thread. The result is an error if the plan is not the one that the client expects.
@@ -22,7 +23,7 @@ impl CoreTask {
         let planner = CandidatePlanner {
             engine: self.engine.clone(),
             examiner: Arc::clone(&self.examiner),
-            pairs: Arc::clone(&self.pairs),
+            pairs: Arc::clone(self.in_force.pairs()),
             store: self.store.clone(),
             ticket: commit.ticket,
             author: commit.reply.author(),
@@ -49,9 +50,9 @@ impl CoreTask {
     /// shows it meanwhile.
     pub(crate) fn undo(&mut self, change: Box<PlannedChange>, commit: &CommitInFlight) {
         // Beside its own entries, the configuration in force may differ from that which the change was made of.
-        let before = commit.base.as_ref().map_or(&self.configuration, |base| &base.configuration);
-        let credential =
-            |(key, _): &(Key, _)| (key.clone(), self.credential_values.get(key).cloned());
+        let before =
+            commit.base.as_ref().map_or(self.in_force.configuration(), |base| &base.configuration);
+        let credential = |(key, _): &(Key, _)| (key.clone(), self.in_force.credential(key));
         let inversion = Inversion {
             examiner: Arc::clone(&self.examiner),
             origin: commit.origin,

@@ -6,10 +6,11 @@ use holdfast_store::Ticket;
 use holdfast_telemetry::Boundary;
 use tokio::task::spawn_blocking;
 
-use super::{CoreTask, JobResult};
+use super::CoreTask;
 use crate::changes::AppliedChange;
 use crate::commit::{CommitInFlight, Input};
 use crate::publication::{BuildResult, BuilderPanicked};
+use crate::state::JobResult;
 
 impl CoreTask {
     /// Has a thread lay out the entries that a large commit adds to its revision, while the commit is carried out.
@@ -32,7 +33,7 @@ impl CoreTask {
     ) {
         let (ticket, prepared) = (commit.ticket, commit.prepared.take());
         let mut builder =
-            self.publisher.builder(ticket, applied, &self.engine, &self.configuration);
+            self.publisher.builder(ticket, applied, &self.engine, self.in_force.configuration());
         self.jobs.push(async move {
             if let Some(prepared) = prepared {
                 builder.prepared = prepared.await.ok(); // without them, the entries are added one by one
@@ -55,15 +56,17 @@ impl CoreTask {
             Some(Ok(built)) => *built,
             Some(Err(BuilderPanicked)) | None => {
                 let publisher = &mut self.publisher;
-                publisher.builder(ticket, &applied, &self.engine, &self.configuration).build()
+                publisher
+                    .builder(ticket, &applied, &self.engine, self.in_force.configuration())
+                    .build()
             }
         };
-        let before = self.publisher.chain.newest();
+        let before = self.publisher.chain().newest();
         let revision = self.publisher.complete(ticket, &self.engine.read(), built);
         let confirm_id = applied.confirm_id.clone();
-        self.boundary_tx.send(Boundary { revision, transaction, confirm_id });
+        self.publisher.announce(Boundary { revision, transaction, confirm_id });
         if is_answered {
-            self.behind_tx.send_replace(false);
+            self.publisher.note_caught_up();
             // What only the versions before had is much: to free it takes as long as to build it.
             spawn_blocking(move || drop((before, applied)));
         }

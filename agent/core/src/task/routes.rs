@@ -1,14 +1,10 @@
 //! Routes of other programs: what of them the engine is shown, and what is logged.
 
-use std::sync::Arc;
-
-use holdfast_base::now_ns;
 use holdfast_platform::Destination;
 use holdfast_platform::descriptors::kinds;
-use holdfast_platform::descriptors::route;
 use holdfast_platform::transport::Event;
 use holdfast_platform::values::{KernelRoute, MAIN_TABLE};
-use holdfast_scheduler::{Fact, Key, Scope, SharedValue};
+use holdfast_scheduler::{Fact, Key, Scope};
 use tracing::warn;
 
 use super::CoreTask;
@@ -25,7 +21,7 @@ const LOGGED_PREFIXES: usize = 32;
 impl CoreTask {
     /// Shows the engine the equal routes of other programs that new routes of a change take over.
     pub(crate) fn show_routes_to_take_over(&mut self, changes: &[EntryChange]) {
-        if self.foreign_routes.is_empty() {
+        if self.routes.known().is_empty() {
             return;
         }
         let values = changes.iter().flat_map(|change| &change.values);
@@ -41,12 +37,12 @@ impl CoreTask {
         event: Event,
         changed: &[Destination],
     ) -> Event {
-        if self.foreign_routes.is_empty() {
+        if self.routes.known().is_empty() {
             return event;
         }
         match event {
             Event::Retrieved { scope, facts } => {
-                let all: Vec<_> = self.foreign_routes.destinations().collect();
+                let all: Vec<_> = self.routes.known().destinations().collect();
                 let is_there = |key: &Key| facts.binary_search_by(|it| it.key.cmp(key)).is_ok();
                 let added = self.intended_routes_to_take_over(&all, is_there);
                 if added.is_empty() {
@@ -76,25 +72,11 @@ impl CoreTask {
         facts
     }
 
-    /// Equal routes of other programs, each under the key of the route that takes it over. One that is applied already
-    /// leaves them alone.
     fn routes_to_take_over<'r>(
         &mut self,
         routes: impl Iterator<Item = &'r KernelRoute>,
     ) -> Vec<Fact> {
-        let engine = self.engine.read();
-        let mut facts = Vec::new();
-        for route in routes {
-            let Some(theirs) = self.foreign_routes.taken_over_by(route) else { continue };
-            let key = route::key(route.table, route.prefix, route.metric);
-            let [_, applied, observed] = engine.planes(&key);
-            if applied.is_none() && observed.is_none() {
-                let value: SharedValue = Arc::new(theirs);
-                self.routes_shown.insert(key.clone());
-                facts.push(Fact { key, value: Some(value), time_ns: now_ns() });
-            }
-        }
-        facts
+        self.routes.to_take_over(&self.engine.read(), routes)
     }
 
     /// Follows routes of other programs that came or went: withdraws those that were shown to be taken over and are gone,
@@ -109,32 +91,17 @@ impl CoreTask {
 
     /// Logs that a route of ours is not used.
     fn log_shadow(&self, ours: &KernelRoute) {
-        if self.foreign_routes.taken_over_by(ours).is_some() {
+        if self.routes.known().taken_over_by(ours).is_some() {
             return;
         }
-        if let Some(theirs) = self.foreign_routes.preferred_to(ours) {
+        if let Some(theirs) = self.routes.known().preferred_to(ours) {
             warn_of_shadow(ours, theirs);
         }
     }
 
     /// Withdraws routes that were shown to be taken over, and that are gone or that no change took over.
     fn withdraw_routes_shown(&mut self) {
-        let mut facts = Vec::new();
-        let engine = self.engine.read();
-        self.routes_shown.retain(|key| {
-            let [intended, applied, observed] = engine.planes(key);
-            let observed = observed.filter(|_| applied.is_none()).and_then(as_route);
-            if observed.is_none_or(|route| route.foreign.is_none()) {
-                return false;
-            }
-            let ours = intended.and_then(as_route);
-            let stays = ours.is_some_and(|it| self.foreign_routes.taken_over_by(it).is_some());
-            if !stays {
-                facts.push(Fact { key: key.clone(), value: None, time_ns: now_ns() });
-            }
-            stays
-        });
-        drop(engine);
+        let facts = self.routes.withdraw(&self.engine.read());
         self.report_facts(facts);
     }
 
@@ -152,7 +119,7 @@ impl CoreTask {
         destinations: &'a [Destination],
     ) -> impl Iterator<Item = KernelRoute> + 'a {
         let registry = &self.examiner.registry;
-        let effective = self.configuration.effective();
+        let effective = self.in_force.configuration().effective();
         let main = destinations.iter().filter(|destination| destination.table == MAIN_TABLE);
         main.flat_map(|it| registry.static_routes_to(effective, it.prefix))
     }
@@ -170,7 +137,7 @@ impl CoreTask {
         if ours.is_empty() {
             return;
         }
-        let lookup = self.route_lookup.clone();
+        let lookup = self.routes.lookup();
         tokio::spawn(async move {
             let mut destinations: Vec<Destination> = ours.iter().map(Destination::of).collect();
             destinations.dedup();
@@ -189,7 +156,7 @@ impl CoreTask {
     /// routes of ours that nothing intends, which an earlier version has left; later starts find none.
     pub(crate) fn log_changed_order(&self, event: &Event) {
         let Event::Retrieved { scope: Scope::Everything, facts } = event else { return };
-        if !self.first_showing.is_reading() {
+        if !self.start.is_reading() {
             return;
         }
         let engine = self.engine.read();
