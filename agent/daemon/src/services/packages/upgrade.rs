@@ -1,5 +1,8 @@
 //! Exchange of the package of a type: its dry run, and the walks of its instances with the new version.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,25 +16,22 @@ use holdfast_core::{
 use holdfast_services::outline::Version;
 use tracing::warn;
 
-use super::requester::Requester;
-
-#[cfg(test)]
-mod tests;
+use crate::services::requester::Requester;
 
 /// One exchange of a package.
-pub(super) struct Upgrade<'a> {
-    pub(super) core: &'a CoreHandle,
-    pub(super) by: &'a Requester,
-    pub(super) exchange: TypeExchange,
-    pub(super) version: Version,
+pub(in crate::services) struct Upgrade<'a> {
+    pub(in crate::services) core: &'a CoreHandle,
+    pub(in crate::services) by: &'a Requester,
+    pub(in crate::services) exchange: TypeExchange,
+    pub(in crate::services) version: Version,
 }
 
 /// Effects of an exchange.
 #[derive(Debug)]
-pub(super) struct UpgradePreview {
-    pub(super) preview: Preview,
+pub(in crate::services) struct UpgradePreview {
+    pub(in crate::services) preview: Preview,
     /// Parameters that the new version has no place for, which refuse the exchange.
-    pub(super) unfit: Vec<String>,
+    pub(in crate::services) unfit: Vec<String>,
 }
 
 fn is_of_parameters(error: &EditError) -> bool {
@@ -41,7 +41,10 @@ fn is_of_parameters(error: &EditError) -> bool {
 impl Upgrade<'_> {
     /// The effects of the exchange, with the parameters that refuse it; these are left out of the effects. Where each instance
     /// is walked alone, what fails is shown as failed.
-    pub(super) async fn dry_run(&self, each: bool) -> Result<UpgradePreview, CommitError> {
+    pub(in crate::services) async fn dry_run(
+        &self,
+        each: bool,
+    ) -> Result<UpgradePreview, CommitError> {
         let unfit = match self.preview(each, false).await {
             Ok(preview) => return Ok(UpgradePreview { preview, unfit: Vec::new() }),
             Err(CommitError::Edit(errors)) if errors.iter().all(is_of_parameters) => errors,
@@ -59,7 +62,10 @@ impl Upgrade<'_> {
     }
 
     /// Makes the exchange with the walks of all instances, in one change.
-    pub(super) async fn together(&self, expected: Option<PlanHash>) -> Result<String, CommitError> {
+    pub(in crate::services) async fn together(
+        &self,
+        expected: Option<PlanHash>,
+    ) -> Result<String, CommitError> {
         let options = CommitOptions { expected_plan: expected, ..self.by.options() };
         let intent = Intent::Package(self.exchange.clone());
         self.core.change_with(&self.by.caller, intent, options).await?;
@@ -68,7 +74,10 @@ impl Upgrade<'_> {
 
     /// Makes the exchange, then walks each instance in a change of its own. Those that fail keep the version that they have.
     /// Returns a line for each of them.
-    pub(super) async fn each(&self, expected: Option<PlanHash>) -> Result<String, CommitError> {
+    pub(in crate::services) async fn each(
+        &self,
+        expected: Option<PlanHash>,
+    ) -> Result<String, CommitError> {
         let found = self.preview(true, false).await?.hash;
         if let Some(expected) = expected.filter(|it| *it != found) {
             return Err(CommitError::PlanDiffers { expected, found });

@@ -3,11 +3,10 @@
 //! libyang is C, and a module that others have written may kill it, or have it take all memory. The process that tries
 //! them is this program, with a bound on its memory and its time; the agent goes on whatever becomes of it.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
+use std::{fs, io};
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tempfile::Builder;
@@ -29,14 +28,14 @@ const TRIAL_FOLDER: &str = ".service-check-";
 
 /// An archive, and the name that is in it.
 #[derive(Clone, Debug)]
-pub(super) struct Candidate<'a> {
-    pub(super) name: String,
-    pub(super) archive: &'a [u8],
+pub(in crate::services) struct Candidate<'a> {
+    pub(in crate::services) name: String,
+    pub(in crate::services) archive: &'a [u8],
 }
 
 /// Reason why packages were not found good.
 #[derive(Debug)]
-pub(super) enum TrialError {
+pub(in crate::services) enum TrialError {
     /// They are wrong, or have killed the process.
     Refused(String),
     /// There was no trial.
@@ -50,7 +49,10 @@ impl From<io::Error> for TrialError {
 }
 
 /// Has another process load the packages in this order, as `holdfast service check` does.
-pub(super) async fn check(folder: &Path, packages: &[Candidate<'_>]) -> Result<(), TrialError> {
+pub(in crate::services) async fn check(
+    folder: &Path,
+    packages: &[Candidate<'_>],
+) -> Result<(), TrialError> {
     let folder = Builder::new().prefix(TRIAL_FOLDER).tempdir_in(folder)?;
     let mut command = Command::new(executable::SELF);
     command.args(["service", "check"]).kill_on_drop(true);
@@ -77,7 +79,10 @@ pub(super) async fn check(folder: &Path, packages: &[Candidate<'_>]) -> Result<(
 
 /// Numbers of the packages that are not to be loaded, with the reasons. All are tried at once; where that fails, each beside
 /// those before it that are good.
-pub(super) async fn refused(folder: &Path, packages: &[Candidate<'_>]) -> Vec<(usize, String)> {
+pub(in crate::services) async fn refused(
+    folder: &Path,
+    packages: &[Candidate<'_>],
+) -> Vec<(usize, String)> {
     let mut refused = Vec::new();
     if packages.is_empty() || is_good(folder, packages).await.is_ok() {
         return refused;
@@ -119,7 +124,7 @@ fn confine(child: &Child) {
 }
 
 /// Removes archives whose trial ended with an earlier agent.
-pub(super) fn sweep(folder: &Path) {
+pub(in crate::services) fn sweep(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let left = entries.filter(|it| it.file_name().to_string_lossy().starts_with(TRIAL_FOLDER));
     for entry in left {

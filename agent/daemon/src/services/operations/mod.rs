@@ -1,8 +1,11 @@
 //! Operations on instances, for which gNMI has no actions. The local socket and `holdfast.services.v1.Operations` offer
 //! them; section 10 of `agent/services/SERVICES.md` is the specification.
 //!
-//! Each change is one transaction of the core. The queue of actions has operations of its own ([`super::queue_operations`]).
+//! Each change is one transaction of the core. The queue of actions has operations of its own ([`queue_operations`]).
 //! Absent: handlers, and left claims.
+
+pub(super) mod queue_operations;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,8 +23,8 @@ use smol_str::SmolStr;
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::lenient_walk;
 use super::requester::Requester;
+use super::walks::lenient_walk;
 
 /// Leaf of each instance that says whether anything is made of it.
 const DEPLOY: &str = "deploy";

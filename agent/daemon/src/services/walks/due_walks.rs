@@ -12,23 +12,23 @@ use super::waits::{answer_text, subject};
 
 /// Instances with the causes of their walks. Of several causes, the first one of the strongest kind is kept.
 #[derive(Clone, Debug, Default)]
-pub(super) struct DueWalks(BTreeMap<ServiceTag, WalkCause>);
+pub(in crate::services) struct DueWalks(BTreeMap<ServiceTag, WalkCause>);
 
 impl DueWalks {
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::services) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The instances, ascending by name.
-    pub(super) fn tags(&self) -> BTreeSet<ServiceTag> {
+    pub(in crate::services) fn tags(&self) -> BTreeSet<ServiceTag> {
         self.0.keys().cloned().collect()
     }
 
-    pub(super) fn causes(&self) -> &BTreeMap<ServiceTag, WalkCause> {
+    pub(in crate::services) fn causes(&self) -> &BTreeMap<ServiceTag, WalkCause> {
         &self.0
     }
 
-    pub(super) fn note(&mut self, tag: &ServiceTag, cause: &WalkCause) {
+    pub(in crate::services) fn note(&mut self, tag: &ServiceTag, cause: &WalkCause) {
         match self.0.get_mut(tag) {
             Some(known) if known.kind >= cause.kind => {}
             Some(known) => *known = cause.clone(),
@@ -37,7 +37,7 @@ impl DueWalks {
     }
 
     /// Notes the instances that another answer wakes.
-    pub(super) fn note_answer(
+    pub(in crate::services) fn note_answer(
         &mut self,
         models: &Models,
         AnswerChange { read, before, after, woken }: &AnswerChange,
@@ -52,7 +52,10 @@ impl DueWalks {
     }
 
     /// Takes instances out. One without a known cause may go on with its service plan.
-    pub(super) fn take<'t>(&mut self, tags: impl IntoIterator<Item = &'t ServiceTag>) -> Self {
+    pub(in crate::services) fn take<'t>(
+        &mut self,
+        tags: impl IntoIterator<Item = &'t ServiceTag>,
+    ) -> Self {
         let cause = |tag: &ServiceTag| {
             let known = self.0.remove(tag);
             (tag.clone(), known.unwrap_or_else(|| WalkCause::bare(CauseKind::Plan)))

@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// Walks of the instances in the last [`PERIOD`].
 #[derive(Debug, Default)]
-pub(super) struct HoldBack(BTreeMap<ServiceTag, Walks>);
+pub(in crate::services) struct HoldBack(BTreeMap<ServiceTag, Walks>);
 
 /// Type and name of a component, and one of its states.
 type PlanState = [SmolStr; 3];
@@ -36,7 +36,7 @@ struct Walks {
 impl HoldBack {
     /// Notes that a walk has changed something, after which an instance has this plan. True when the instance has to pause
     /// from now on.
-    pub(super) fn note(
+    pub(in crate::services) fn note(
         &mut self,
         tag: &ServiceTag,
         plan: Option<&ServicePlan>,
@@ -62,11 +62,11 @@ impl HoldBack {
     }
 
     /// End of the pause of an instance, if it has one now.
-    pub(super) fn until(&self, tag: &ServiceTag, now: Instant) -> Option<Instant> {
+    pub(in crate::services) fn until(&self, tag: &ServiceTag, now: Instant) -> Option<Instant> {
         self.0.get(tag)?.until.filter(|until| *until > now)
     }
 
-    pub(super) fn forget(&mut self, tag: &ServiceTag) {
+    pub(in crate::services) fn forget(&mut self, tag: &ServiceTag) {
         self.0.remove(tag);
     }
 }

@@ -33,7 +33,7 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Where a package is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PackageOrigin<'a> {
+pub(in crate::services) enum PackageOrigin<'a> {
     /// The folder of `--services`.
     Folder,
     /// An operator, with the signer of a package that came over the network, and the signature.
@@ -41,7 +41,11 @@ pub(super) enum PackageOrigin<'a> {
 }
 
 /// The source of a package that is loaded now.
-pub(super) fn source(origin: PackageOrigin<'_>, version: Version, octets: &[u8]) -> PackageSource {
+pub(in crate::services) fn source(
+    origin: PackageOrigin<'_>,
+    version: Version,
+    octets: &[u8],
+) -> PackageSource {
     let label = match origin {
         PackageOrigin::Folder => format_smolstr!("{version} {OFFERED}"),
         PackageOrigin::Installed(None) => format_smolstr!("{version} {INSTALLED}"),
@@ -64,13 +68,13 @@ pub(super) fn source(origin: PackageOrigin<'_>, version: Version, octets: &[u8])
 }
 
 /// The signer of a package that came over the network.
-pub(super) fn signer(source: &PackageSource) -> Option<&str> {
+pub(in crate::services) fn signer(source: &PackageSource) -> Option<&str> {
     source.archive.label.splitn(3, ' ').nth(2)
 }
 
 /// Reads the packages of the database, those first with which no instances are made any more. One that cannot be read is
 /// noted, and left out; one whose signer is refused now is logged, and stays.
-pub(super) fn read(
+pub(in crate::services) fn read(
     stored: &BTreeMap<String, Artefact>,
     verifier: &SignatureVerifier<'_>,
     refused: &mut Vec<RefusedPackage>,
@@ -121,7 +125,10 @@ fn package(
 }
 
 /// Reason for which the signer of a package is refused by these lists. That its certificate has expired since the installation is none.
-pub(super) fn refusal(source: &PackageSource, verifier: &SignatureVerifier<'_>) -> Option<SmolStr> {
+pub(in crate::services) fn refusal(
+    source: &PackageSource,
+    verifier: &SignatureVerifier<'_>,
+) -> Option<SmolStr> {
     signer(source)?;
     let PackageArchive { loaded_on, octets, .. } = &*source.archive;
     let Some(signature) = &source.signature else {

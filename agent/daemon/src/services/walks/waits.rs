@@ -9,15 +9,15 @@ use holdfast_services::Watches;
 use holdfast_services::watch::{Answer, Wait};
 use smol_str::SmolStr;
 
-use super::shown::{Leaves, difference};
+use crate::services::shown::{Leaves, difference};
 
 /// The waits that are shown.
 #[derive(Debug, Default)]
-pub(super) struct ShownWaits(BTreeMap<ServiceTag, Leaves>);
+pub(in crate::services) struct ShownWaits(BTreeMap<ServiceTag, Leaves>);
 
 impl ShownWaits {
     /// Leaves by which the waits of these instances differ from what is shown; they are shown from now on.
-    pub(super) fn update(
+    pub(in crate::services) fn update(
         &mut self,
         models: &Models,
         watches: &Watches,
@@ -41,7 +41,7 @@ fn leaves(models: &Models, watches: &Watches, tag: &ServiceTag) -> Leaves {
 }
 
 /// Where something is read, and its path or name.
-pub(super) fn subject(models: &Models, read: &Read) -> (&'static str, SmolStr) {
+pub(in crate::services) fn subject(models: &Models, read: &Read) -> (&'static str, SmolStr) {
     match read {
         Read::Leaves(read) => (read.plane.name(), read.to_text(models).into()),
         Read::Service(other) => ("service", other.to_string().into()),
@@ -49,7 +49,7 @@ pub(super) fn subject(models: &Models, read: &Read) -> (&'static str, SmolStr) {
 }
 
 /// The values of an answer; `None` where there are none.
-pub(super) fn answer_text(answer: &Answer) -> Option<String> {
+pub(in crate::services) fn answer_text(answer: &Answer) -> Option<String> {
     let texts: Vec<String> = answer.iter().map(ToString::to_string).collect();
     (!texts.is_empty()).then(|| texts.join(" "))
 }

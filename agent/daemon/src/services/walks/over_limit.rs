@@ -7,23 +7,23 @@ use holdfast_config::ServiceTag;
 
 /// Instances that walk again when others have made room.
 #[derive(Debug, Default)]
-pub(super) struct OverLimit {
+pub(in crate::services) struct OverLimit {
     tags: BTreeSet<ServiceTag>,
     /// The instance that was taken last. The next ones come after it, so that one that needs much holds up no other.
     last: Option<ServiceTag>,
 }
 
 impl OverLimit {
-    pub(super) fn insert(&mut self, tag: ServiceTag) {
+    pub(in crate::services) fn insert(&mut self, tag: ServiceTag) {
         self.tags.insert(tag);
     }
 
-    pub(super) fn remove(&mut self, tag: &ServiceTag) {
+    pub(in crate::services) fn remove(&mut self, tag: &ServiceTag) {
         self.tags.remove(tag);
     }
 
     /// Takes up to this number of instances.
-    pub(super) fn take(&mut self, count: usize) -> Vec<ServiceTag> {
+    pub(in crate::services) fn take(&mut self, count: usize) -> Vec<ServiceTag> {
         let from = self.last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.tags.range((from, Bound::Unbounded)).chain(&self.tags);
         let taken: Vec<_> = behind.take(count.min(self.tags.len())).cloned().collect();

@@ -9,10 +9,9 @@
 //! A module that kills libyang kills the process that checks it. Over the network, packages have to be signed.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use holdfast_base::ErrorChain;
 use holdfast_bootz::cms::CmsError;
@@ -28,15 +27,17 @@ use tokio::task::spawn_blocking;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use super::actions::{self, ActionResources};
-use super::handlers::Handlers;
 use super::offered::read_archive;
-use super::requester::Requester;
 use super::signers::{PackageSigners, SignatureRefusal};
 use super::stored::{self, PackageOrigin};
 use super::trial::{self, Candidate, TrialError};
 use super::upgrade::{Upgrade, UpgradePreview};
-use super::{ServiceError, applied, conductor, digest_text, rendering, revocation, shown_types};
+use super::{rendering, revocation, shown_types};
+use crate::services::actions::{self, ActionResources};
+use crate::services::handlers::Handlers;
+use crate::services::requester::Requester;
+use crate::services::walks::{applied, conductor};
+use crate::services::{ServiceError, digest_text};
 
 /// Instances that the refusal of a removal names.
 const NAMED_INSTANCES: usize = 10;
@@ -92,11 +93,11 @@ impl From<SignatureRefusal> for InstallError {
 #[derive(Clone)]
 pub struct PackageInstaller(Arc<Shared>);
 
-pub(super) struct Shared {
+pub(in crate::services) struct Shared {
     core: CoreHandle,
     actions: ActionResources,
     handlers: Handlers,
-    pub(super) signers: PackageSigners,
+    pub(in crate::services) signers: PackageSigners,
     /// Follows the revocation lists of signers, where there are to be some.
     _revocation: Option<AbortOnDropHandle<()>>,
     /// Folder for the archive that is checked.
@@ -379,7 +380,7 @@ impl PackageInstaller {
 
 impl Shared {
     /// Judges the signers of all packages by the revocation lists as they are now.
-    pub(super) async fn judge_signers(&self) {
+    pub(in crate::services) async fn judge_signers(&self) {
         let mut state = self.state.lock().await;
         if let Some(types) = revocation::judged(self.signers.clone(), state.types.clone()).await {
             state.put(types);

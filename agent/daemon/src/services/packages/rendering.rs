@@ -3,11 +3,10 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use holdfast_config::cli;
 use holdfast_config::json::{self, Flavour};
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::NodeRef;
-use holdfast_config::{LeafMark, Tree};
+use holdfast_config::{LeafMark, Tree, cli};
 use holdfast_services::limits::OFFLINE_WALKS;
 use holdfast_services::offline::{ChangeKind, OfflineEnd, OfflineWalks, StateChange, Unanswered};
 use holdfast_services::outline::{
@@ -18,10 +17,10 @@ use holdfast_services::{
 };
 use smol_str::SmolStr;
 
-use super::{ServiceError, located};
+use crate::services::{ServiceError, located};
 
 /// Name, states and grants of a package, and what its author is warned of.
-pub(super) fn summary(package: &Package, warnings: &[PackageError]) -> String {
+pub(in crate::services) fn summary(package: &Package, warnings: &[PackageError]) -> String {
     let outline = &package.outline;
     let mut text = format!("{} {}\n", outline.name.text, package.version());
     for component in &outline.components {
@@ -47,14 +46,14 @@ pub(super) fn summary(package: &Package, warnings: &[PackageError]) -> String {
 
 /// Component type and state of which alone something is printed, where they are given.
 #[derive(Debug, Default)]
-pub(super) struct Selection<'a> {
-    pub(super) component: Option<&'a str>,
-    pub(super) state: Option<&'a str>,
+pub(in crate::services) struct Selection<'a> {
+    pub(in crate::services) component: Option<&'a str>,
+    pub(in crate::services) state: Option<&'a str>,
 }
 
 impl Selection<'_> {
     /// Checks that the package has this component type, and the type this state.
-    pub(super) fn check(&self, package: &Package) -> Result<(), ServiceError> {
+    pub(in crate::services) fn check(&self, package: &Package) -> Result<(), ServiceError> {
         let Some(component) = self.component else { return Ok(()) };
         let types = &package.outline.components;
         let known: Vec<&str> = types.iter().map(|it| it.name.as_str()).collect();
@@ -83,7 +82,7 @@ impl Selection<'_> {
 }
 
 /// Output and actions of the selected states of an instance, as if each of them was reached.
-pub(super) fn work(
+pub(in crate::services) fn work(
     package: &Package,
     parameters: &Parameters,
     selection: &Selection<'_>,
@@ -133,7 +132,11 @@ pub(super) fn work(
 }
 
 /// The walks of an instance without a box, and the answers that they lack.
-pub(super) fn walks(package: &Package, walks: &OfflineWalks, selection: &Selection<'_>) -> String {
+pub(in crate::services) fn walks(
+    package: &Package,
+    walks: &OfflineWalks,
+    selection: &Selection<'_>,
+) -> String {
     let mut text = String::new();
     for (number, changes) in (1..).zip(&walks.walks) {
         let wanted = changes.iter().filter(|it| selection.has_component(&it.component[0]));

@@ -7,8 +7,8 @@ use holdfast_config::{ClaimKey, Configuration};
 use holdfast_core::{Datastore, Intent, Walks};
 use tracing::warn;
 
-use super::operations::{OperationError, Operations, instance_path};
-use super::requester::Requester;
+use super::{OperationError, Operations, instance_path};
+use crate::services::requester::Requester;
 
 /// Entry of the queue of actions: the state that asked for the call, and how far it is.
 #[derive(Clone, Debug)]

@@ -15,23 +15,24 @@ use holdfast_store::Artefact;
 use smol_str::SmolStr;
 use tracing::{error, info, warn};
 
+use super::folder;
 use super::signers::PackageSigners;
 use super::stored::{self, PackageOrigin};
 use super::trial::{self, Candidate};
-use super::{ServiceError, folder};
+use crate::services::ServiceError;
 
 /// Bits of a file's mode by which others than its owner can write it.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// A package that may be loaded.
 #[derive(Debug)]
-pub(super) struct OfferedPackage {
-    pub(super) name: SmolStr,
-    pub(super) version: Version,
+pub(in crate::services) struct OfferedPackage {
+    pub(in crate::services) name: SmolStr,
+    pub(in crate::services) version: Version,
     /// File of the archive; `None` for a package of the database.
-    pub(super) path: Option<PathBuf>,
-    pub(super) files: PackageFiles,
-    pub(super) source: PackageSource,
+    pub(in crate::services) path: Option<PathBuf>,
+    pub(in crate::services) files: PackageFiles,
+    pub(in crate::services) source: PackageSource,
 }
 
 impl OfferedPackage {
@@ -52,7 +53,7 @@ pub struct RefusedPackage {
 
 impl RefusedPackage {
     /// Notes and logs why a package is not loaded.
-    pub(super) fn note(name: &str, path: &str, reason: &str) -> Self {
+    pub(in crate::services) fn note(name: &str, path: &str, reason: &str) -> Self {
         error!(package = %path, %reason, "a package of services is not loaded");
         Self { name: name.into(), reason: reason.into() }
     }
@@ -208,7 +209,7 @@ fn read(path: &Path) -> Result<OfferedPackage, ServiceError> {
 }
 
 /// Reads the outline and the files of an archive; `path` names it in errors.
-pub(super) fn read_archive(
+pub(in crate::services) fn read_archive(
     path: &Path,
     archive: &[u8],
 ) -> Result<(Outline, PackageFiles), ServiceError> {

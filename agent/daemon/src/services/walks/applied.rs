@@ -16,10 +16,10 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::object_index::ObjectIndex;
-use super::shown::leaf_of_state;
+use crate::services::shown::leaf_of_state;
 
 /// Shows the leaves for as long as the handle is kept.
-pub(super) fn show(core: CoreHandle) -> AbortOnDropHandle<()> {
+pub(in crate::services) fn show(core: CoreHandle) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(AppliedStates::new(core).run()))
 }
 

@@ -1,9 +1,8 @@
 //! Those who may sign packages, and the revocation lists of their authorities.
 
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use holdfast_base::ErrorChain;
 use holdfast_bootz::cms::{self, CmsError};
@@ -11,7 +10,7 @@ use holdfast_security::certz::{Encoding, RevocationLists};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, UnixTime};
 
-use super::ServiceError;
+use crate::services::ServiceError;
 
 /// Certificates of the signers of packages, or of their authorities, and the file with revocation lists.
 #[derive(Clone, Debug, Default)]
@@ -22,18 +21,18 @@ pub struct PackageSigners {
 }
 
 /// Number, length and time of the last change of the file with revocation lists; `None` while it cannot be looked at.
-pub(super) type ListsStamp = Option<[u64; 4]>;
+pub(in crate::services) type ListsStamp = Option<[u64; 4]>;
 
 /// The signers, with the revocation lists of one moment.
 #[derive(Debug)]
-pub(super) struct SignatureVerifier<'a> {
+pub(in crate::services) struct SignatureVerifier<'a> {
     trusted: &'a [CertificateDer<'static>],
     lists: Result<Option<RevocationLists>, ServiceError>,
 }
 
 /// Reason for which a signature does not count.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SignatureRefusal {
+pub(in crate::services) enum SignatureRefusal {
     /// The file with the lists of revoked certificates cannot be read, so nobody knows whether the signer is revoked.
     #[error("the revocation lists of signers cannot be read: {0}")]
     Lists(String),
@@ -53,12 +52,12 @@ impl PackageSigners {
     }
 
     /// True when nobody may sign packages.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::services) fn is_empty(&self) -> bool {
         self.trusted.is_empty()
     }
 
     /// State of the file with the lists, which differs after a change of it.
-    pub(super) fn stamp(&self) -> ListsStamp {
+    pub(in crate::services) fn stamp(&self) -> ListsStamp {
         let metadata = self.revocations.as_deref().map(fs::metadata)?.ok()?;
         Some([
             metadata.ino(),
@@ -69,12 +68,12 @@ impl PackageSigners {
     }
 
     /// True when there are to be revocation lists.
-    pub(super) fn may_be_revoked(&self) -> bool {
+    pub(in crate::services) fn may_be_revoked(&self) -> bool {
         self.revocations.is_some()
     }
 
     /// The signers, with the revocation lists as the file has them now.
-    pub(super) fn verifier(&self) -> SignatureVerifier<'_> {
+    pub(in crate::services) fn verifier(&self) -> SignatureVerifier<'_> {
         let lists = self.revocations.as_deref().map(revocation_lists).transpose();
         SignatureVerifier { trusted: &self.trusted, lists }
     }
@@ -83,7 +82,7 @@ impl PackageSigners {
 impl SignatureVerifier<'_> {
     /// Verifies the signature over an archive, and returns the subject of its signer. Certificates have to be valid at a
     /// time; revocation lists count whatever their times are. Without the lists that there are to be, no signature counts.
-    pub(super) fn verify(
+    pub(in crate::services) fn verify(
         &self,
         signature: &[u8],
         archive: &[u8],

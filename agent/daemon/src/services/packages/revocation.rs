@@ -20,7 +20,7 @@ use super::stored;
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Follows the lists for as long as the handle is kept.
-pub(super) fn follow(installer: Weak<Shared>) -> AbortOnDropHandle<()> {
+pub(in crate::services) fn follow(installer: Weak<Shared>) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(run(installer)))
 }
 
@@ -41,7 +41,7 @@ async fn run(installer: Weak<Shared>) {
 
 /// Types whose signers are judged by the lists as they are now; `None` where no verdict is another one. Reading them and
 /// verifying may take long.
-pub(super) async fn judged(
+pub(in crate::services) async fn judged(
     signers: PackageSigners,
     mut types: ServiceTypes,
 ) -> Option<ServiceTypes> {

@@ -9,13 +9,13 @@ use holdfast_services::limits::{PACKAGE_FILES, PACKAGE_SIZE};
 use holdfast_services::{PackageError, PackageErrors, PackageFiles};
 use smol_str::SmolStr;
 
-use super::ServiceError;
+use crate::services::ServiceError;
 
 /// Folders within folders. Templates lie one below the package.
 const DEPTH: usize = 8;
 
 /// Reads the files of a folder. Names that begin with a dot are left out: they belong to editors and to version control.
-pub(super) fn read(folder: &Path) -> Result<PackageFiles, ServiceError> {
+pub(in crate::services) fn read(folder: &Path) -> Result<PackageFiles, ServiceError> {
     let mut files = Vec::new();
     let refused = |errors| ServiceError::Package { path: folder.to_path_buf(), errors };
     collect(folder, "", 0, &mut files, &refused)?;
@@ -23,7 +23,7 @@ pub(super) fn read(folder: &Path) -> Result<PackageFiles, ServiceError> {
 }
 
 /// Reads a file that is no larger than a package may be.
-pub(super) fn bounded(path: &Path) -> Result<Vec<u8>, ServiceError> {
+pub(in crate::services) fn bounded(path: &Path) -> Result<Vec<u8>, ServiceError> {
     let failed = |source| file_error("read", path, source);
     let mut octets = Vec::new();
     let limit = PACKAGE_SIZE.figure as u64 + 1;
@@ -33,7 +33,7 @@ pub(super) fn bounded(path: &Path) -> Result<Vec<u8>, ServiceError> {
 }
 
 /// Writes the files of a package into a new folder.
-pub(super) fn write(folder: &Path, files: &PackageFiles) -> Result<(), ServiceError> {
+pub(in crate::services) fn write(folder: &Path, files: &PackageFiles) -> Result<(), ServiceError> {
     fs::create_dir(folder).map_err(|source| file_error("create", folder, source))?;
     for (path, content) in files.iter() {
         let path = folder.join(path);

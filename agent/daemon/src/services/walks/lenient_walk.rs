@@ -6,14 +6,14 @@ use holdfast_base::ErrorChain;
 use holdfast_config::ServiceTag;
 use holdfast_core::{CommitError, Datastore, Intent, Walks};
 
-use super::requester::Requester;
+use crate::services::requester::Requester;
 
 /// Has one instance walk. Where what it makes is refused, it walks again, and the states that would change fail with the
 /// reason.
 ///
 /// # Errors
 /// When the core has no time for it, or cannot record it.
-pub(super) async fn walk(
+pub(in crate::services) async fn walk(
     core: &impl Datastore,
     by: &Requester,
     (tag, walks): (&ServiceTag, Walks),

@@ -6,7 +6,7 @@ use holdfast_scheduler::Key;
 
 /// Those who have to do with an object, by the key of its value.
 #[derive(Debug)]
-pub(super) struct ObjectIndex<T>(BTreeMap<Key, BTreeSet<T>>);
+pub(in crate::services) struct ObjectIndex<T>(BTreeMap<Key, BTreeSet<T>>);
 
 impl<T> Default for ObjectIndex<T> {
     fn default() -> Self {
@@ -15,11 +15,11 @@ impl<T> Default for ObjectIndex<T> {
 }
 
 impl<T: Ord + Clone> ObjectIndex<T> {
-    pub(super) fn insert(&mut self, object: &Key, holder: &T) {
+    pub(in crate::services) fn insert(&mut self, object: &Key, holder: &T) {
         self.0.entry(object.clone()).or_default().insert(holder.clone());
     }
 
-    pub(super) fn remove(&mut self, object: &Key, holder: &T) {
+    pub(in crate::services) fn remove(&mut self, object: &Key, holder: &T) {
         if let Some(holders) = self.0.get_mut(object) {
             holders.remove(holder);
             if holders.is_empty() {
@@ -28,7 +28,7 @@ impl<T: Ord + Clone> ObjectIndex<T> {
         }
     }
 
-    pub(super) fn holders(&self, object: &Key) -> impl Iterator<Item = &T> {
+    pub(in crate::services) fn holders(&self, object: &Key) -> impl Iterator<Item = &T> {
         self.0.get(object).into_iter().flatten()
     }
 }

@@ -44,12 +44,12 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, warn};
 
 use super::due_walks::DueWalks;
-use super::handlers::Handlers;
 use super::hold_back::HoldBack;
 use super::object_index::ObjectIndex;
 use super::over_limit::OverLimit;
-use super::requester::Requester;
 use super::waits::ShownWaits;
+use crate::services::handlers::Handlers;
+use crate::services::requester::Requester;
 
 /// Instances that walk in one transaction.
 const BATCH: usize = 64;
@@ -63,7 +63,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 
 /// Walks instances for as long as the handle is kept.
-pub(super) fn conduct(core: CoreHandle, handlers: Handlers) -> AbortOnDropHandle<()> {
+pub(in crate::services) fn conduct(core: CoreHandle, handlers: Handlers) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(Conductor::new(core, handlers).run()))
 }
 

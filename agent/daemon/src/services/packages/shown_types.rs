@@ -11,15 +11,16 @@ use smol_str::SmolStr;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::handlers::{ActionName, Handlers};
-use super::shown::{Leaves, difference};
-use super::{digest_text, rendering, stored};
+use super::{rendering, stored};
+use crate::services::digest_text;
+use crate::services::handlers::{ActionName, Handlers};
+use crate::services::shown::{Leaves, difference};
 
 /// Versions of types beside the newest ones.
 type OtherVersions = BTreeMap<SmolStr, Vec<Version>>;
 
 /// Shows the types for as long as the handle is kept.
-pub(super) fn show(
+pub(in crate::services) fn show(
     core: CoreHandle,
     handlers: Handlers,
     types_rx: watch::Receiver<ServiceTypes>,

@@ -18,11 +18,11 @@ use smol_str::SmolStr;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use super::super::OfferedPackages;
 use super::super::signers::PackageSigners;
 use super::super::stored::{self, PackageOrigin};
 use super::*;
 use crate::agent_tests::{Agent, caller, memory_folder, package_files};
+use crate::services::OfferedPackages;
 
 const MODULE: &str = r#"module net { yang-version 1.1; namespace "urn:net"; prefix n;
   import holdfast-services { prefix svc; } import holdfast { prefix hf; }

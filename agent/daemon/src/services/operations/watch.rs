@@ -11,7 +11,7 @@ use holdfast_core::Datastore;
 use holdfast_telemetry::Revision;
 use tokio::sync::watch;
 
-use super::operations::{Operations, Progress};
+use super::{Operations, Progress};
 
 /// A reader of plans: of each, it gets the newest version, and may miss earlier ones.
 struct Watcher<C> {
