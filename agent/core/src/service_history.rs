@@ -16,31 +16,29 @@ use holdfast_config::services::{
 use holdfast_config::{EditCause, ServiceTag};
 use holdfast_scheduler::Author;
 use holdfast_security::acctz::secrets;
-use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, StoreError};
-use tracing::{error, warn};
+use holdfast_store::{Artefact, ArtefactChange, ArtefactTable};
+use tracing::error;
 
-use super::CommitError;
-use super::commit::CommitInFlight;
-use super::intent::Intent;
-use super::task::{CoreTask, JobResult};
+use crate::examination::HandlerRounds;
+use crate::request::{CommitError, Intent, Reply};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// The last service transactions, and their rows that the database does not have yet.
 #[derive(Debug, Default)]
-pub(super) struct ServiceHistory {
+pub(crate) struct ServiceHistory {
     kept: BTreeMap<u64, Arc<ServiceTransaction>>,
     last_id: u64,
-    unwritten: Vec<ArtefactChange>,
-    is_writing: bool,
+    pub(crate) unwritten: Vec<ArtefactChange>,
+    pub(crate) is_writing: bool,
 }
 
 /// Difference in the transactions that are kept.
 #[derive(Debug, Default)]
-pub(super) struct HistoryChange {
-    pub(super) added: Vec<Arc<ServiceTransaction>>,
+pub(crate) struct HistoryChange {
+    pub(crate) added: Vec<Arc<ServiceTransaction>>,
     /// Ids of those that are kept no longer.
-    pub(super) dropped: Vec<u64>,
+    pub(crate) dropped: Vec<u64>,
 }
 
 /// A commit as a service transaction, while it is under way.
@@ -56,7 +54,7 @@ pub(crate) struct ServiceRecord {
     /// Causes of walks that nobody asked for.
     causes: BTreeMap<ServiceTag, WalkCause>,
     /// The transaction that is about to become final.
-    ended: Option<ServiceTransaction>,
+    pub(crate) ended: Option<ServiceTransaction>,
 }
 
 impl ServiceRecord {
@@ -71,6 +69,23 @@ impl ServiceRecord {
         );
         let started_ns = now_ns();
         Self { is_of_services, is_by_itself, started_ns, causes, ..Self::default() }
+    }
+
+    /// Origin of the walks of a commit.
+    pub(crate) fn origin(&self, reply: &Reply) -> ChangeOrigin {
+        let Author { client, trace } = reply.author();
+        let Self { is_by_itself, causes, .. } = self;
+        ChangeOrigin {
+            kind: reply.name().into(),
+            author: ChangeAuthor { user: client.into(), trace: trace.into() },
+            is_requested: !is_by_itself,
+            causes: causes.clone(),
+        }
+    }
+
+    /// Takes the transaction that is about to become final, or that has failed.
+    pub(crate) fn take_ended(&mut self) -> Option<ServiceTransaction> {
+        self.ended.take()
     }
 
     /// Causes of walks that nobody asked for.
@@ -93,23 +108,9 @@ impl ServiceRecord {
     }
 }
 
-impl CommitInFlight {
-    /// Origin of its walks.
-    pub(crate) fn origin(&self) -> ChangeOrigin {
-        let Author { client, trace } = self.reply.author();
-        let ServiceRecord { is_by_itself, causes, .. } = &self.service_record;
-        ChangeOrigin {
-            kind: self.reply.name().into(),
-            author: ChangeAuthor { user: client.into(), trace: trace.into() },
-            is_requested: !is_by_itself,
-            causes: causes.clone(),
-        }
-    }
-}
-
 impl ServiceHistory {
     /// The transactions that the database has. A row that cannot be read is logged, and left out.
-    pub(super) fn load(rows: &BTreeMap<String, Artefact>) -> Self {
+    pub(crate) fn load(rows: &BTreeMap<String, Artefact>) -> Self {
         let mut history = Self::default();
         for (name, row) in rows {
             match read_transaction(&row.content) {
@@ -134,25 +135,25 @@ impl ServiceHistory {
     }
 
     /// All transactions that are kept, for readers who have seen none of them.
-    pub(super) fn all(&self) -> HistoryChange {
+    pub(crate) fn all(&self) -> HistoryChange {
         HistoryChange { added: self.kept.values().cloned().collect(), dropped: Vec::new() }
     }
 
     /// Ends the record of a commit, which is about to become final or has failed. Returns the transaction and the
     /// changes of its rows; nothing where the commit has to do with no instance.
-    pub(super) fn end(
+    pub(crate) fn end(
         &mut self,
-        commit: &mut CommitInFlight,
+        record: &mut ServiceRecord,
+        (reply, rounds): (&Reply, &HandlerRounds),
         (book, failure): (&Book, Option<&CommitError>),
     ) -> Vec<ArtefactChange> {
-        let ChangeOrigin { author, .. } = commit.origin();
-        let record = &mut commit.service_record;
+        let ChangeOrigin { author, .. } = record.origin(reply);
         if let Some(CommitError::Edit(errors)) = failure {
             record.touched.extend(errors.walked.iter().cloned());
         }
-        record.touched.extend(commit.rounds.asked_instances().cloned());
+        record.touched.extend(rounds.asked_instances().cloned());
         let is_of_services = record.is_of_services || !record.touched.is_empty();
-        if commit.reply.is_dry_run() || !is_of_services {
+        if reply.is_dry_run() || !is_of_services {
             return Vec::new();
         }
         // A commit that the disk refuses has its id already.
@@ -166,22 +167,43 @@ impl ServiceHistory {
         });
         let transaction = ServiceTransaction {
             id,
-            kind: commit.reply.name().into(),
+            kind: reply.name().into(),
             author,
             started_ns: record.started_ns,
             ended_ns: now_ns(),
             failure,
             instances,
             omitted,
-            handler_tids: commit.rounds.tids().to_vec(),
+            handler_tids: rounds.tids().to_vec(),
         };
         let rows = rows(&transaction);
         record.ended = Some(transaction);
         rows
     }
 
+    /// Queues the rows of a transaction that failed, to be written by [`Self::take_unwritten`].
+    pub(crate) fn queue(&mut self, rows: Vec<ArtefactChange>) {
+        self.unwritten.extend(rows);
+        // While the disk is slow, a flood of failures leaves the last ones.
+        self.unwritten.drain(..self.unwritten.len().saturating_sub(2 * KEPT_TRANSACTIONS));
+    }
+
+    /// Takes the rows that the database is to write, unless it is at it: however many there are, one write is under way.
+    pub(crate) fn take_unwritten(&mut self) -> Option<Vec<ArtefactChange>> {
+        if self.is_writing || self.unwritten.is_empty() {
+            return None;
+        }
+        self.is_writing = true;
+        Some(std::mem::take(&mut self.unwritten))
+    }
+
+    /// Notes that the database has written, or refused, the rows that it was given.
+    pub(crate) fn note_written(&mut self) {
+        self.is_writing = false;
+    }
+
     /// Keeps a transaction that has ended.
-    fn note(&mut self, transaction: ServiceTransaction) -> HistoryChange {
+    pub(crate) fn note(&mut self, transaction: ServiceTransaction) -> HistoryChange {
         let transaction = Arc::new(transaction);
         self.last_id = self.last_id.max(transaction.id);
         self.kept.insert(transaction.id, Arc::clone(&transaction));
@@ -230,62 +252,6 @@ fn origin_of(error: &CommitError) -> FailureOrigin {
         CommitError::Failed { .. } => FailureOrigin::System,
         CommitError::Store(_) => FailureOrigin::Database,
         _ => FailureOrigin::Agent,
-    }
-}
-
-impl CoreTask {
-    /// Keeps the transaction of a commit that is in force now. Models that the commit has changed may have got a place for
-    /// earlier ones.
-    pub(super) fn note_service_transaction(
-        &mut self,
-        commit: &mut CommitInFlight,
-    ) -> HistoryChange {
-        let Some(ended) = commit.service_record.ended.take() else {
-            return HistoryChange::default();
-        };
-        let change = self.service_history.note(ended);
-        if commit.is_of_packages {
-            return HistoryChange { dropped: change.dropped, ..self.service_history.all() };
-        }
-        change
-    }
-
-    /// Keeps and shows the transaction of a commit that failed.
-    pub(super) fn note_failed_transaction(
-        &mut self,
-        commit: &mut CommitInFlight,
-        error: &CommitError,
-    ) {
-        let book = &self.configuration.layers().book;
-        let rows = self.service_history.end(commit, (book, Some(error)));
-        let Some(ended) = commit.service_record.ended.take() else { return };
-        let change = self.service_history.note(ended);
-        self.publisher.show_history(&change);
-        let unwritten = &mut self.service_history.unwritten;
-        unwritten.extend(rows);
-        // While the disk is slow, a flood of failures leaves the last ones.
-        unwritten.drain(..unwritten.len().saturating_sub(2 * KEPT_TRANSACTIONS));
-        self.write_service_history();
-    }
-
-    /// Has the database write the rows of transactions that failed, unless it is at it: however many there are, one write
-    /// is under way.
-    fn write_service_history(&mut self) {
-        let history = &mut self.service_history;
-        if history.is_writing || history.unwritten.is_empty() {
-            return;
-        }
-        history.is_writing = true;
-        let written = self.store.write_artefacts(std::mem::take(&mut history.unwritten));
-        self.jobs.push(async move { JobResult::HistoryWritten(written.await) });
-    }
-
-    pub(super) fn service_history_written(&mut self, result: Result<(), StoreError>) {
-        if let Err(error) = result {
-            warn!(error = %ErrorChain(&error), "service transactions that failed are not kept for later runs");
-        }
-        self.service_history.is_writing = false;
-        self.write_service_history();
     }
 }
 

@@ -11,11 +11,11 @@ use holdfast_scheduler::Engine;
 
 /// Longest time for which a reader holds its guard: the delay that a notice of the kernel may suffer by it. To give the
 /// guard up and to take it again costs microseconds.
-pub(super) const MAX_GUARD: Duration = Duration::from_millis(10);
+pub(crate) const MAX_GUARD: Duration = Duration::from_millis(10);
 
 /// Clones share the engine.
 #[derive(Clone, Debug)]
-pub(super) struct SharedEngine(Arc<FairLock>);
+pub(crate) struct SharedEngine(Arc<FairLock>);
 
 #[derive(Debug)]
 struct FairLock {
@@ -25,20 +25,20 @@ struct FairLock {
 }
 
 impl SharedEngine {
-    pub(super) fn new(engine: Engine) -> Self {
+    pub(crate) fn new(engine: Engine) -> Self {
         let lock = FairLock { turnstile: Mutex::new(()), engine: RwLock::new(engine) };
         Self(Arc::new(lock))
     }
 
     /// Access for reading. After a panic of the core's thread, readers see the state in which it left the engine; the
     /// agent is about to end then.
-    pub(super) fn read(&self) -> RwLockReadGuard<'_, Engine> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Engine> {
         drop(self.turnstile());
         self.0.engine.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Access for the core's thread.
-    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Engine> {
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Engine> {
         let _turn = self.turnstile();
         self.0.engine.write().unwrap_or_else(PoisonError::into_inner)
     }

@@ -241,208 +241,80 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
     }
 }
 
-/// A [`Descriptor`] with its value type erased. A value of another type panics, and the engine catches that.
-pub trait AnyDescriptor: Debug + Send + Sync {
-    fn kind(&self) -> KindId;
-    fn name(&self) -> &'static str;
-    fn key(&self, value: &dyn ObjectValue) -> Key;
-    fn label(&self, value: &dyn ObjectValue) -> String;
-    fn effect(&self) -> Effect;
-    fn dependencies(&self, value: &dyn ObjectValue) -> Vec<Dependency>;
-    fn is_reducible(&self, value: &dyn ObjectValue) -> bool;
-    fn reduce(&self, value: &dyn ObjectValue, missing: &[Target]) -> Option<SharedValue>;
-    fn provides(&self, value: &dyn ObjectValue) -> Vec<Offer>;
-    fn claims(&self, value: &dyn ObjectValue) -> Vec<Claim>;
-    fn parts(&self, value: &dyn ObjectValue) -> Vec<Part>;
-    fn parts_changed(&self, old: &dyn ObjectValue, new: &dyn ObjectValue) -> Option<PartsChanged>;
-    fn cascades(&self, value: &dyn ObjectValue) -> Vec<Cascade>;
-    fn change(&self, old: &dyn ObjectValue, new: &dyn ObjectValue) -> ChangeMethod;
-    fn satisfied_by(&self, expected: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool;
-    fn drift(&self, applied: &dyn ObjectValue, observed: &dyn ObjectValue) -> Option<String>;
-    fn owned(&self, observed: &dyn ObjectValue) -> bool;
-    fn restore(&self, observed: &dyn ObjectValue) -> Option<SharedValue>;
-    fn refreshed_restore(
-        &self,
-        before: &dyn ObjectValue,
-        applied: &dyn ObjectValue,
-        observed: &dyn ObjectValue,
-    ) -> Option<SharedValue>;
-    fn after_release(
-        &self,
-        released: &dyn ObjectValue,
-        restore: &dyn ObjectValue,
-    ) -> Option<SharedValue>;
-    fn after_delete(&self, deleted: &dyn ObjectValue) -> Option<SharedValue>;
-    fn restoring_update(
-        &self,
-        applied: &dyn ObjectValue,
-        new: &dyn ObjectValue,
-        before: Option<&dyn ObjectValue>,
-    ) -> Option<SharedValue>;
-    fn identity(&self, observed: &dyn ObjectValue) -> Option<u64>;
-    fn is_same_object(&self, before: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool;
-    fn rekeyed(&self, value: &dyn ObjectValue, key: &Key) -> Option<SharedValue>;
-    fn keys_along(&self, from: &Key, to: &Key) -> Vec<(Key, Key)>;
-    fn is_on(&self, observed: &dyn ObjectValue, object: &Key) -> bool;
-    fn tolerates(&self, applied: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool;
-    fn removed_last(&self) -> bool;
-    fn observable(&self) -> bool;
-    fn difference(&self, expected: &dyn ObjectValue, observed: &dyn ObjectValue) -> String;
-    fn classify(&self, error: &OperationError) -> ErrorClass;
+/// Writes a method a line: its values, which are of any type in [`AnyDescriptor`] and of one in [`Descriptor`], then its other
+/// arguments. Where `Descriptor` makes values, `shared` erases their type.
+macro_rules! any_descriptor {
+    ($(
+        $method:ident($($value:ident),* $(; $($other:ident: $other_type:ty),+)?)
+            -> $result:ty $(, $erase:ident)?;
+    )*) => {
+        /// A [`Descriptor`] with its value type erased. A value of another type panics, and the engine catches that.
+        pub trait AnyDescriptor: Debug + Send + Sync {
+            $(fn $method(&self, $($value: &dyn ObjectValue,)* $($($other: $other_type),+)?) -> $result;)*
+
+            fn restoring_update(
+                &self,
+                applied: &dyn ObjectValue,
+                new: &dyn ObjectValue,
+                before: Option<&dyn ObjectValue>,
+            ) -> Option<SharedValue>;
+        }
+
+        impl<D: Descriptor> AnyDescriptor for D {
+            $(fn $method(&self, $($value: &dyn ObjectValue,)* $($($other: $other_type),+)?) -> $result {
+                Descriptor::$method(self, $(typed(self, $value),)* $($($other),+)?)$(.map($erase))?
+            })*
+
+            fn restoring_update(
+                &self,
+                applied: &dyn ObjectValue,
+                new: &dyn ObjectValue,
+                before: Option<&dyn ObjectValue>,
+            ) -> Option<SharedValue> {
+                let (applied, new) = (typed(self, applied), typed(self, new));
+                let before = before.map(|before| typed(self, before));
+                Descriptor::restoring_update(self, applied, new, before).map(shared)
+            }
+        }
+    };
 }
 
-impl<D: Descriptor> AnyDescriptor for D {
-    fn kind(&self) -> KindId {
-        Descriptor::kind(self)
-    }
+any_descriptor! {
+    kind() -> KindId;
+    name() -> &'static str;
+    key(value) -> Key;
+    label(value) -> String;
+    effect() -> Effect;
+    dependencies(value) -> Vec<Dependency>;
+    is_reducible(value) -> bool;
+    reduce(value; missing: &[Target]) -> Option<SharedValue>, shared;
+    provides(value) -> Vec<Offer>;
+    claims(value) -> Vec<Claim>;
+    parts(value) -> Vec<Part>;
+    parts_changed(old, new) -> Option<PartsChanged>;
+    cascades(value) -> Vec<Cascade>;
+    change(old, new) -> ChangeMethod;
+    satisfied_by(expected, observed) -> bool;
+    drift(applied, observed) -> Option<String>;
+    owned(observed) -> bool;
+    restore(observed) -> Option<SharedValue>, shared;
+    refreshed_restore(before, applied, observed) -> Option<SharedValue>, shared;
+    after_release(released, restore) -> Option<SharedValue>, shared;
+    after_delete(deleted) -> Option<SharedValue>, shared;
+    identity(observed) -> Option<u64>;
+    is_same_object(before, observed) -> bool;
+    rekeyed(value; key: &Key) -> Option<SharedValue>, shared;
+    keys_along(; from: &Key, to: &Key) -> Vec<(Key, Key)>;
+    is_on(observed; object: &Key) -> bool;
+    tolerates(applied, observed) -> bool;
+    removed_last() -> bool;
+    observable() -> bool;
+    difference(expected, observed) -> String;
+    classify(; error: &OperationError) -> ErrorClass;
+}
 
-    fn name(&self) -> &'static str {
-        Descriptor::name(self)
-    }
-
-    fn key(&self, value: &dyn ObjectValue) -> Key {
-        Descriptor::key(self, typed(self, value))
-    }
-
-    fn label(&self, value: &dyn ObjectValue) -> String {
-        Descriptor::label(self, typed(self, value))
-    }
-
-    fn effect(&self) -> Effect {
-        Descriptor::effect(self)
-    }
-
-    fn dependencies(&self, value: &dyn ObjectValue) -> Vec<Dependency> {
-        Descriptor::dependencies(self, typed(self, value))
-    }
-
-    fn is_reducible(&self, value: &dyn ObjectValue) -> bool {
-        Descriptor::is_reducible(self, typed(self, value))
-    }
-
-    fn reduce(&self, value: &dyn ObjectValue, missing: &[Target]) -> Option<SharedValue> {
-        let value = Descriptor::reduce(self, typed(self, value), missing)?;
-        Some(Arc::new(value))
-    }
-
-    fn provides(&self, value: &dyn ObjectValue) -> Vec<Offer> {
-        Descriptor::provides(self, typed(self, value))
-    }
-
-    fn claims(&self, value: &dyn ObjectValue) -> Vec<Claim> {
-        Descriptor::claims(self, typed(self, value))
-    }
-
-    fn parts(&self, value: &dyn ObjectValue) -> Vec<Part> {
-        Descriptor::parts(self, typed(self, value))
-    }
-
-    fn parts_changed(&self, old: &dyn ObjectValue, new: &dyn ObjectValue) -> Option<PartsChanged> {
-        Descriptor::parts_changed(self, typed(self, old), typed(self, new))
-    }
-
-    fn cascades(&self, value: &dyn ObjectValue) -> Vec<Cascade> {
-        Descriptor::cascades(self, typed(self, value))
-    }
-
-    fn change(&self, old: &dyn ObjectValue, new: &dyn ObjectValue) -> ChangeMethod {
-        Descriptor::change(self, typed(self, old), typed(self, new))
-    }
-
-    fn satisfied_by(&self, expected: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool {
-        Descriptor::satisfied_by(self, typed(self, expected), typed(self, observed))
-    }
-
-    fn drift(&self, applied: &dyn ObjectValue, observed: &dyn ObjectValue) -> Option<String> {
-        Descriptor::drift(self, typed(self, applied), typed(self, observed))
-    }
-
-    fn owned(&self, observed: &dyn ObjectValue) -> bool {
-        Descriptor::owned(self, typed(self, observed))
-    }
-
-    fn restore(&self, observed: &dyn ObjectValue) -> Option<SharedValue> {
-        let value = Descriptor::restore(self, typed(self, observed))?;
-        Some(Arc::new(value))
-    }
-
-    fn refreshed_restore(
-        &self,
-        before: &dyn ObjectValue,
-        applied: &dyn ObjectValue,
-        observed: &dyn ObjectValue,
-    ) -> Option<SharedValue> {
-        let (before, applied) = (typed(self, before), typed(self, applied));
-        let value = Descriptor::refreshed_restore(self, before, applied, typed(self, observed))?;
-        Some(Arc::new(value))
-    }
-
-    fn after_release(
-        &self,
-        released: &dyn ObjectValue,
-        restore: &dyn ObjectValue,
-    ) -> Option<SharedValue> {
-        let value = Descriptor::after_release(self, typed(self, released), typed(self, restore))?;
-        Some(Arc::new(value))
-    }
-
-    fn after_delete(&self, deleted: &dyn ObjectValue) -> Option<SharedValue> {
-        let value = Descriptor::after_delete(self, typed(self, deleted))?;
-        Some(Arc::new(value))
-    }
-
-    fn restoring_update(
-        &self,
-        applied: &dyn ObjectValue,
-        new: &dyn ObjectValue,
-        before: Option<&dyn ObjectValue>,
-    ) -> Option<SharedValue> {
-        let before = before.map(|before| typed(self, before));
-        let value =
-            Descriptor::restoring_update(self, typed(self, applied), typed(self, new), before)?;
-        Some(Arc::new(value))
-    }
-
-    fn identity(&self, observed: &dyn ObjectValue) -> Option<u64> {
-        Descriptor::identity(self, typed(self, observed))
-    }
-
-    fn is_same_object(&self, before: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool {
-        Descriptor::is_same_object(self, typed(self, before), typed(self, observed))
-    }
-
-    fn rekeyed(&self, value: &dyn ObjectValue, key: &Key) -> Option<SharedValue> {
-        let value = Descriptor::rekeyed(self, typed(self, value), key)?;
-        Some(Arc::new(value))
-    }
-
-    fn keys_along(&self, from: &Key, to: &Key) -> Vec<(Key, Key)> {
-        Descriptor::keys_along(self, from, to)
-    }
-
-    fn is_on(&self, observed: &dyn ObjectValue, object: &Key) -> bool {
-        Descriptor::is_on(self, typed(self, observed), object)
-    }
-
-    fn tolerates(&self, applied: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool {
-        Descriptor::tolerates(self, typed(self, applied), typed(self, observed))
-    }
-
-    fn removed_last(&self) -> bool {
-        Descriptor::removed_last(self)
-    }
-
-    fn observable(&self) -> bool {
-        Descriptor::observable(self)
-    }
-
-    fn difference(&self, expected: &dyn ObjectValue, observed: &dyn ObjectValue) -> String {
-        Descriptor::difference(self, typed(self, expected), typed(self, observed))
-    }
-
-    fn classify(&self, error: &OperationError) -> ErrorClass {
-        Descriptor::classify(self, error)
-    }
+fn shared<V: ObjectValue>(value: V) -> SharedValue {
+    Arc::new(value)
 }
 
 fn typed<'v, D: Descriptor>(descriptor: &D, value: &'v dyn ObjectValue) -> &'v D::Value {

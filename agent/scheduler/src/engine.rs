@@ -15,163 +15,91 @@
 //! is made, each plan is taken over, the nodes of its transaction are released, and a reading is taken in, in portions, of which
 //! [`Engine::due`] is told when the next one is due.
 
+mod audit;
+mod comparison;
+mod convergence;
+mod dispatch;
+mod drift_policies;
+mod facts;
+mod failure;
+mod impact;
+mod inspect;
+mod losses;
+mod moves;
+mod own_plan;
+mod planning;
+mod queue;
+mod reading;
+mod release;
+mod resync;
+mod rollback;
+mod take_over;
+mod transactions;
+mod transport_queue;
+mod value_status;
+mod verify;
+mod waits;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::convergence::Convergence;
+use crate::change::{Delta, IntentChange};
 use crate::descriptor::Registry;
-use crate::graph::{Goal, Graph, Node, NodeIdx};
-use crate::history::{History, SystemChange};
-use crate::key::{Key, KindId, sort_keys};
-use crate::operation::{
-    Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
-};
-use crate::plan::{Delta, IntentChange, Plan, PlanError};
+use crate::graph::{Goal, Graph, NodeIdx};
+use crate::history::History;
+use crate::key::{Key, sort_keys};
+use crate::operation::{Completion, Fact, Now, OpId, TransportId, TxnId};
+use crate::outcome::{PlanError, TransactionOutcome};
+use crate::output::EngineOutput;
+use crate::plan::Plan;
 use crate::planner::{self, Planning};
+use crate::portion::PORTION;
 use crate::queue::ChangeQueue;
-use crate::reading::{Reading, SortedFacts};
+use crate::reading::{Reading, Scope, SortedFacts};
 use crate::retry_state::JitterRng;
 use crate::status::Counters;
-use crate::transaction::{InFlight, Releases, Transaction, TransportQueue};
+use crate::transaction::{Convergence, InFlight, Releases, Transaction, TransportQueue};
 use crate::value::SharedValue;
-use crate::waits::{WaitResult, Waits};
+use crate::waits::Waits;
 
-/// Work for the caller. Each list may be empty.
-#[derive(Debug, Default)]
-pub struct EngineOutput {
-    /// Pre-images of adopted objects that were added (`Some`) or dropped (`None`): must be durable before `submit` of
-    /// this step, and of later ones, is handed out.
-    pub restores: Vec<(Key, Option<SharedValue>)>,
-    /// For the transports, in order.
-    pub submit: Vec<Operation>,
-    /// Submitted operations that are no longer wanted. A transport that can end them, or has not begun them, answers
-    /// with
-    /// [`OperationError::cancelled`]; one that cannot may ignore this.
-    pub cancel: Vec<OpId>,
-    /// Keys to be read and returned as facts, one for each key, also when nothing is there.
-    pub read: Vec<Key>,
-    pub finished: Vec<TransactionOutcome>,
-    /// Waits that have ended: the level was reached, or the time is over.
-    pub reached: Vec<WaitResult>,
-    /// Objects, by their labels, that the system did not take back: they stay as it has them.
-    pub left: Vec<(String, OperationError)>,
-    /// Values of ours that the system changed or took away by itself, or that are in place again without us.
-    pub system_changes: Vec<SystemChange>,
-    /// True when everything is to be retrieved and given to [`Engine::resync`].
-    pub retrieve: bool,
-    /// True when a complete set of facts for everything is taken in.
-    pub is_complete: bool,
-    /// Keys of which a plane or the status changed.
-    pub changed: Vec<Key>,
-    /// Time to call [`Engine::due`], on the clock of [`Now::monotonic`]. Replaces that of earlier steps.
-    pub deadline: Option<Duration>,
-}
-
-/// End of a transaction, including those that the engine began by itself.
-#[derive(Clone, Debug)]
-pub enum TransactionOutcome {
-    /// Everything possible is done and verified. `pending` values wait for dependencies. `failed` values are tried
-    /// again: those the transaction did not name, or, in a best-effort one, any.
-    Done { txn: TxnId, pending: Vec<Key>, failed: Vec<Key> },
-    /// The change was refused when its turn came. Nothing was done.
-    Refused { txn: TxnId, reason: PlanError },
-    /// The change was cancelled: see [`Engine::cancel`].
-    Cancelled { txn: TxnId, undone: bool },
-    /// An operation failed. `undone` is true when everything is as it was before.
-    Failed { txn: TxnId, key: Key, label: String, error: OperationError, undone: bool },
-}
-
-impl TransactionOutcome {
-    /// Copy with at most this many keys in each list.
-    pub(crate) fn bounded(&self, most: usize) -> Self {
-        let first = |keys: &[Key]| keys.iter().take(most).cloned().collect();
-        match self {
-            Self::Done { txn, pending, failed } => {
-                Self::Done { txn: *txn, pending: first(pending), failed: first(failed) }
-            }
-            other => other.clone(),
-        }
-    }
-
-    pub fn txn(&self) -> TxnId {
-        match self {
-            Self::Done { txn, .. }
-            | Self::Refused { txn, .. }
-            | Self::Cancelled { txn, .. }
-            | Self::Failed { txn, .. } => *txn,
-        }
-    }
-}
-
-/// Part of the system that a complete set of facts covers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    Everything,
-    Kinds(Vec<KindId>),
-    Under(Key),
-    /// Values of a kind that are on an object, as [`Descriptor::is_on`](crate::Descriptor::is_on) says of the observed ones.
-    On {
-        kind: KindId,
-        object: Key,
-    },
-}
-
-impl Scope {
-    pub(crate) fn holds(&self, node: &Node, registry: &Registry) -> bool {
-        let key = &node.key;
-        match self {
-            Self::Everything => true,
-            Self::Kinds(kinds) => kinds.contains(&key.kind()),
-            Self::Under(prefix) => key.starts_with(prefix),
-            Self::On { kind, object } if key.kind() == *kind => {
-                let descriptor = registry.descriptor(*kind);
-                let observed = node.observed.as_deref();
-                descriptor.zip(observed).is_some_and(|(it, value)| it.is_on(value, object))
-            }
-            Self::On { .. } => false,
-        }
-    }
-}
+pub use impact::{EDGES_MOST, Failure, Impact, ImpactWalk, LISTED_MOST};
+pub use inspect::DependencyStatus;
 
 /// Transactions in flight at a time. Further ones wait: this many are a sign that a transport hangs.
 pub(crate) const IN_FLIGHT_MOST: usize = 16;
-/// Operations submitted before the transports get them: they begin with the first ones of a large change while the
-/// engine prepares the next. Also items of a large plan that are taken over, those of a large reading that are taken in, and
-/// nodes of a large change that are released, before facts get their turn: some ten milliseconds of work.
-pub(crate) const PORTION: usize = 4096;
 
 /// Planes of every key, and the transactions in flight.
 #[derive(Debug)]
 pub struct Engine {
-    pub(crate) graph: Graph,
-    pub(crate) running: InFlight,
+    graph: Graph,
+    running: InFlight,
     /// Nodes of transactions that have ended.
-    pub(crate) releases: Releases,
+    releases: Releases,
     /// Unanswered operations of each transport.
-    pub(crate) transport_queues: BTreeMap<TransportId, TransportQueue>,
+    transport_queues: BTreeMap<TransportId, TransportQueue>,
     /// Operations given up without an answer, with the values they would create.
-    pub(crate) abandoned: BTreeMap<OpId, (Key, Option<SharedValue>)>,
-    pub(crate) queue: ChangeQueue,
+    abandoned: BTreeMap<OpId, (Key, Option<SharedValue>)>,
+    queue: ChangeQueue,
     /// Times at which values are to be checked again.
-    pub(crate) timers: BTreeSet<(Duration, NodeIdx)>,
-    pub(crate) next_txn: u64,
-    pub(crate) next_op: u64,
+    timers: BTreeSet<(Duration, NodeIdx)>,
+    next_txn: u64,
+    next_op: u64,
     /// Dirty values that are being planned for.
-    pub(crate) convergence: Option<Box<Convergence>>,
+    convergence: Option<Box<Convergence>>,
     /// True after a transaction of a client: dirty values are planned for before the next change.
     convergence_first: bool,
-    pub(crate) history: History,
-    pub(crate) jitter_rng: JitterRng,
+    history: History,
+    jitter_rng: JitterRng,
     /// Operations submitted, items taken over or in, and nodes released, at a time.
-    pub(crate) portion: usize,
-    pub(crate) waits: Waits,
+    portion: usize,
+    waits: Waits,
     /// Complete set of facts that is being taken in.
-    pub(crate) reading: Option<Box<Reading>>,
+    reading: Option<Box<Reading>>,
     /// Time between two retrievals of everything, and the time of the next one.
-    pub(crate) resync_period: Option<Duration>,
-    pub(crate) resync_due: Option<Duration>,
+    resync_period: Option<Duration>,
+    resync_due: Option<Duration>,
 }
 
 impl Engine {

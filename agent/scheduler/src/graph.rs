@@ -21,10 +21,12 @@
 //! `need_targets` with no providers; `providers` counts every present value, `dependents` only values of ours.
 
 mod change_log;
+mod drift;
 mod in_place;
 mod node;
 mod node_set;
 mod readiness;
+mod retry_triggers;
 mod target_table;
 mod unsupported;
 mod watcher_updates;
@@ -34,16 +36,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use node_set::NodeSet;
 use smallvec::SmallVec;
+use target_table::TargetTable;
+use unsupported::Unsupported;
+use watcher_updates::WatcherUpdates;
 
+use self::retry_triggers::RetryTriggers;
 use crate::arena::{Arena, Slots};
 use crate::dependency::{Claim, Facet, Target};
 use crate::descriptor::{Registry, catch_panic};
 use crate::drift_policy::DriftPolicy;
 use crate::key::{FixedMap, Key, KindId, Kinds, hash_of};
 use crate::operation::Action;
-use crate::plan::PlannedOperation;
-use crate::retry_triggers::RetryTriggers;
+use crate::planned_operation::PlannedOperation;
 use crate::status::Counters;
 use crate::targets::{Addresses, PrefixTable};
 use crate::value::{SharedValue, same};
@@ -52,11 +58,6 @@ use crate::value_spec::ValueSpec;
 pub(crate) use change_log::{ChangeLog, GraphChange};
 pub(crate) use node::{Goal, Node, Source, Sources};
 pub(crate) use target_table::{TargetId, TargetIds, TargetState};
-
-use node_set::NodeSet;
-use target_table::TargetTable;
-use unsupported::Unsupported;
-use watcher_updates::WatcherUpdates;
 
 /// Slot in the arena of nodes.
 pub(crate) type NodeIdx = u32;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::engine::TransactionOutcome;
+use crate::change::Author;
 use crate::key::{FixedMap, Key, KindId};
 use crate::operation::{Action, OperationError, TxnId};
-use crate::plan::Cause;
+use crate::outcome::TransactionOutcome;
+use crate::planned_operation::Cause;
 use crate::status::ValueState;
 use crate::value::SharedValue;
 
@@ -41,15 +42,6 @@ impl Trigger {
             Self::Convergence => "Convergence",
         }
     }
-}
-
-/// Client on whose behalf a change was made. The engine keeps it with the transaction and never looks inside.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Author {
-    /// The identity of the client.
-    pub client: String,
-    /// Trace id of the request, as in the log.
-    pub trace: String,
 }
 
 /// Record of one transaction.

@@ -8,10 +8,11 @@ mod order;
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{BuildHasher as _, BuildHasherDefault, Hash, Hasher};
+use std::hash::{BuildHasher as _, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use foldhash::quality::{FixedState, FoldHasher};
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
@@ -372,14 +373,26 @@ impl PartialOrd for Key {
 
 /// Hash map whose order of iteration does not depend on a random seed, so that plans do not either. Keys come from our
 /// own configuration: floods of colliding keys are no concern.
-pub(crate) type FixedMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<FixedHasher>>;
+pub(crate) type FixedMap<K, V> = std::collections::HashMap<K, V, FixedState>;
+
+/// Set with that hash.
+pub(crate) type FixedSet<T> = std::collections::HashSet<T, FixedState>;
 
 /// Set of keys with that hash.
-pub(crate) type KeySet = std::collections::HashSet<Key, BuildHasherDefault<FixedHasher>>;
+pub(crate) type KeySet = FixedSet<Key>;
+
+/// Hash with the same seed in every run. Of its two forms, the one all of whose bits are good: tables and their shards take
+/// different ones.
+pub(crate) type FixedHasher = FoldHasher;
+
+/// Begins a hash.
+pub(crate) fn hasher() -> FixedHasher {
+    FixedState::default().build_hasher()
+}
 
 /// Hash by which [`Slots`](crate::arena::Slots) are indexed.
 pub(crate) fn hash_of(thing: &impl Hash) -> u64 {
-    BuildHasherDefault::<FixedHasher>::default().hash_one(thing)
+    FixedState::default().hash_one(thing)
 }
 
 /// Set of kinds.
@@ -402,68 +415,6 @@ impl Kinds {
 
     fn place(kind: KindId) -> (usize, u64) {
         (usize::from(kind.0 / 64), 1 << (kind.0 % 64))
-    }
-}
-
-/// Multiplicative hash over words: fast on the short octet strings that keys are.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FixedHasher(u64);
-
-/// Odd number with well spread bits (the golden ratio in 64 bits).
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-
-impl FixedHasher {
-    #[inline]
-    fn mix(&mut self, word: u64) {
-        let product = u128::from(self.0.rotate_left(23) ^ word) * u128::from(SPREAD);
-        #[allow(clippy::cast_possible_truncation, reason = "both halves are wanted, one by one")]
-        let halves = (product as u64, (product >> 64) as u64);
-        self.0 = halves.0 ^ halves.1;
-    }
-}
-
-fn word_of(octets: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word[..octets.len()].copy_from_slice(octets);
-    u64::from_le_bytes(word)
-}
-
-impl Hasher for FixedHasher {
-    #[inline]
-    fn write(&mut self, octets: &[u8]) {
-        self.mix(octets.len() as u64 ^ SPREAD);
-        let (words, rest) = octets.as_chunks::<8>();
-        for word in words {
-            self.mix(u64::from_le_bytes(*word));
-        }
-        if !rest.is_empty() {
-            self.mix(word_of(rest));
-        }
-    }
-
-    #[inline]
-    fn write_u8(&mut self, number: u8) {
-        self.mix(u64::from(number) ^ SPREAD);
-    }
-
-    #[inline]
-    fn write_u32(&mut self, number: u32) {
-        self.mix(u64::from(number) ^ SPREAD);
-    }
-
-    #[inline]
-    fn write_u64(&mut self, number: u64) {
-        self.mix(number ^ SPREAD);
-    }
-
-    #[inline]
-    fn write_usize(&mut self, number: usize) {
-        self.mix(number as u64 ^ SPREAD);
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 

@@ -22,60 +22,54 @@
 //! panicking descriptor invalidates its own value only.
 
 mod arena;
-mod audit;
-mod convergence;
+mod change;
 mod dependency;
 mod descriptor;
+mod dispatch_order;
 mod drift_policy;
 mod engine;
-mod facts;
 mod graph;
 mod history;
-mod impact;
-mod inspect;
 mod key;
 mod key_text;
-mod losses;
-mod moves;
 mod operation;
+mod outcome;
+mod output;
 mod overlay;
 mod plan;
+mod planned_operation;
 mod planner;
+mod portion;
 mod queue;
 mod reading;
-mod resync;
 mod retry_state;
-mod retry_triggers;
 mod sorted_map;
 mod status;
 mod targets;
 mod transaction;
 mod value;
 mod value_spec;
-mod value_status;
 mod waits;
 
+pub use change::{Author, Delta, IntentChange, Level, Mode, Owner, Wait};
 pub use dependency::{Cascade, Claim, Dependency, Facet, Offer, Space, Target};
 pub use descriptor::{
     AnyDescriptor, ChangeMethod, Descriptor, Effect, Part, PartsChanged, Registry, RegistryError,
 };
 pub use drift_policy::DriftPolicy;
-pub use engine::{Engine, EngineOutput, Scope, TransactionOutcome};
+pub use engine::{DependencyStatus, EDGES_MOST, Engine, Failure, Impact, ImpactWalk, LISTED_MOST};
 pub use history::{
-    Author, History, OperationResult, RecordedOperation, SystemChange, Tally, TransactionRecord,
-    Trigger,
+    History, OperationResult, RecordedOperation, SystemChange, Tally, TransactionRecord, Trigger,
 };
-pub use impact::{EDGES_MOST, Failure, Impact, ImpactWalk, LISTED_MOST};
-pub use inspect::DependencyStatus;
 pub use key::{Key, KeyError, KindId, Segment, sort_keys};
 pub use operation::{
     Action, Completion, ErrorClass, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
-pub use plan::{
-    Cause, Delta, IntentChange, Mode, Owner, Plan, PlanCost, PlanError, PlannedOperation,
-};
+pub use outcome::{PlanError, TransactionOutcome, WaitResult};
+pub use output::EngineOutput;
+pub use plan::{Plan, PlanCost};
+pub use planned_operation::{Cause, PlannedOperation};
 pub use planner::Planning;
-pub use reading::SortedFacts;
+pub use reading::{Scope, SortedFacts};
 pub use status::{Counters, Detail, LastOperation, Repair, ValueState, ValueStatus};
 pub use value::{ObjectValue, SharedValue};
-pub use waits::{Level, Wait, WaitResult};

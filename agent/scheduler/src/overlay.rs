@@ -17,18 +17,17 @@ use smallvec::SmallVec;
 use crate::dependency::{Claim, Dependency, Space, Target};
 use crate::graph::{Goal, Graph, NodeIdx, Sources, TargetId};
 use crate::key::{FixedMap, Key, hash_of};
-use crate::plan::{After, Cause};
+use crate::planned_operation::{After, Cause};
 use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
 
+pub(crate) use crate::planned_operation::OverlayIdx;
 pub(crate) use read_set::{ReadSet, Readings};
 pub(crate) use watchers::{Gathering, Notification};
 
 /// Divisor of the extra room reserved for a large change: one entry more than reserved would move all of them.
 const SPARE: usize = 32;
 
-/// Index of an overlay node.
-pub(crate) type OverlayIdx = u32;
 /// Index of an overlay target.
 pub(crate) type OverlayTargetId = u32;
 /// Targets of one value.
@@ -80,7 +79,7 @@ pub(crate) struct OverlayNode {
     pub(crate) op: Option<u32>,
     /// True for an unsupported value on which nothing of the plan bears: see [`Planner::spare_bystanders`].
     ///
-    /// [`Planner::spare_bystanders`]: crate::planner::PlannerOf::spare_bystanders
+    /// [`Planner::spare_bystanders`]: crate::planner::Planner::spare_bystanders
     pub(crate) is_bystander: bool,
     /// Spec of a value that goes by cascade, until its cascade root goes.
     pub(crate) in_cascade: Option<Arc<ValueSpec>>,

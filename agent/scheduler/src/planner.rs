@@ -33,7 +33,6 @@ mod claims;
 mod hashing;
 mod intent;
 mod operations;
-mod own_plan;
 mod planning;
 mod reduction;
 mod resolve;
@@ -42,26 +41,24 @@ mod tasks;
 mod unsupported;
 mod validation;
 
-pub(crate) use own_plan::{ComparedPlan, OwnPlan};
-pub use planning::Planning;
-pub(crate) use planning::{goals, plan_for};
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use tasks::{Stage, Task};
 
 use crate::dependency::Facet;
 use crate::descriptor::{ChangeMethod, catch_panic};
 use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::{FixedMap, Key};
 use crate::operation::Action;
-use crate::overlay::{
-    InPlaceAction, Overlay, OverlayIdx, OverlayOf, OverlayTargetIds, PendingAction,
-};
-use crate::plan::{Cause, PlannedOperation, Unmet};
+use crate::overlay::{InPlaceAction, Overlay, OverlayTargetIds, PendingAction};
+use crate::plan::Unmet;
+use crate::planned_operation::{Cause, OverlayIdx, PlannedOperation};
 use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
 
-use tasks::{Stage, Task};
+pub use planning::Planning;
+pub(crate) use planning::{goals, plan_for};
 
 /// Ranks of ready values. Values found in place come first, so that they count as dependents of the rest.
 const FOUND: usize = 0;
@@ -73,12 +70,15 @@ const LAST: usize = 4;
 const RANKS: usize = 5;
 
 /// Planner of a graph that is at hand.
-pub(crate) type Planner<'g> = PlannerOf<&'g Graph>;
-
-/// Planner, with the graph or, while the plan is suspended, without.
 #[derive(Debug)]
-pub(crate) struct PlannerOf<G> {
-    pub(crate) overlay: OverlayOf<G>,
+pub(crate) struct Planner<'g> {
+    pub(crate) overlay: Overlay<'g>,
+    pub(crate) state: PlannerState,
+}
+
+/// State of a planner, apart from its overlay: it names nothing of the graph, and is kept while the plan is suspended.
+#[derive(Debug)]
+pub(crate) struct PlannerState {
     ready: [Vec<OverlayIdx>; RANKS],
     /// Empty list that is swapped with the ready changes, so that neither is allocated again.
     spare: Vec<OverlayIdx>,
@@ -125,71 +125,9 @@ pub(crate) struct PlannerOf<G> {
     transports: bool,
 }
 
-impl<G> PlannerOf<G> {
-    /// Same planner with another reference to the graph, or with none.
-    fn with_graph<H>(self, graph: H) -> PlannerOf<H> {
-        let Self {
-            overlay,
-            ready,
-            spare,
-            blocked_by_dependents,
-            blocked_after_parking,
-            change_missing_dependency,
-            reducible_candidates,
-            cascade_under,
-            cascade_of,
-            operations,
-            found,
-            restores,
-            reserved_claims,
-            yielding,
-            listed,
-            waiting,
-            revisits,
-            order,
-            before,
-            portion,
-            rounds,
-            validated,
-            tasks,
-            follow_ups,
-            transports,
-        } = self;
-        let overlay = overlay.with_graph(graph);
-        PlannerOf {
-            overlay,
-            ready,
-            spare,
-            blocked_by_dependents,
-            blocked_after_parking,
-            change_missing_dependency,
-            reducible_candidates,
-            cascade_under,
-            cascade_of,
-            operations,
-            found,
-            restores,
-            reserved_claims,
-            yielding,
-            listed,
-            waiting,
-            revisits,
-            order,
-            before,
-            portion,
-            rounds,
-            validated,
-            tasks,
-            follow_ups,
-            transports,
-        }
-    }
-}
-
-impl<'g> Planner<'g> {
-    pub(crate) fn new(graph: &'g Graph) -> Self {
+impl PlannerState {
+    fn new(graph: &Graph) -> Self {
         Self {
-            overlay: Overlay::new(graph),
             ready: Default::default(),
             spare: Vec::new(),
             blocked_by_dependents: BTreeMap::new(),
@@ -215,6 +153,12 @@ impl<'g> Planner<'g> {
             follow_ups: Vec::new(),
             transports: operations::transports(graph) > 1,
         }
+    }
+}
+
+impl<'g> Planner<'g> {
+    pub(crate) fn new(graph: &'g Graph) -> Self {
+        Self { overlay: Overlay::new(graph), state: PlannerState::new(graph) }
     }
 
     /// Chooses the action of a value. A present value that may be reduced waits until it is known which targets are
@@ -291,7 +235,7 @@ impl<'g> Planner<'g> {
         }
         node.pending_action = PendingAction::Create;
         if node.unmet == 0 {
-            self.ready[CREATES].push(oidx);
+            self.state.ready[CREATES].push(oidx);
         }
         self.note_reducible(oidx);
     }
@@ -299,7 +243,7 @@ impl<'g> Planner<'g> {
     fn schedule_in_place(&mut self, oidx: OverlayIdx, in_place_action: InPlaceAction) {
         let node = self.overlay.node_mut(oidx);
         node.pending_action = PendingAction::InPlace(in_place_action);
-        self.ready[rank(in_place_action)].push(oidx);
+        self.state.ready[rank(in_place_action)].push(oidx);
         let next = self.next(oidx);
         self.overlay.mark_going(oidx, next.as_ref().map(|(_, spec)| &**spec));
         if in_place_action != InPlaceAction::Updated {
@@ -340,7 +284,7 @@ impl<'g> Planner<'g> {
         let kind = self.overlay.node(oidx).key.kind();
         let descriptor = self.overlay.graph.registry.descriptor(kind);
         let last = descriptor.is_some_and(|descriptor| descriptor.removed_last());
-        self.ready[if last { LAST } else { DELETES }].push(oidx);
+        self.state.ready[if last { LAST } else { DELETES }].push(oidx);
     }
 
     pub(crate) fn delete(&mut self, oidx: OverlayIdx, force: bool) {
@@ -383,14 +327,14 @@ impl<'g> Planner<'g> {
             && in_place_action != InPlaceAction::Found
             && self.overlay.waits_for_going(oidx, &new);
         if waits || waiting || needy && self.is_claimed(oidx, &new) {
-            self.change_missing_dependency.insert(key, oidx);
+            self.state.change_missing_dependency.insert(key, oidx);
             return self.note_waiting_reducible(oidx);
         }
         let (_, lost) = self.overlay.provider_changes(&key, Some(&present), Some(&new));
         if !force && self.is_blocked(oidx, &present, &lost) {
             return;
         }
-        self.change_missing_dependency.remove(&key);
+        self.state.change_missing_dependency.remove(&key);
         self.unblock(&key);
         if !needy && let Some(cascade_root) = self.find_cascade_root(oidx, &present) {
             return self.remove_by_cascade(oidx, cascade_root, present, &lost); // no object will be left to give back
@@ -450,7 +394,7 @@ impl<'g> Planner<'g> {
                 self.overlay.set_present(oidx, Some(new), true, None);
                 self.overlay.clear_going(oidx);
                 self.overlay.node_mut(oidx).pending_action = PendingAction::Nothing;
-                self.found.push(oidx);
+                self.state.found.push(oidx);
                 return self.drain_ready();
             }
         };
@@ -520,8 +464,8 @@ impl<'g> Planner<'g> {
         }
         if !blocking.is_empty() {
             let key = self.overlay.node(oidx).key.clone();
-            self.blocked_after_parking.remove(&key);
-            self.blocked_by_dependents.insert(key, oidx);
+            self.state.blocked_after_parking.remove(&key);
+            self.state.blocked_by_dependents.insert(key, oidx);
         }
         !blocking.is_empty()
     }
@@ -546,8 +490,8 @@ impl<'g> Planner<'g> {
     }
 
     fn unblock(&mut self, key: &Key) {
-        self.blocked_by_dependents.remove(key);
-        self.blocked_after_parking.remove(key);
+        self.state.blocked_by_dependents.remove(key);
+        self.state.blocked_after_parking.remove(key);
     }
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::dependency::Target;
-use crate::losses::Loss;
 use crate::operation::{ErrorClass, OperationError};
+use crate::status::ValueState;
 
 /// Upper bound of the pause before the second try; doubles with each try. A busy kernel is busy for milliseconds, and
 /// nobody notices a second.
@@ -37,6 +37,15 @@ pub(crate) struct NextLook {
     pub(crate) at: Duration,
     /// True for a try that nothing but time begins.
     pub(crate) is_slow: bool,
+}
+
+/// Loss of a value that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loss {
+    /// Wall clock of the fact that told of it, nanoseconds since 1970.
+    pub(crate) since_ns: u64,
+    /// State that was told last; `None` as long as it may be a late notification.
+    pub(crate) told: Option<ValueState>,
 }
 
 /// Errors and drift of a value since it was last in place.

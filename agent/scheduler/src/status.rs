@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::change::Owner;
 use crate::key::Key;
 use crate::operation::{Action, OperationError, TxnId};
-use crate::plan::Owner;
 use crate::value::SharedValue;
 
 /// The state of a value: a function of its three planes, the operation in flight and the last error.

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
+use holdfast_base::now_ns;
 use holdfast_config::schema::Origin;
-use holdfast_config::{CancelToken, Configuration, Footprint, LayerDifference, PackageChange};
-use holdfast_store::{ArtefactChange, Change, Ticket, Unconfirmed};
+use holdfast_config::services::ChangeOrigin;
+use holdfast_config::{
+    BootChange, CancelToken, Configuration, Footprint, LayerDifference, PackageChange,
+};
+use holdfast_scheduler::Author;
+use holdfast_store::{ArtefactChange, Change, ConfigRevision, Ticket, Unconfirmed};
 use tokio::task::JoinHandle;
 
-use super::{Commit, CommitKind, Reply, runs_alone};
-use crate::config_log::LogNote;
-use crate::handler_calls::HandlerRounds;
-use crate::intent::Intent;
-use crate::options::{CommitOptions, ConfirmAction, Confirmation};
+use super::{Commit, CommitKind};
+use crate::examination::HandlerRounds;
 use crate::publication::PreparedEntries;
+use crate::request::{CommitOptions, ConfirmAction, Confirmation, Intent, LogNote, Reply};
 use crate::service_history::ServiceRecord;
 
 /// One commit in flight: its state machine, and what its effects need of the request.
@@ -73,6 +76,19 @@ pub(crate) struct ExaminationBase {
     pub(crate) configuration: Configuration,
     /// Number of changes that were in force then, since the start of the core.
     pub(crate) applied: u64,
+}
+
+/// True for a change that has to do with everything: commits that must be confirmed, and what ends their wait; a
+/// bootstrap, and types of services; going back, and a factory reset.
+pub(crate) fn runs_alone(intent: &Intent, options: &CommitOptions) -> bool {
+    match intent {
+        Intent::Edit(_) | Intent::Restore(_) => options.confirmation.is_some(),
+        Intent::Boot { change, .. } => matches!(change, BootChange::Bootstrap(..)),
+        Intent::Lease(_) | Intent::Fence(_) => false,
+        Intent::Walk(_) | Intent::Resurrect { .. } => false,
+        Intent::Switch { .. } | Intent::Credentials(_) | Intent::Purge(_) => false,
+        Intent::Rollback(_) | Intent::FactoryReset { .. } | Intent::Package(_) => true,
+    }
 }
 
 impl CommitInFlight {
@@ -163,12 +179,38 @@ impl CommitInFlight {
     }
 
     /// Effect of the commit on the record of the commit that waits to be confirmed, if one does.
-    pub(super) fn unconfirmed(&self, waits: bool) -> Unconfirmed {
+    pub(crate) fn unconfirmed(&self, waits: bool) -> Unconfirmed {
         match &self.options.confirmation {
             _ if self.is_rollback => Unconfirmed::Ends,
             Some(Confirmation { action: ConfirmAction::Begin { .. }, .. }) => Unconfirmed::Begins,
             _ if waits => Unconfirmed::Joins,
             _ => Unconfirmed::Stays,
         }
+    }
+}
+
+impl CommitInFlight {
+    /// The configuration revision that the commit is about to become, if its layers differ.
+    pub(crate) fn take_revision(&mut self) -> Option<ConfigRevision> {
+        let difference: LayerDifference = *self.difference.take()?;
+        let Author { client, trace } = self.reply.author();
+        Some(ConfigRevision {
+            number: 0, // the store gives it
+            time_ns: now_ns(),
+            author: client,
+            from: self.reply.from(),
+            by: self.log_note.by,
+            comment: self.reply.comment().map(ToString::to_string),
+            trace,
+            restored: self.log_note.restored.take(),
+            difference,
+        })
+    }
+}
+
+impl CommitInFlight {
+    /// Origin of its walks.
+    pub(crate) fn origin(&self) -> ChangeOrigin {
+        self.service_record.origin(&self.reply)
     }
 }

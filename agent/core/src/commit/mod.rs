@@ -51,39 +51,38 @@
 //! confirmed begins another commit, the rollback.
 //!
 //! An examination that needs the work of handlers asks first, and is repeated with the answers: Asking, then Answered
-//! ([`handler_calls`](super::handler_calls)).
+//! ([`HandlerCalls`](crate::HandlerCalls)).
 //!
 //! Of a change that has walked instances of services, `ready` is judged again once its objects are verified, and goes into
-//! the write that makes it final ([`readiness`](super::readiness)).
+//! the write that makes it final ([`judged`](crate::planning::judged)).
 //!
 //! Absent on purpose: time, the store, the engine and the reply channel, which the effects have.
 
-mod effects;
 mod in_flight;
-mod reply;
 mod table;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdfast_common::parallel;
 use holdfast_config::{Configuration, Footprint, ServiceTag};
 use holdfast_scheduler::{TransactionOutcome, TxnId};
 use holdfast_store::{Change, StoreError};
-use smol_str::SmolStr;
 
-pub(super) use self::in_flight::{CommitInFlight, ExaminationBase};
-pub(super) use self::reply::Reply;
-pub(super) use self::table::{CommitTable, Turn, runs_alone};
-use super::examination::{Candidate, CredentialValues, EntryChange};
-use super::handler_calls::{HandlerReply, UnansweredCalls, UnansweredChange};
-use super::intent::Intent;
-use super::publication::{BuilderPanicked, BuiltRevision};
-use super::readiness::JudgedChange;
-use super::service_history::HistoryChange;
-use super::{CommitError, CommitStamp};
+use crate::changes::{AppliedChange, PlannedChange};
+use crate::examination::{
+    Candidate, CredentialValues, HandlerReply, UnansweredCalls, UnansweredChange,
+};
+use crate::planning::JudgedChange;
+use crate::publication::BuildResult;
+use crate::request::{CommitError, CommitStamp, Intent};
+
+pub(crate) use in_flight::{CommitInFlight, ExaminationBase, runs_alone};
+pub(crate) use table::{CommitInput, CommitTable, Turn};
+pub use window::UnconfirmedCommit;
+pub(crate) use window::{ConfirmWindow, Window};
 
 /// The state machine of one commit.
 #[derive(Debug)]
@@ -259,45 +258,6 @@ pub(super) enum Effect<P> {
     /// Answers a dry run with its plan.
     AnswerPreview(P),
 }
-
-/// Entries that take as long to show as the plan and the owners of one instance of a service: a millisecond, at most.
-const INSTANCE_ENTRIES: usize = 50;
-
-/// A change that the engine has taken over: everything that its commit puts in force.
-#[derive(Debug)]
-pub(super) struct PlannedChange {
-    pub(super) configuration: Configuration,
-    pub(super) changes: Arc<Vec<EntryChange>>,
-    pub(super) credentials: CredentialValues,
-    /// Instances of services that may be ready once the change is carried out.
-    pub(super) unready: BTreeSet<ServiceTag>,
-    /// Number of instances whose plans or claims differ.
-    pub(super) instances: usize,
-}
-
-impl PlannedChange {
-    /// True for a change that is answered before a revision shows it.
-    pub(super) fn is_large(&self) -> bool {
-        let entries = self.configuration.work().entries.max(self.changes.len());
-        entries + self.instances * INSTANCE_ENTRIES > parallel::FEW
-    }
-}
-
-/// A change that is in force, and that no revision shows yet.
-#[derive(Debug)]
-pub(super) struct AppliedChange {
-    /// The configuration before the commit.
-    pub(super) old: Configuration,
-    pub(super) changes: Arc<Vec<EntryChange>>,
-    /// Id of the commit that must be confirmed, if this commit is the one, belongs to it or takes it back.
-    pub(super) confirm_id: Option<SmolStr>,
-    /// Its service transaction.
-    pub(super) history: HistoryChange,
-    pub(super) stamp: CommitStamp,
-}
-
-/// Result of building the revision of a large commit.
-pub(super) type BuildResult = Result<Box<BuiltRevision>, BuilderPanicked>;
 
 impl Commit {
     pub(super) fn new(kind: CommitKind) -> Self {

@@ -19,19 +19,19 @@
 //! published. Its configuration is rebased then on the one in force, which may have changed where the commit has
 //! neither read nor written. *Invariant:* two commits between Planning and their end keep clear of one another.
 //!
-//! What has to do with everything runs alone: see [`runs_alone`].
+//! What has to do with everything runs alone: see [`runs_alone`](super::runs_alone).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use holdfast_config::{BootChange, Footprint};
-use holdfast_scheduler::TxnId;
+use holdfast_config::Footprint;
+use holdfast_scheduler::{TransactionOutcome, TxnId, WaitResult};
 use holdfast_store::Ticket;
 
-use super::CommitInFlight;
-use crate::CommitError;
-use crate::intent::Intent;
-use crate::options::CommitOptions;
+use super::Input;
+use super::in_flight::CommitInFlight;
+use crate::planning::CommitPlan;
+use crate::request::{CommitError, CommitRequest, FollowUp};
 
 /// Most commits in flight. So many are a sign that a transport hangs, and further requests wait in the queue of the core.
 const MAX_IN_FLIGHT: usize = 16;
@@ -39,8 +39,19 @@ const MAX_IN_FLIGHT: usize = 16;
 /// the largest.
 const MAX_EXAMINED: usize = 4;
 
+/// Input of a commit.
+pub(crate) type CommitInput = Input<Box<CommitPlan>>;
+
+/// Event of the commits in flight.
+#[derive(Debug)]
+pub(crate) enum CommitEvent {
+    Input(Ticket, CommitInput),
+    /// End of a transaction of the engine, of a commit or of the engine itself.
+    Outcome(TransactionOutcome),
+}
+
 /// The commits in flight, in the order of their admission.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct CommitTable {
     commits: BTreeMap<Ticket, CommitInFlight>,
     /// Commits that are carried out and not final yet, in the order of their completion.
@@ -51,6 +62,14 @@ pub(crate) struct CommitTable {
     applied: u64,
     /// Footprints of changes that an examination may not have seen, each with its number, ascending.
     recent: VecDeque<(u64, Arc<Footprint>)>,
+    /// Events of commits that are not handled yet.
+    events: VecDeque<CommitEvent>,
+    /// A request that runs alone, and waits until no commit is in flight.
+    request_alone: Option<CommitRequest>,
+    /// Number of the transaction that is made final next.
+    next_number: u64,
+    /// Reports of commits whose values are not all in the system.
+    settling: BTreeMap<TxnId, FollowUp>,
 }
 
 /// Most changes that wait for answers of handlers. Each of them keeps its request in memory meanwhile.
@@ -69,20 +88,76 @@ pub(crate) enum Turn {
     Abandoned,
 }
 
-/// True for a change that has to do with everything: commits that must be confirmed, and what ends their wait; a
-/// bootstrap, and types of services; going back, and a factory reset.
-pub(crate) fn runs_alone(intent: &Intent, options: &CommitOptions) -> bool {
-    match intent {
-        Intent::Edit(_) | Intent::Restore(_) => options.confirmation.is_some(),
-        Intent::Boot { change, .. } => matches!(change, BootChange::Bootstrap(..)),
-        Intent::Lease(_) | Intent::Fence(_) => false,
-        Intent::Walk(_) | Intent::Resurrect { .. } => false,
-        Intent::Switch { .. } | Intent::Credentials(_) | Intent::Purge(_) => false,
-        Intent::Rollback(_) | Intent::FactoryReset { .. } | Intent::Package(_) => true,
-    }
-}
-
 impl CommitTable {
+    /// An empty table; the number is that of the transaction that is made final next.
+    pub(crate) fn new(next_number: u64) -> Self {
+        Self {
+            commits: BTreeMap::new(),
+            completed: VecDeque::new(),
+            finalizing: None,
+            applied: 0,
+            recent: VecDeque::new(),
+            events: VecDeque::new(),
+            request_alone: None,
+            next_number,
+            settling: BTreeMap::new(),
+        }
+    }
+
+    /// Queues an input of a commit.
+    pub(crate) fn push_input(&mut self, ticket: Ticket, input: CommitInput) {
+        self.events.push_back(CommitEvent::Input(ticket, input));
+    }
+
+    /// Queues the ends of transactions of the engine.
+    pub(crate) fn push_outcomes(&mut self, outcomes: Vec<TransactionOutcome>) {
+        // Of a change that did not end well, no value is waited for.
+        let failed = outcomes.iter().filter(|it| !matches!(it, TransactionOutcome::Done { .. }));
+        failed.for_each(|outcome| drop(self.settling.remove(&outcome.txn())));
+        self.events.extend(outcomes.into_iter().map(CommitEvent::Outcome));
+    }
+
+    /// Takes out the next input, with its commit. An end that belongs to no commit is passed over.
+    pub(crate) fn next_input(&mut self) -> Option<(CommitInFlight, CommitInput)> {
+        while let Some(event) = self.events.pop_front() {
+            let (ticket, input) = match event {
+                CommitEvent::Input(ticket, input) => (ticket, input),
+                CommitEvent::Outcome(outcome) => match self.of_transaction(outcome.txn()) {
+                    Some(ticket) => (ticket, Input::Engine(outcome)),
+                    None => continue,
+                },
+            };
+            if let Some(commit) = self.commits.remove(&ticket) {
+                return Some((commit, input));
+            }
+        }
+        None
+    }
+
+    /// Keeps the report of a commit until the values of its transaction are in the system.
+    pub(crate) fn await_settled(&mut self, txn: TxnId, report: FollowUp) {
+        self.settling.insert(txn, report);
+    }
+
+    /// Notes the ends of waits for values.
+    pub(crate) fn note_settled(&mut self, reached: Vec<WaitResult>) {
+        for WaitResult { txn, in_time, .. } in reached {
+            if let Some(follow_up) = self.settling.remove(&txn) {
+                follow_up.note_settled(in_time);
+            }
+        }
+    }
+
+    /// Keeps a request that runs alone until no commit is in flight.
+    pub(crate) fn hold_up(&mut self, request: CommitRequest) {
+        self.request_alone = Some(request);
+    }
+
+    /// Takes out the request that waits until no commit is in flight, if none is.
+    pub(crate) fn take_held_up(&mut self) -> Option<CommitRequest> {
+        if self.is_quiet() { self.request_alone.take() } else { None }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.commits.is_empty()
     }
@@ -94,6 +169,9 @@ impl CommitTable {
 
     /// True when another request may be taken from the queue.
     pub(crate) fn has_room(&self) -> bool {
+        if self.request_alone.is_some() {
+            return false;
+        }
         // One that handlers are asked for holds up nobody.
         let mut present = self.commits.values().filter(|it| !it.machine.is_asking());
         let examined = present.clone().filter(|it| it.machine.is_examining());
@@ -132,14 +210,9 @@ impl CommitTable {
         self.commits.insert(commit.ticket, commit);
     }
 
-    /// Takes a commit out, to handle an input of it.
-    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<CommitInFlight> {
-        self.commits.remove(&ticket)
-    }
-
     /// The commit that a transaction of the engine belongs to. Others are repairs and retries of the engine, which only
     /// show in state.
-    pub(crate) fn of_transaction(&self, txn: TxnId) -> Option<Ticket> {
+    fn of_transaction(&self, txn: TxnId) -> Option<Ticket> {
         self.commits.values().find(|it| it.machine.txn() == Some(txn)).map(|it| it.ticket)
     }
 
@@ -174,13 +247,18 @@ impl CommitTable {
         self.finalizing.take_if(|it| *it == ticket);
     }
 
-    /// The commit that is to be made final now, if there is one; until its end, no other one is.
-    pub(crate) fn next_to_finalize(&mut self) -> Option<&mut CommitInFlight> {
+    /// The commit that is to be made final now, with its number, if there is one; until its end, no other one is.
+    pub(crate) fn next_to_finalize(&mut self) -> Option<(u64, &mut CommitInFlight)> {
         if self.finalizing.is_some() {
             return None;
         }
         self.finalizing = self.completed.pop_front();
-        self.commits.get_mut(&self.finalizing?)
+        let commit = self.commits.get_mut(&self.finalizing?)?;
+        let number = self.next_number;
+        // A number is not used again: the disk may have taken what it reported as refused.
+        self.next_number += 1;
+        commit.number = Some(number);
+        Some((number, commit))
     }
 
     /// The first commit that does not wait any longer.

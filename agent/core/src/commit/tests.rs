@@ -15,9 +15,10 @@ use holdfast_store::StoreError;
 use holdfast_telemetry::{DerivedLists, Revision};
 
 use super::*;
-use crate::box_state::ObservedBox;
-use crate::handler_calls::{HandlerTransaction, UnansweredCalls};
-use crate::preview::BoundedList;
+use crate::examination::{HandlerTransaction, ObservedBox, UnansweredCalls};
+use crate::publication::{BuilderPanicked, BuiltRevision};
+use crate::request::BoundedList;
+use crate::service_history::HistoryChange;
 use crate::shared_engine::SharedEngine;
 
 static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));

@@ -24,7 +24,7 @@ use super::state::{
     Others, SHOWN_AS_APPLIED, StateChange, StateSource, StateUpdate, clear, follow_configuration,
     in_both,
 };
-use crate::commit::AppliedChange;
+use crate::changes::AppliedChange;
 use crate::examination::EntryChange;
 use crate::shared_engine::SharedEngine;
 
@@ -37,7 +37,7 @@ const UPDATES_AHEAD: usize = 4;
 
 /// Builder of the revision of one commit.
 #[derive(Debug)]
-pub(super) struct RevisionBuilder {
+pub(crate) struct RevisionBuilder {
     pub(super) source: StateSource,
     pub(super) engine: SharedEngine,
     pub(super) chain: Arc<RevisionChain>,
@@ -47,7 +47,7 @@ pub(super) struct RevisionBuilder {
     /// The configuration after the commit.
     pub(super) configuration: Configuration,
     /// Entries that were laid out while the commit was carried out.
-    pub(super) prepared: Option<Box<PreparedEntries>>,
+    pub(crate) prepared: Option<Box<PreparedEntries>>,
     /// Keys that the commit has changed, ascending.
     pub(super) keys: Arc<Vec<Key>>,
     /// State that is shown of them, apart from objects that are shown as applied.
@@ -95,7 +95,7 @@ impl RevisionBuilder {
     }
 
     /// Builds the revision. Takes as long as the difference is large.
-    pub(super) fn build(mut self) -> BuiltRevision {
+    pub(crate) fn build(mut self) -> BuiltRevision {
         let (number, time_ns) = (self.applied.stamp.revision, self.applied.stamp.time_ns);
         let annotation = self.configuration.layers().annotation.clone();
         let base = Arc::clone(&self.base);

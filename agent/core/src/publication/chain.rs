@@ -27,10 +27,10 @@ use holdfast_telemetry::{ConfigOrState, Draft, Mutation, Revision};
 use imbl::OrdMap;
 use tokio::sync::watch;
 
-use super::marks::{self, MarkedEntry, Marks, TooManyMarks};
+use super::marks::{MarkedEntry, Marks, TooManyMarks};
 use super::service_plans::status_beside;
 use super::state::{Others, in_both, remove_state, show_leaf};
-use crate::ServiceState;
+use super::{ServiceState, marks};
 
 /// Numbers kept free for revisions between the answer to a large commit and the revision that shows it: more than there
 /// are events in that second. Further ones share the last number, and subscribers see them with the commit.

@@ -8,7 +8,7 @@ use holdfast_store::Ticket;
 
 /// Deferred keys of the commits in flight.
 #[derive(Debug, Default)]
-pub(super) struct Deferrals(BTreeMap<Ticket, DeferredKeys>);
+pub(crate) struct Deferrals(BTreeMap<Ticket, DeferredKeys>);
 
 impl Deferrals {
     /// Defers the state of the keys of a commit, ascending, until it ends.

@@ -17,11 +17,11 @@ use holdfast_telemetry::{
 };
 use smallvec::SmallVec;
 
-use super::EntryChange;
 use super::state::{show, show_within};
+use crate::examination::EntryChange;
 
 /// The lists of objects that are shown as applied, in both models, and where entries are marked.
-pub(super) fn derived_lists(registry: &Registry, models: &Models) -> DerivedLists {
+pub(crate) fn derived_lists(registry: &Registry, models: &Models) -> DerivedLists {
     let native = registry.applied_list();
     let openconfig = models.map.list_to_openconfig(native);
     let mark = |it: StatusNodes| {
@@ -55,7 +55,7 @@ pub(super) struct AppliedState {
 
 /// State of an entry that a commit adds, with the native keys of the entry.
 #[derive(Clone, Debug)]
-pub(super) struct NewState {
+pub(crate) struct NewState {
     keys: Keys,
     state: Arc<AppliedState>,
 }
@@ -78,7 +78,7 @@ enum NextState {
 }
 
 /// Derived entries that a change of configuration adds.
-pub(super) struct NewEntries<'a> {
+pub(crate) struct NewEntries<'a> {
     pub(super) registry: &'a Arc<Registry>,
     pub(super) models: &'a Arc<Models>,
 }
@@ -129,7 +129,7 @@ impl NewEntries<'_> {
 
 /// Changes of the state of derived entries.
 #[derive(Default)]
-pub(super) struct DerivedChanges {
+pub(crate) struct DerivedChanges {
     pub(super) states: Vec<NewState>,
     /// Keys whose entries are not derived, or not any more.
     pub(super) stored: Vec<Key>,

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use holdfast_base::now_ns;
 use holdfast_common::parallel;
-use holdfast_config::{Configuration, Layers};
+use holdfast_config::{Configuration, InstancePath, Layers, Value};
 use holdfast_platform::Collector;
 use holdfast_platform::descriptors::{self, kinds};
 use holdfast_platform::objects::state::StateEntry;
@@ -39,43 +39,50 @@ use holdfast_platform::objects::{LinkStatusSettings, Registry};
 use holdfast_platform::values::{Link, OperState};
 use holdfast_scheduler::{Engine, Key, Now, SharedValue, sort_keys};
 use holdfast_store::Ticket;
-use holdfast_telemetry::{Boundary, Draft, Revision};
+use holdfast_telemetry::{Boundary, BoundarySender, Draft, Revision};
 use smol_str::SmolStr;
-use tokio::task::spawn_blocking;
+use tokio::sync::watch;
 
-use self::builder::RevisionBuilder;
-pub(super) use self::builder::{BuilderPanicked, BuiltRevision};
-pub(super) use self::chain::RevisionChain;
-use self::deferral::Deferrals;
-use self::derived::{DerivedChanges, NewEntries, NewState, derived_lists};
-use self::prepared::EntryPreparation;
-pub(super) use self::prepared::PreparedEntries;
-pub(super) use self::state::as_planes;
-use self::state::{
-    FEW_KEYS, Others, SHOWN_AS_APPLIED, StateSource, StateUpdate, follow_configuration, in_both,
-    show,
+use crate::changes::{AppliedChange, PlannedChange};
+use crate::examination::EntryChange;
+use crate::service_history::HistoryChange;
+use crate::shared_engine::SharedEngine;
+
+pub(crate) use builder::{BuilderPanicked, BuiltRevision, RevisionBuilder};
+pub(crate) use chain::RevisionChain;
+pub(crate) use deferral::Deferrals;
+pub(crate) use derived::{DerivedChanges, NewEntries, NewState, derived_lists};
+pub(crate) use prepared::{EntryPreparation, PreparedEntries};
+pub(crate) use state::{
+    FEW_KEYS, Others, SHOWN_AS_APPLIED, StateSource, StateUpdate, as_planes, follow_configuration,
+    in_both, show,
 };
-use self::told::{LinkObservation, ToldLinks};
-use super::commit::{AppliedChange, BuildResult, CommitInFlight, Input};
-use super::examination::EntryChange;
-use super::service_history::HistoryChange;
-use super::task::{CoreTask, JobResult};
+pub(crate) use told::{LinkObservation, ToldLinks};
 
 /// Keys whose state is shown in one turn of the loop: some ten milliseconds of work, for which an event waits at most.
 const TURN_KEYS: usize = 2048;
 
+/// State leaves of one service, by native path; `None` removes a leaf.
+pub type ServiceState = Vec<(InstancePath, Option<Value>)>;
+
+/// Result of building the revision of a large commit.
+pub(crate) type BuildResult = Result<Box<BuiltRevision>, BuilderPanicked>;
+
 /// Makes revisions.
 #[derive(Debug)]
 pub(super) struct Publisher {
-    source: StateSource,
+    pub(crate) source: StateSource,
     chain: Arc<RevisionChain>,
     /// Keys whose state changed since the last revision, some of them twice.
     dirty: Vec<Key>,
     /// True until the box is known as a whole: nobody reads before.
     is_held: bool,
-    deferrals: Deferrals,
+    pub(crate) deferrals: Deferrals,
     /// State that is shown of objects that come and go without a change of configuration.
     shown: HashMap<Key, StateEntry>,
+    /// True while a commit was answered that the newest revision does not show.
+    behind_tx: watch::Sender<bool>,
+    boundary_tx: BoundarySender,
 }
 
 impl Publisher {
@@ -113,11 +120,37 @@ impl Publisher {
             is_held: true,
             deferrals: Deferrals::default(),
             shown: HashMap::new(),
+            behind_tx: watch::channel(false).0,
+            boundary_tx: BoundarySender::default(),
         }
     }
 
     pub(super) fn chain(&self) -> &Arc<RevisionChain> {
         &self.chain
+    }
+
+    /// A receiver of whether a commit was answered that the newest revision does not show.
+    pub(crate) fn watch_behind(&self) -> watch::Receiver<bool> {
+        self.behind_tx.subscribe()
+    }
+
+    pub(crate) fn boundaries(&self) -> BoundarySender {
+        self.boundary_tx.clone()
+    }
+
+    /// Notes that a commit is about to be answered that the newest revision does not show.
+    pub(crate) fn note_behind(&self) {
+        self.behind_tx.send_replace(true);
+    }
+
+    /// Notes that the newest revision shows all commits that were answered.
+    pub(crate) fn note_caught_up(&self) {
+        self.behind_tx.send_replace(false);
+    }
+
+    /// Tells of a commit that the newest revision shows.
+    pub(crate) fn announce(&self, boundary: Boundary) {
+        self.boundary_tx.send(boundary);
     }
 
     /// Defers the state of the keys of a commit, ascending, until it ends.
@@ -217,7 +250,12 @@ impl Publisher {
 
     /// Publishes the revision of a commit, with the latest of what has changed while it was built: of so many keys that events need not
     /// wait. The others are shown from then on, in portions, as all other state is.
-    fn complete(&mut self, ticket: Ticket, engine: &Engine, built: BuiltRevision) -> Arc<Revision> {
+    pub(crate) fn complete(
+        &mut self,
+        ticket: Ticket,
+        engine: &Engine,
+        built: BuiltRevision,
+    ) -> Arc<Revision> {
         let BuiltRevision { base, next, keys, shown, mut left } = built;
         stored_kinds(&keys).for_each(|key| drop(self.shown.remove(key)));
         self.shown.extend(shown);
@@ -229,6 +267,40 @@ impl Publisher {
         let mut draft = newest.resume(next).after_removals();
         self.show_keys(left, &mut draft, engine, &so_far);
         self.chain.advance_to_boundary(&newest, draft.publish())
+    }
+
+    /// Builder of the revision of a commit, of which no key is left to be shown then, unless it changes once more.
+    pub(crate) fn builder(
+        &mut self,
+        ticket: Ticket,
+        applied: &Arc<AppliedChange>,
+        engine: &SharedEngine,
+        configuration: &Configuration,
+    ) -> RevisionBuilder {
+        let keys = self.deferrals.take_all(ticket);
+        RevisionBuilder {
+            source: self.source.clone(),
+            engine: engine.clone(),
+            chain: Arc::clone(&self.chain),
+            base: self.chain.newest(),
+            applied: Arc::clone(applied),
+            configuration: configuration.clone(),
+            prepared: None,
+            shown: self.shown_of(&keys),
+            keys,
+            others: self.chain.others(),
+        }
+    }
+
+    /// Preparation of the entries that a large change of a configuration adds to its revision.
+    pub(crate) fn preparation(&self, old: &Configuration, new: &PlannedChange) -> EntryPreparation {
+        EntryPreparation {
+            source: self.source.clone(),
+            base: self.chain.newest(),
+            old: old.clone(),
+            new: new.configuration.clone(),
+            changes: Arc::clone(&new.changes),
+        }
     }
 
     /// Shows the present state of keys.
@@ -255,7 +327,7 @@ impl Publisher {
     }
 
     /// State that is shown of the keys of a commit, which nobody else shows before its end.
-    fn shown_of(&self, keys: &[Key]) -> HashMap<Key, StateEntry> {
+    pub(crate) fn shown_of(&self, keys: &[Key]) -> HashMap<Key, StateEntry> {
         let shown = stored_kinds(keys).filter_map(|key| self.shown.get_key_value(key));
         shown.map(|(key, entry)| (key.clone(), entry.clone())).collect()
     }
@@ -310,91 +382,4 @@ fn show_configured(
     let changes = changes.into_iter().flatten().collect();
     let update = StateUpdate { last, others: &Others::default(), changes };
     in_both(draft, update.is_large(), |tree| update.apply_to(tree));
-}
-
-impl CoreTask {
-    /// Builder of the revision of a commit, of which no key is left to be shown then, unless it changes once more.
-    fn revision_builder(
-        &mut self,
-        ticket: Ticket,
-        applied: &Arc<AppliedChange>,
-    ) -> RevisionBuilder {
-        let keys = self.publisher.deferrals.take_all(ticket);
-        RevisionBuilder {
-            source: self.publisher.source.clone(),
-            engine: self.engine.clone(),
-            chain: Arc::clone(&self.publisher.chain),
-            base: self.publisher.chain.newest(),
-            applied: Arc::clone(applied),
-            configuration: self.configuration.clone(),
-            prepared: None,
-            shown: self.publisher.shown_of(&keys),
-            keys,
-            others: self.publisher.chain.others(),
-        }
-    }
-
-    /// Has a thread lay out the entries that a large commit adds to its revision, while the commit is carried out.
-    pub(super) fn prepare_entries(&mut self, commit: &mut CommitInFlight) {
-        let (Some(change), Some(base)) = (commit.machine.executed_change(), &commit.base) else {
-            return;
-        };
-        if !change.is_large() {
-            return;
-        }
-        let preparation = EntryPreparation {
-            source: self.publisher.source.clone(),
-            base: self.publisher.chain.newest(),
-            old: base.configuration.clone(),
-            new: change.configuration.clone(),
-            changes: Arc::clone(&change.changes),
-        };
-        commit.prepared = Some(spawn_blocking(move || Box::new(preparation.run())));
-    }
-
-    /// Has a thread build the revision of a commit that was answered.
-    pub(super) fn build_revision(
-        &mut self,
-        commit: &mut CommitInFlight,
-        applied: &Arc<AppliedChange>,
-    ) {
-        let (ticket, prepared) = (commit.ticket, commit.prepared.take());
-        let mut builder = self.revision_builder(ticket, applied);
-        self.jobs.push(async move {
-            if let Some(prepared) = prepared {
-                builder.prepared = prepared.await.ok(); // without them, the entries are added one by one
-            }
-            let built = spawn_blocking(move || Box::new(builder.build())).await;
-            JobResult::Commit(ticket, Input::Built(built.map_err(|_| BuilderPanicked)))
-        });
-    }
-
-    /// Publishes a commit, and its boundary. Where no thread has built its revision, or has panicked, it is built now.
-    pub(super) fn publish_commit(
-        &mut self,
-        ticket: Ticket,
-        transaction: u64,
-        applied: Arc<AppliedChange>,
-        built: Option<BuildResult>,
-    ) {
-        let is_answered = built.is_some();
-        let built = match built {
-            Some(Ok(built)) => *built,
-            Some(Err(BuilderPanicked)) | None => self.revision_builder(ticket, &applied).build(),
-        };
-        let before = self.publisher.chain.newest();
-        let revision = self.publisher.complete(ticket, &self.engine.read(), built);
-        let confirm_id = applied.confirm_id.clone();
-        self.boundary_tx.send(Boundary { revision, transaction, confirm_id });
-        if is_answered {
-            self.behind_tx.send_replace(false);
-            // What only the versions before had is much: to free it takes as long as to build it.
-            spawn_blocking(move || drop((before, applied)));
-        }
-    }
-
-    /// Publishes some of the state that changed without a change of configuration.
-    pub(super) fn publish_state(&mut self) {
-        self.publisher.show_portion(&self.engine.read());
-    }
 }

@@ -10,9 +10,9 @@ use holdfast_config::Configuration;
 use holdfast_config::schema::Origin;
 use holdfast_telemetry::{EntryVersion, PreparedTree, Revision};
 
-use super::EntryChange;
 use super::derived::{NewEntries, NewState};
 use super::state::StateSource;
+use crate::examination::EntryChange;
 
 /// Derived entries that a commit adds.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct PreparedEntries {
 
 /// Input from which the entries of a commit are laid out.
 #[derive(Debug)]
-pub(super) struct EntryPreparation {
+pub(crate) struct EntryPreparation {
     pub(super) source: StateSource,
     /// The newest revision.
     pub(super) base: Arc<Revision>,
@@ -39,7 +39,7 @@ pub(super) struct EntryPreparation {
 
 impl EntryPreparation {
     /// Lays the entries out. Takes as long as there are entries.
-    pub(super) fn run(self) -> PreparedEntries {
+    pub(crate) fn run(self) -> PreparedEntries {
         let version = EntryVersion::default();
         let models = self.new.shared_models();
         let new = NewEntries { registry: &self.source.registry, models };

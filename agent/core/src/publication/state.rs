@@ -17,21 +17,22 @@ use imbl::OrdMap;
 use smallvec::SmallVec;
 
 use super::marks::Marks;
+use super::service_plans;
 use super::told::ToldLinks;
-use super::{EntryChange, service_plans};
+use crate::examination::EntryChange;
 
 /// Values whose state is what was applied. It goes with their configuration, whose path says where it is.
-pub(super) const SHOWN_AS_APPLIED: [KindId; 1] = [kinds::ROUTE];
+pub(crate) const SHOWN_AS_APPLIED: [KindId; 1] = [kinds::ROUTE];
 
 /// Objects whose state is a list entry of its own: with the object goes the entry.
 pub(super) const HOLDS_ITS_ENTRY: [KindId; 3] = [kinds::LINK, kinds::ADDRESS, kinds::NEIGHBOR];
 
 /// Keys up to which both trees of a revision are made one after the other: to wake a thread costs more.
-pub(super) const FEW_KEYS: usize = 1000;
+pub(crate) const FEW_KEYS: usize = 1000;
 
 /// Rules by which state is made of planes: the registry of kinds of objects, and what is told of links.
 #[derive(Clone, Debug)]
-pub(super) struct StateSource {
+pub(crate) struct StateSource {
     pub(super) registry: Arc<Registry>,
     pub(super) told: ToldLinks,
 }
@@ -53,7 +54,7 @@ pub(super) struct StateChange {
 }
 
 /// Changes of the state that is shown.
-pub(super) struct StateUpdate<'a> {
+pub(crate) struct StateUpdate<'a> {
     pub(super) last: &'a Revision,
     pub(super) others: &'a Others,
     pub(super) changes: Vec<StateChange>,
@@ -61,7 +62,7 @@ pub(super) struct StateUpdate<'a> {
 
 /// What others than the core show, and what stays where other state is removed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Others {
+pub(crate) struct Others {
     /// State leaves of services.
     pub(super) services: OrdMap<InstancePath, Value>,
     /// Marks of entries.
@@ -218,7 +219,7 @@ pub(super) fn show_leaf(tree: &mut DraftTree<'_>, map: &Map, path: &InstancePath
 }
 
 /// Brings the configuration of a tree from one to another. True if prepared entries fit, and are in the tree then.
-pub(super) fn follow_configuration(
+pub(crate) fn follow_configuration(
     tree: &mut DraftTree<'_>,
     [old, new]: [&Configuration; 2],
     prepared: Option<&PreparedTree>,
@@ -250,7 +251,7 @@ fn parent(entry: &StateEntry) -> &[Step] {
 }
 
 /// Shows objects that have the same parent. No branch is made for an object without leaves.
-pub(super) fn show<'e>(
+pub(crate) fn show<'e>(
     tree: &mut DraftTree<'_>,
     map: &Map,
     entries: impl Iterator<Item = &'e StateEntry>,
@@ -352,7 +353,7 @@ fn openconfig_leaves<'m>(
 }
 
 /// Does the same in both trees; side by side when there is much to do.
-pub(super) fn in_both(draft: &mut Draft<'_>, much: bool, act: impl Fn(&mut DraftTree<'_>) + Sync) {
+pub(crate) fn in_both(draft: &mut Draft<'_>, much: bool, act: impl Fn(&mut DraftTree<'_>) + Sync) {
     let [openconfig, native] = draft.trees_mut();
     parallel::both(much, || act(openconfig), || act(native));
 }

@@ -23,7 +23,7 @@ const PENALTY_MARGIN: Duration = Duration::from_millis(1);
 
 /// Links by their keys. A clone costs nothing, and goes on from there by itself.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ToldLinks {
+pub(crate) struct ToldLinks {
     links: OrdMap<Key, ToldLink>,
     /// Moments at which something of a link falls due.
     timers: OrdSet<(Duration, Key)>,
@@ -31,7 +31,7 @@ pub(super) struct ToldLinks {
 
 /// The kernel's word on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LinkObservation {
+pub(crate) struct LinkObservation {
     pub(super) status: OperState,
     /// Administratively up.
     pub(super) is_enabled: bool,

@@ -36,8 +36,8 @@ use tracing::{error, info, warn};
 
 use self::shown_waits::ShownWaits;
 use super::handlers::{ActionName, ActionRequest, Handlers};
-use super::lenient_walk;
 use super::requester::Requester;
+use super::walks::lenient_walk;
 
 /// Actions that are carried out at one time.
 const AT_ONCE: usize = 8;

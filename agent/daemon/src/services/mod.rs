@@ -1,49 +1,33 @@
-//! Services: walks that instances need without a request ([`conductor`]), the queue of their actions ([`actions`]), what the
-//! system shows of their states ([`applied`]), handlers ([`handlers`]), operations on instances ([`operations`]), the
-//! packages that the agent loads at its start ([`offered`]) and while it runs ([`installer`]), and the commands `holdfast service`, which write, check, try and pack packages without an agent.
+//! Services: walks that instances need without a request ([`conductor`](walks::conductor)), the queue of their actions ([`actions`]), what the
+//! system shows of their states ([`applied`](walks::applied)), handlers ([`handlers`]), operations on instances ([`operations`]), the
+//! packages that the agent loads at its start ([`offered`](packages::offered)) and while it runs ([`installer`](packages::installer)), and the commands `holdfast service`, which write, check, try and pack packages without an agent.
 //!
-//! Files are read and written here ([`folder`]); what is in them the crate `holdfast-services` decides.
+//! Files are read and written here ([`folder`](packages::folder)); what is in them the crate `holdfast-services` decides.
 
 mod actions;
-mod applied;
-mod conductor;
-mod due_walks;
-mod folder;
 pub mod handlers;
-mod hold_back;
-mod installer;
-mod lenient_walk;
-mod object_index;
-mod offered;
 mod operations;
-mod over_limit;
-mod queue_operations;
-mod rendering;
+mod packages;
 mod requester;
-mod revocation;
 mod shown;
-mod shown_types;
-mod signers;
-mod stored;
 #[cfg(test)]
 mod tests;
-mod trial;
-mod upgrade;
-mod waits;
-mod watch;
+mod walks;
 
 pub use actions::ActionResources;
 pub use handlers::Handlers;
-pub use installer::{InstallError, InstallTerms, Installation, LoadedPackage, PackageInstaller};
-pub use offered::{OfferedPackages, RefusedPackage};
+pub use operations::queue_operations::CallEntry;
 pub use operations::{
     Modification, OperationError, Operations, Place, Progress, SyncCheck, is_undeployed,
 };
-pub use queue_operations::CallEntry;
+pub use packages::installer::{
+    InstallError, InstallTerms, Installation, LoadedPackage, PackageInstaller,
+};
+pub use packages::offered::{OfferedPackages, RefusedPackage};
+pub use packages::signers::PackageSigners;
+pub use packages::stored::reconcile;
 pub use requester::Requester;
 pub use shown::action_wait;
-pub use signers::PackageSigners;
-pub use stored::reconcile;
 
 use std::fs;
 use std::io;
@@ -59,7 +43,8 @@ use holdfast_services::{
 };
 use time::OffsetDateTime;
 
-use self::rendering::Selection;
+use self::packages::rendering::Selection;
+use self::packages::{folder, rendering};
 use crate::settings::{PackageAction, ServiceRender};
 
 /// Failure of a command.

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{TargetIds, watching_specs};
+use crate::change::Owner;
 use crate::dependency::{Dependency, Target};
 use crate::key::Key;
 use crate::operation::{OpId, TxnId};
-use crate::plan::Owner;
 use crate::retry_state::RetryState;
 use crate::status::LastOperation;
 use crate::value::SharedValue;

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::vec;
 
 use super::{Graph, NodeIdx, TargetId};
-use crate::engine::PORTION;
+use crate::portion::PORTION;
 
 /// Updates of the watchers of one target.
 #[derive(Debug)]

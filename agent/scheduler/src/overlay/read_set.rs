@@ -4,8 +4,6 @@
 //! is a reading, too: what is added later would have been found. A value that the plan did not touch has been read only
 //! by way of a target whose watchers were walked.
 
-use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -14,10 +12,8 @@ use super::{OverlayClaim, OverlayIdx, OverlayNode, OverlayTargetId, TargetRef};
 use crate::arena::Slots;
 use crate::dependency::{Facet, Space, Target};
 use crate::graph::{Graph, GraphChange, NodeIdx, TargetId};
-use crate::key::{FixedHasher, FixedMap, Key, Kinds, hash_of};
+use crate::key::{FixedMap, FixedSet, Key, Kinds, hash_of};
 use crate::targets::{Addresses, provided_targets};
-
-type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct ReadSet {

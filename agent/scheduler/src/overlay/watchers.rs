@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::{Overlay, OverlayIdx, OverlayTarget, OverlayTargetId, TargetRef};
 use crate::dependency::Target;
 use crate::graph::{NodeIdx, TargetState};
-use crate::plan::Cause;
+use crate::planned_operation::Cause;
 use crate::value_spec::ValueSpec;
 
 /// Number of watchers up to which no memory is reserved before notifying.

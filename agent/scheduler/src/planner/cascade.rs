@@ -6,15 +6,15 @@ use super::Planner;
 use super::tasks::{ParkMode, Parking, Task};
 use crate::dependency::{Cascade, Target};
 use crate::key::Key;
-use crate::overlay::{InPlaceAction, OverlayIdx, OverlayTargetIds, PendingAction};
-use crate::plan::{After, Cause};
+use crate::overlay::{InPlaceAction, OverlayTargetIds, PendingAction};
+use crate::planned_operation::{After, Cause, OverlayIdx};
 use crate::value_spec::ValueSpec;
 
 impl Planner<'_> {
     pub(super) fn mark_cascade(&mut self, cascade: &Cascade, by: OverlayIdx) {
         match cascade {
-            Cascade::Under(prefix) => self.cascade_under.entry(prefix.clone()).or_insert(by),
-            Cascade::Of(facet) => self.cascade_of.entry(facet.clone()).or_insert(by),
+            Cascade::Under(prefix) => self.state.cascade_under.entry(prefix.clone()).or_insert(by),
+            Cascade::Of(facet) => self.state.cascade_of.entry(facet.clone()).or_insert(by),
         };
     }
 
@@ -25,7 +25,7 @@ impl Planner<'_> {
             _ if node.present.is_none() => false,
             PendingAction::Delete | PendingAction::InPlace(InPlaceAction::Released) => false,
             _ => {
-                self.change_missing_dependency.remove(&node.key.clone());
+                self.state.change_missing_dependency.remove(&node.key.clone());
                 self.schedule_removal(oidx, Some(Cause::Parked));
                 true
             }
@@ -41,7 +41,7 @@ impl Planner<'_> {
         }
         if let Some(target_id) = self.overlay.existing_target_id(&Target::Exact(key.clone())) {
             let targets = vec![target_id];
-            self.follow_ups.push(Task::Park(Parking::new(ParkMode::Idle, oidx, targets)));
+            self.state.follow_ups.push(Task::Park(Parking::new(ParkMode::Idle, oidx, targets)));
         }
     }
 
@@ -61,7 +61,7 @@ impl Planner<'_> {
     fn finish_cascades(&mut self, cascaded: Vec<OverlayIdx>, op: u32) {
         if !cascaded.is_empty() {
             let values = cascaded.into_iter();
-            self.follow_ups.extend([Task::Notifications, Task::FinishCascade { values, op }]);
+            self.state.follow_ups.extend([Task::Notifications, Task::FinishCascade { values, op }]);
         }
     }
 
@@ -83,20 +83,20 @@ impl Planner<'_> {
         if self.overlay.node(oidx).op.is_some() {
             return None; // created by this plan, after the cascade
         }
-        let under = (!self.cascade_under.is_empty())
+        let under = (!self.state.cascade_under.is_empty())
             .then(|| {
                 self.overlay
                     .node(oidx)
                     .key
                     .prefixes()
-                    .find_map(|prefix| self.cascade_under.get(&prefix))
+                    .find_map(|prefix| self.state.cascade_under.get(&prefix))
             })
             .flatten();
-        if self.cascade_of.is_empty() && under.is_none() {
+        if self.state.cascade_of.is_empty() && under.is_none() {
             return None;
         }
         let facets = present.offers.keys().filter_map(|target| match target {
-            Target::AnyOf(facet) => self.cascade_of.get(facet),
+            Target::AnyOf(facet) => self.state.cascade_of.get(facet),
             _ => None,
         });
         let mut candidates = under.into_iter().chain(facets).map(|&by| self.outermost_root(by));
@@ -120,7 +120,7 @@ impl Planner<'_> {
         lost: &OverlayTargetIds,
     ) {
         let before =
-            if self.transports { self.predecessors(oidx, false, lost) } else { After::new() };
+            if self.state.transports { self.predecessors(oidx, false, lost) } else { After::new() };
         let node = self.overlay.node_mut(oidx);
         node.in_cascade = Some(present);
         node.cascade_root = Some(cascade_root);
@@ -156,11 +156,11 @@ impl Planner<'_> {
         node.op = Some(op);
         let spec = node.in_cascade.take();
         let key = node.key.clone();
-        self.operations[op as usize].cascaded.push(key);
+        self.state.operations[op as usize].cascaded.push(key);
         for claim in spec.iter().flat_map(|spec| spec.claims()) {
             self.overlay.release(claim, oidx, Some(op));
         }
-        for need in spec.iter().filter(|_| self.transports).flat_map(|it| &it.needs) {
+        for need in spec.iter().filter(|_| self.state.transports).flat_map(|it| &it.needs) {
             let target_id = self.overlay.target_id(&need.target);
             self.overlay.target_mut(target_id).removal_mut().released_by.push(op);
         }

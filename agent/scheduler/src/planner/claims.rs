@@ -4,8 +4,9 @@ use super::Planner;
 use crate::dependency::{Claim, Facet};
 use crate::graph::Goal;
 use crate::key::Key;
-use crate::overlay::{OverlayIdx, PendingAction};
-use crate::plan::PlanError;
+use crate::outcome::PlanError;
+use crate::overlay::PendingAction;
+use crate::planned_operation::OverlayIdx;
 use crate::value_spec::ValueSpec;
 
 impl Planner<'_> {
@@ -34,17 +35,17 @@ impl Planner<'_> {
 
     /// True when an identity is reserved for other values that still claim it, and cannot hold it with this one.
     pub(super) fn is_reserved(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
-        if self.reserved_claims.is_empty() {
+        if self.state.reserved_claims.is_empty() {
             return false;
         }
         let key = &self.overlay.node(oidx).key;
         let others = spec.claims().iter().any(|claim| {
-            let owners = self.reserved_claims.get(&claim.identity);
+            let owners = self.state.reserved_claims.get(&claim.identity);
             let owners = owners.filter(|owners| !owners.contains(key));
             owners.into_iter().flatten().any(|owner| self.still_claims(owner, claim))
         });
         if others {
-            self.yielding.insert(key.clone(), oidx);
+            self.state.yielding.insert(key.clone(), oidx);
         }
         others
     }
@@ -60,6 +61,7 @@ impl Planner<'_> {
     /// Parks values that got a reserved identity meanwhile, if a value it is reserved for claims it again.
     pub(super) fn reclaim_reserved(&mut self) {
         let mut reserved_claims: Vec<(Facet, Vec<Key>)> = self
+            .state
             .reserved_claims
             .iter()
             .map(|(identity, owners)| (identity.clone(), owners.clone()))
@@ -81,11 +83,11 @@ impl Planner<'_> {
 
     /// Drops the reservations when the values they are for do not come: the yielding values may have the identities.
     pub(super) fn drop_reservations(&mut self) -> bool {
-        if self.yielding.is_empty() {
+        if self.state.yielding.is_empty() {
             return false;
         }
-        self.reserved_claims.clear();
-        let waiting = std::mem::take(&mut self.yielding);
+        self.state.reserved_claims.clear();
+        let waiting = std::mem::take(&mut self.state.yielding);
         self.overlay.ready_changes.ready.extend(waiting.into_values());
         self.drain_ready();
         true

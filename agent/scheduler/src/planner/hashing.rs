@@ -1,7 +1,9 @@
 //! Comparison of a plan with the expected one, an operation or a change at a time.
 
 use super::Planner;
-use crate::plan::{Delta, PlanError, PlanHasher};
+use crate::change::Delta;
+use crate::outcome::PlanError;
+use crate::plan::PlanHasher;
 
 /// Hash of a plan, as far as it is computed.
 #[derive(Debug)]
@@ -28,9 +30,9 @@ impl Planner<'_> {
         delta: &Delta,
     ) -> Result<Option<Box<Hashing>>, PlanError> {
         let Hashing { hasher, order, done } = &mut *hashing;
-        if let Some(op) = self.operations.get(*done) {
+        if let Some(op) = self.state.operations.get(*done) {
             hasher.operation(op);
-        } else if let Some(&at) = order.get(*done - self.operations.len()) {
+        } else if let Some(&at) = order.get(*done - self.state.operations.len()) {
             hasher.change(&delta.changes[at as usize]);
         } else {
             let found = hashing.hasher.finish(delta);

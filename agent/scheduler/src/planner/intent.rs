@@ -1,15 +1,18 @@
 //! First part of planning: the goals that follow from a change of intent, parts included.
 
-pub(super) use super::validation::Portions;
 use super::validation::Validation;
+use crate::change::{Delta, IntentChange, Mode};
 use crate::graph::{Goal, Source};
 use crate::key::{Key, sort_by_keys_of};
-use crate::overlay::{OverlayIdx, to_u32};
-use crate::plan::{Delta, IntentChange, Mode, PlanError};
+use crate::outcome::PlanError;
+use crate::overlay::to_u32;
+use crate::planned_operation::OverlayIdx;
 use crate::planner::Planner;
 use crate::sorted_map::SortedMap;
 use crate::value::{SharedValue, same};
 use crate::value_spec::{ValueError, ValueSpec};
+
+pub(super) use super::validation::Portions;
 
 /// Sources still to be applied: key, source, value, and the validation if it was done ahead.
 type Worklist = Vec<(Key, Source, Option<SharedValue>, Option<Validation>)>;
@@ -46,11 +49,11 @@ impl Planner<'_> {
         delta: &Delta,
     ) -> Result<Option<Ordering>, PlanError> {
         let changes = &delta.changes;
-        let until = ordering.done + self.portion;
+        let until = ordering.done + self.state.portion;
         while ordering.done < until {
             let rest = &mut ordering.order[ordering.done..];
             let Some(&first) = rest.first() else {
-                self.order = ordering.order;
+                self.state.order = ordering.order;
                 return Ok(None);
             };
             let key = &changes[first as usize].key;
@@ -70,22 +73,22 @@ impl Planner<'_> {
     ) -> Result<(), PlanError> {
         let taken = at + 1;
         if taken == SAMPLE {
-            self.overlay.reserve_rest(taken, self.order.len() - taken);
+            self.overlay.reserve_rest(taken, self.state.order.len() - taken);
         }
-        let change = |at: usize| &delta.changes[self.order[at] as usize];
+        let change = |at: usize| &delta.changes[self.state.order[at] as usize];
         let IntentChange { key, owner, value } = change(at);
-        self.before.resize(delta.changes.len(), None);
+        self.state.before.resize(delta.changes.len(), None);
         let previous = at.checked_sub(1);
         let same = |&at: &usize| change(at).key == *key && change(at).owner == *owner;
         if let Some(previous) = previous.filter(same) {
-            let before = self.before[self.order[previous] as usize].clone();
-            self.before[self.order[at] as usize] = before;
+            let before = self.state.before[self.state.order[previous] as usize].clone();
+            self.state.before[self.state.order[at] as usize] = before;
             return Ok(());
         }
         let source = Source::of(owner.as_ref());
         let mut work = Worklist::new();
-        let (place, value) = (self.order[at] as usize, value.clone());
-        self.before[place] =
+        let (place, value) = (self.state.order[at] as usize, value.clone());
+        self.state.before[place] =
             self.apply_source(key, source, value, validation, delta.mode, &mut work)?;
         while let Some((key, source, value, validation)) = work.pop() {
             self.apply_source(&key, source, value, validation, delta.mode, &mut work)?;
@@ -205,7 +208,7 @@ impl Planner<'_> {
             Some(value) => {
                 let answer = self.validated(oidx, &value, as_part, validation);
                 parts = answer.parts;
-                self.listed += answer.listed;
+                self.state.listed += answer.listed;
                 match answer.validated {
                     Ok(spec) => Goal::Valid(value, spec),
                     Err(refusal) if mode == Mode::Atomic => {

@@ -4,8 +4,8 @@ use super::Planner;
 use crate::descriptor::{Effect, catch_panic};
 use crate::graph::Graph;
 use crate::operation::{Action, TransportId};
-use crate::overlay::{OverlayIdx, OverlayTargetIds, to_u32};
-use crate::plan::{After, PlannedOperation};
+use crate::overlay::{OverlayTargetIds, to_u32};
+use crate::planned_operation::{After, OverlayIdx, PlannedOperation};
 use crate::value::SharedValue;
 
 impl Planner<'_> {
@@ -28,16 +28,16 @@ impl Planner<'_> {
             Some(Effect::Operation(transport)) => transport,
             _ => TransportId::default(),
         };
-        let after = if self.transports {
+        let after = if self.state.transports {
             self.predecessors(oidx, new.is_some(), lost)
         } else {
             After::new()
         };
-        let op = to_u32(self.operations.len());
+        let op = to_u32(self.state.operations.len());
         let node = self.overlay.node_mut(oidx);
         node.op = Some(op);
         let cause = node.cause;
-        self.operations.push(PlannedOperation {
+        self.state.operations.push(PlannedOperation {
             action,
             key,
             old,
@@ -95,7 +95,7 @@ impl Planner<'_> {
             return;
         };
         if let Ok(Some(restore)) = catch_panic(|| descriptor.restore(&**observed)) {
-            self.restores.push((node.key.clone(), restore));
+            self.state.restores.push((node.key.clone(), restore));
         }
     }
 
@@ -115,7 +115,7 @@ impl Planner<'_> {
         let refreshed =
             catch_panic(|| descriptor.refreshed_restore(&**before, &**applied, &**observed));
         if let Ok(Some(restore)) = refreshed {
-            self.restores.push((node.key.clone(), restore));
+            self.state.restores.push((node.key.clone(), restore));
         }
     }
 

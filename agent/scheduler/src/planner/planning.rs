@@ -11,7 +11,7 @@
 //!
 //! Between two calls, anything may happen to the engine. The graph logs what changes, and the plan knows what it has read
 //! ([`ReadSet`](crate::overlay::ReadSet)), so unrelated events cost a comparison. The result is a plan for the state
-//! of the engine at the last call, equal to that of [`Engine::plan`] then. A plan that had to be begun again
+//! of the engine at the last call, equal to that of [`Engine::plan`](crate::Engine::plan) then. A plan that had to be begun again
 //! [`BEGINNINGS_MOST`] times is made without a pause: a stream of events delays it, and does not prevent it.
 
 use std::num::NonZeroUsize;
@@ -21,14 +21,16 @@ use holdfast_common::parallel;
 
 use super::intent::sorted_places;
 use super::tasks::Unit;
-use super::{Planner, PlannerOf, validation};
+use super::{Planner, PlannerState, validation};
+use crate::change::Delta;
 use crate::dependency::Facet;
-use crate::engine::Engine;
+use crate::dispatch_order::DispatchOrder;
 use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedMap, Key, sort_by_keys_of};
-use crate::overlay::{OverlayIdx, OverlayNode};
-use crate::plan::{Delta, Plan, PlanCost, PlanError};
-use crate::transaction::DispatchOrder;
+use crate::outcome::PlanError;
+use crate::overlay::{Overlay, OverlayNode, OverlayOf};
+use crate::plan::{Plan, PlanCost};
+use crate::planned_operation::OverlayIdx;
 
 /// Units of work between two questions whether to pause. A unit takes some microseconds, so that a question comes every
 /// tenth of a millisecond, and the reading of a clock does not count.
@@ -42,6 +44,14 @@ const BEGINNINGS_MOST: u32 = 8;
 /// it works for a millisecond at most.
 const QUESTIONS: usize = 8;
 
+/// A planner between two calls, with the revision of the graph at which it paused.
+#[derive(Debug)]
+struct Paused {
+    overlay: OverlayOf<()>,
+    state: PlannerState,
+    revision: u64,
+}
+
 /// Plan in the making. Holds nothing of the engine between calls of [`Planning::advance`].
 #[derive(Debug)]
 pub struct Planning {
@@ -52,8 +62,7 @@ pub struct Planning {
     revisits: Vec<NodeIdx>,
     /// Identities reserved for their holders before a change that is being undone.
     reserved_claims: FixedMap<Facet, Vec<Key>>,
-    /// State of the planner, with the revision of the graph at which it paused.
-    paused: Option<(PlannerOf<()>, u64)>,
+    paused: Option<Paused>,
     /// Number of times that the plan was begun.
     beginnings: u32,
     validated: bool,
@@ -105,19 +114,6 @@ impl Planning {
         self
     }
 
-    /// Plans on, until the plan is complete or refused, or `pause` says that the engine is needed. Pauses once of its
-    /// own accord, when all values are validated: see [`Planning::is_validated`].
-    ///
-    /// `pause` is asked between pieces of work of bounded size: a portion of some thousand values being validated, or
-    /// some tens of values being ordered. All calls are to be with the same engine, and none after the result.
-    pub fn advance(
-        &mut self,
-        engine: &Engine,
-        pause: &mut dyn FnMut() -> bool,
-    ) -> Option<Result<Plan, PlanError>> {
-        self.advance_on(&engine.graph, pause)
-    }
-
     /// Plans on for as long as an event may wait. Asks whether to pause at least each time that so many values are done.
     pub(crate) fn advance_portion(
         &mut self,
@@ -159,10 +155,12 @@ impl Planning {
 
     /// Cost so far, of all beginnings.
     pub fn cost(&self) -> PlanCost {
-        self.paused.as_ref().map_or(self.ended, |(planner, _)| self.ended + planner.cost())
+        self.paused
+            .as_ref()
+            .map_or(self.ended, |paused| self.ended + cost_of(&paused.overlay, &paused.state))
     }
 
-    fn advance_on(
+    pub(crate) fn advance_on(
         &mut self,
         graph: &Graph,
         pause: &mut dyn FnMut() -> bool,
@@ -174,7 +172,7 @@ impl Planning {
         loop {
             let advanced = self.advance_to_question(&mut planner);
             if planner.overlay.reads.is_outdated() {
-                self.discard(planner);
+                self.discard(planner.overlay.with_graph(()), planner.state);
                 planner = self.begin(graph);
                 continue;
             }
@@ -189,11 +187,13 @@ impl Planning {
                     return Some(Err(refusal));
                 }
             }
-            let just_validated = planner.validated && !self.validated;
-            self.validated |= planner.validated;
+            let just_validated = planner.state.validated && !self.validated;
+            self.validated |= planner.state.validated;
             let pausable = self.beginnings <= BEGINNINGS_MOST;
             if pausable && (just_validated || pause()) {
-                self.paused = Some((planner.with_graph(()), graph.log.revision()));
+                let Planner { overlay, state } = planner;
+                let overlay = overlay.with_graph(());
+                self.paused = Some(Paused { overlay, state, revision: graph.log.revision() });
                 return None;
             }
         }
@@ -205,7 +205,7 @@ impl Planning {
             match planner.advance(&self.delta)? {
                 None => return Ok(false),
                 Some(Unit::Portion) => break,
-                Some(Unit::Value) if planner.validated && !self.validated => break,
+                Some(Unit::Value) if planner.state.validated && !self.validated => break,
                 Some(Unit::Value) => {}
             }
         }
@@ -214,31 +214,31 @@ impl Planning {
 
     /// Planner as it paused, unless something that it has read changed since.
     fn resume<'g>(&mut self, graph: &'g Graph) -> Option<Planner<'g>> {
-        let (mut planner, revision) = self.paused.take()?;
-        if planner.overlay.readings().are_current(graph, revision) {
-            planner.overlay.reads.note_unread(graph.log.since(revision).into_iter().flatten());
-            return Some(planner.with_graph(graph));
+        let Paused { mut overlay, state, revision } = self.paused.take()?;
+        if overlay.readings().are_current(graph, revision) {
+            overlay.reads.note_unread(graph.log.since(revision).into_iter().flatten());
+            return Some(Planner { overlay: overlay.with_graph(graph), state });
         }
-        self.discard(planner.with_graph(()));
+        self.discard(overlay, state);
         None
     }
 
     /// Drops what was planned, which is no longer true.
-    fn discard<G>(&mut self, planner: PlannerOf<G>) {
-        let planner = planner.with_graph(());
-        self.ended = self.ended + planner.cost();
-        parallel::drop_aside(planner); // a large drop need not delay the new plan
+    fn discard(&mut self, overlay: OverlayOf<()>, state: PlannerState) {
+        self.ended = self.ended + cost_of(&overlay, &state);
+        parallel::drop_aside((overlay, state)); // a large drop need not delay the new plan
     }
 
     fn begin<'g>(&mut self, graph: &'g Graph) -> Planner<'g> {
         self.beginnings += 1;
-        Planner {
+        let state = PlannerState {
             portion: self.portion,
             order: self.sorted.clone(),
             revisits: self.revisits.clone(),
             reserved_claims: self.reserved_claims.clone(),
-            ..Planner::new(graph)
-        }
+            ..PlannerState::new(graph)
+        };
+        Planner { overlay: Overlay::new(graph), state }
     }
 }
 
@@ -257,34 +257,38 @@ pub(crate) fn plan_for(graph: &Graph, revisits: Vec<NodeIdx>) -> Result<Plan, Pl
 
 /// Goals of a change alone, without operations.
 pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, PlanError> {
-    let mut planner = Planner { order: sorted_places(delta), ..Planner::new(graph) };
-    while !planner.validated {
+    let mut planner = Planner::new(graph);
+    planner.state.order = sorted_places(delta);
+    while !planner.state.validated {
         planner.advance(delta)?;
     }
     Ok(planner.overlay.nodes)
 }
 
-impl<G> PlannerOf<G> {
-    fn cost(&self) -> PlanCost {
-        let visited = self.overlay.nodes.len() as u64;
-        PlanCost { visited, edges: self.overlay.edges, parts: self.listed }
-    }
+/// Cost of a plan in the making.
+fn cost_of<G>(overlay: &OverlayOf<G>, state: &PlannerState) -> PlanCost {
+    let visited = overlay.nodes.len() as u64;
+    PlanCost { visited, edges: overlay.edges, parts: state.listed }
 }
 
 impl Planner<'_> {
+    fn cost(&self) -> PlanCost {
+        cost_of(&self.overlay, &self.state)
+    }
+
     fn into_plan(mut self, delta: Delta) -> Plan {
         self.spare_bystanders();
         let cost = self.cost();
-        let overlay = self.overlay;
-        let order = DispatchOrder::of(&self.operations);
+        let Self { overlay, state } = self;
+        let order = DispatchOrder::of(&state.operations);
         Plan {
             delta,
-            before: self.before,
-            operations: self.operations,
+            before: state.before,
+            operations: state.operations,
             order,
-            found: self.found,
-            restores: self.restores,
-            waiting: self.waiting,
+            found: state.found,
+            restores: state.restores,
+            waiting: state.waiting,
             target_refs: overlay.target_refs,
             reads: overlay.reads,
             revision: overlay.graph.log.revision(),
@@ -305,11 +309,11 @@ impl Planner<'_> {
         let unmet =
             need_targets.filter(|&(_, &target_id)| self.overlay.target(target_id).providers == 0);
         let unmet = unmet.map(|(need, _)| need).collect();
-        self.waiting.push((oidx, unmet));
+        self.state.waiting.push((oidx, unmet));
     }
 
     pub(super) fn sort_waiting(&mut self) {
         let nodes = &self.overlay.nodes;
-        sort_by_keys_of(&mut self.waiting, |&(oidx, _)| &nodes[oidx as usize].key);
+        sort_by_keys_of(&mut self.state.waiting, |&(oidx, _)| &nodes[oidx as usize].key);
     }
 }

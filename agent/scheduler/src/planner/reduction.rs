@@ -8,8 +8,8 @@ use super::Planner;
 use super::tasks::Task;
 use crate::dependency::Target;
 use crate::graph::Goal;
-use crate::overlay::{InPlaceAction, OverlayIdx, PendingAction};
-use crate::plan::Cause;
+use crate::overlay::{InPlaceAction, PendingAction};
+use crate::planned_operation::{Cause, OverlayIdx};
 use crate::value::same;
 use crate::value_spec::{FullValue, ValueSpec};
 
@@ -26,7 +26,7 @@ impl Planner<'_> {
     pub(super) fn note_waiting_reducible(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node(oidx);
         if node.goal.is_reducible() {
-            self.reducible_candidates.insert(node.key.clone(), oidx);
+            self.state.reducible_candidates.insert(node.key.clone(), oidx);
         }
     }
 
@@ -39,9 +39,9 @@ impl Planner<'_> {
     /// Reduces all noted values. False when there are none.
     pub(super) fn reduce_all(&mut self) -> bool {
         let noted: Vec<OverlayIdx> =
-            std::mem::take(&mut self.reducible_candidates).into_values().collect();
+            std::mem::take(&mut self.state.reducible_candidates).into_values().collect();
         let some = !noted.is_empty();
-        self.follow_ups.extend(some.then(|| Task::Reduce(noted.into_iter())));
+        self.state.follow_ups.extend(some.then(|| Task::Reduce(noted.into_iter())));
         some
     }
 
@@ -77,9 +77,9 @@ impl Planner<'_> {
         let (key, fresh) = (node.key.clone(), !node.changed);
         self.overlay.set_reduced_goal(oidx, goal);
         self.overlay.clear_going(oidx);
-        self.change_missing_dependency.remove(&key);
-        self.blocked_by_dependents.remove(&key);
-        self.blocked_after_parking.remove(&key);
+        self.state.change_missing_dependency.remove(&key);
+        self.state.blocked_by_dependents.remove(&key);
+        self.state.blocked_after_parking.remove(&key);
         let node = self.overlay.node_mut(oidx);
         node.pending_action = PendingAction::Nothing;
         if fresh && node.cause == Cause::Requested {

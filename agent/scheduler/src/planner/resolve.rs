@@ -8,7 +8,8 @@
 use super::Planner;
 use super::tasks::{ParkMode, Parking, Task};
 use crate::key::Key;
-use crate::overlay::{OverlayIdx, PendingAction};
+use crate::overlay::PendingAction;
+use crate::planned_operation::OverlayIdx;
 
 impl Planner<'_> {
     /// Takes one decision. False when there is nothing left to decide.
@@ -22,9 +23,9 @@ impl Planner<'_> {
 
     /// Parks the dependents of one value that must go. A second decision follows where none of them has to.
     fn park_dependents(&mut self) -> bool {
-        let Some((key, oidx)) = self.blocked_by_dependents.pop_last() else { return false };
+        let Some((key, oidx)) = self.state.blocked_by_dependents.pop_last() else { return false };
         self.park_dependents_of(oidx, &key);
-        self.blocked_after_parking.insert(key, oidx);
+        self.state.blocked_after_parking.insert(key, oidx);
         true
     }
 
@@ -35,13 +36,13 @@ impl Planner<'_> {
         let (_, lost) = self.overlay.provider_changes(key, Some(&present), new);
         let last = lost.into_iter().filter(|&it| self.overlay.target(it).providers <= 1);
         let targets = last.collect();
-        self.follow_ups.push(Task::Park(Parking::new(ParkMode::Reduced, oidx, targets)));
+        self.state.follow_ups.push(Task::Park(Parking::new(ParkMode::Reduced, oidx, targets)));
     }
 
     /// Gives up a change whose dependencies stay unmet. A value of ours cannot stay as it is, so it is parked; a
     /// foreign one stays, and the intended value is pending.
     fn cancel_change(&mut self) -> bool {
-        while let Some((_, oidx)) = self.change_missing_dependency.pop_last() {
+        while let Some((_, oidx)) = self.state.change_missing_dependency.pop_last() {
             if !matches!(self.overlay.node(oidx).pending_action, PendingAction::InPlace(_)) {
                 continue;
             }
@@ -56,7 +57,7 @@ impl Planner<'_> {
     }
 
     fn break_cycle(&mut self) -> bool {
-        let Some((_, oidx)) = self.blocked_after_parking.pop_last() else { return false };
+        let Some((_, oidx)) = self.state.blocked_after_parking.pop_last() else { return false };
         match self.overlay.node(oidx).pending_action {
             PendingAction::Delete => self.delete(oidx, true),
             PendingAction::InPlace(_) => self.change(oidx, true),

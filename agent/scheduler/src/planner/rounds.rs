@@ -6,8 +6,7 @@ use super::tasks::Task;
 use super::{FOUND, LAST, Planner};
 use crate::graph::NodeIdx;
 use crate::key::sort_by_keys_of;
-use crate::overlay::OverlayIdx;
-use crate::plan::Cause;
+use crate::planned_operation::{Cause, OverlayIdx};
 
 /// Bound on the rounds of a plan for each value it touches, far more than needed.
 const ROUNDS_PER_VALUE: usize = 64;
@@ -19,7 +18,7 @@ impl Planner<'_> {
     /// Values whose surroundings changed, ascending by key.
     pub(super) fn sorted_revisits(&mut self) -> IntoIter<NodeIdx> {
         let graph = self.overlay.graph;
-        let mut indexes = std::mem::take(&mut self.revisits);
+        let mut indexes = std::mem::take(&mut self.state.revisits);
         self.overlay.reserve_known(indexes.len());
         sort_by_keys_of(&mut indexes, |&idx| &graph.node(idx).key);
         indexes.into_iter()
@@ -38,20 +37,21 @@ impl Planner<'_> {
     /// Begins the next round, or takes a decision when nothing is ready. False when the plan is complete.
     pub(super) fn next_round(&mut self) -> bool {
         // A value goes and returns at most a few times. If this bound is ever reached, the remaining values stay pending.
-        self.rounds += 1;
-        if self.rounds > ROUNDS_PER_VALUE * (self.overlay.nodes.len() + 1) {
-            let last = &self.operations[self.operations.len().saturating_sub(OPERATIONS_SHOWN)..];
+        self.state.rounds += 1;
+        if self.state.rounds > ROUNDS_PER_VALUE * (self.overlay.nodes.len() + 1) {
+            let last = &self.state.operations
+                [self.state.operations.len().saturating_sub(OPERATIONS_SHOWN)..];
             debug_assert!(false, "the plan turns in a circle: {last:?}");
             return false;
         }
-        let rank = (FOUND..=LAST).find(|&rank| !self.ready[rank].is_empty());
+        let rank = (FOUND..=LAST).find(|&rank| !self.state.ready[rank].is_empty());
         let Some(rank) = rank else { return self.resolve() };
-        let mut round = std::mem::take(&mut self.ready[rank]);
+        let mut round = std::mem::take(&mut self.state.ready[rank]);
         let key = |oidx: &OverlayIdx| &self.overlay.nodes[*oidx as usize].key;
         round.sort_unstable();
         round.dedup();
         sort_by_keys_of(&mut round, key);
-        self.follow_ups.push(Task::Round { rank, values: round.into_iter() });
+        self.state.follow_ups.push(Task::Round { rank, values: round.into_iter() });
         true
     }
 }

@@ -23,9 +23,11 @@ use std::vec::IntoIter;
 use super::hashing::Hashing;
 use super::intent::{Ordering, Portions};
 use super::{CHANGES, CREATES, DELETES, FOUND, LAST, Planner};
+use crate::change::{Delta, Mode};
 use crate::graph::NodeIdx;
-use crate::overlay::{Gathering, Notification, OverlayIdx, OverlayTargetId, PendingAction, to_u32};
-use crate::plan::{Delta, Mode, PlanError};
+use crate::outcome::PlanError;
+use crate::overlay::{Gathering, Notification, OverlayTargetId, PendingAction, to_u32};
+use crate::planned_operation::OverlayIdx;
 
 /// Stages of a plan, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,14 +165,14 @@ impl Parking {
 impl Planner<'_> {
     /// Does one unit of work. `None` when the plan is complete.
     pub(crate) fn advance(&mut self, delta: &Delta) -> Result<Option<Unit>, PlanError> {
-        let Some(task) = self.tasks.pop() else { return Ok(None) };
+        let Some(task) = self.state.tasks.pop() else { return Ok(None) };
         let unit = match task {
             Task::Order(_) | Task::Goals(_) => Unit::Portion,
             _ => Unit::Value,
         };
         let rest = self.perform(task, delta)?;
-        self.tasks.extend(rest);
-        self.tasks.extend(self.follow_ups.drain(..).rev());
+        self.state.tasks.extend(rest);
+        self.state.tasks.extend(self.state.follow_ups.drain(..).rev());
         Ok(Some(unit))
     }
 
@@ -236,15 +238,15 @@ impl Planner<'_> {
     fn enter(&mut self, stage: Stage, delta: &Delta) -> Option<Task> {
         let nodes = Nodes { next: 0, end: to_u32(self.overlay.nodes.len()) };
         match stage {
-            Stage::Order => Some(Task::Order(Ordering::of(std::mem::take(&mut self.order)))),
+            Stage::Order => Some(Task::Order(Ordering::of(std::mem::take(&mut self.state.order)))),
             Stage::Goals => Some(Task::Goals(self.portions(delta))),
             Stage::Revisits => {
-                self.validated = true;
+                self.state.validated = true;
                 Some(Task::Revisit(self.sorted_revisits()))
             }
             Stage::Actions => {
                 self.overlay.goals_set = true;
-                self.operations.reserve(self.overlay.nodes.len());
+                self.state.operations.reserve(self.overlay.nodes.len());
                 Some(Task::ChooseActions(nodes))
             }
             Stage::Unsupported => {
@@ -259,7 +261,7 @@ impl Planner<'_> {
             Stage::Conflicts => (delta.mode == Mode::Atomic).then_some(Task::RefuseClaims(nodes)),
             Stage::Waiting => Some(Task::ListWaiting(nodes)),
             Stage::Admission => {
-                let order = std::mem::take(&mut self.order);
+                let order = std::mem::take(&mut self.state.order);
                 delta.expected_plan.map(|_| Task::Hash(Box::new(Hashing::of(delta, order))))
             }
         }
@@ -275,8 +277,8 @@ impl Planner<'_> {
 
     /// Lets all changes of readiness be acted on, before anything else.
     pub(super) fn drain_ready(&mut self) {
-        if !self.follow_ups.is_empty() || !self.overlay.ready_changes.is_empty() {
-            self.follow_ups.push(Task::Drain);
+        if !self.state.follow_ups.is_empty() || !self.overlay.ready_changes.is_empty() {
+            self.state.follow_ups.push(Task::Drain);
         }
     }
 
@@ -284,7 +286,7 @@ impl Planner<'_> {
         let turned = std::mem::take(&mut self.overlay.ready_changes.notifications);
         for (target_id, there) in turned {
             let notification = self.overlay.notification(target_id, there);
-            self.follow_ups.extend(notification.map(Task::Notify));
+            self.state.follow_ups.extend(notification.map(Task::Notify));
         }
         None
     }
@@ -294,7 +296,7 @@ impl Planner<'_> {
             self.next_notification();
             return Some(Task::Drain);
         }
-        let spare = std::mem::take(&mut self.spare);
+        let spare = std::mem::take(&mut self.state.spare);
         let changes = &mut self.overlay.ready_changes;
         Some(Task::Drained(Batch {
             lost_dependency: std::mem::take(&mut changes.lost_dependency).into_iter(),
@@ -320,7 +322,7 @@ impl Planner<'_> {
             self.on_ready(oidx);
         } else {
             batch.ready.clear();
-            self.spare = batch.ready;
+            self.state.spare = batch.ready;
             return None;
         }
         Some(Task::Drained(batch))
@@ -330,7 +332,7 @@ impl Planner<'_> {
         match self.overlay.node(oidx).pending_action {
             PendingAction::Delete => self.push_delete(oidx),
             PendingAction::InPlace(in_place_action) => {
-                self.ready[super::rank(in_place_action)].push(oidx)
+                self.state.ready[super::rank(in_place_action)].push(oidx)
             }
             _ => {}
         }
@@ -338,9 +340,9 @@ impl Planner<'_> {
 
     fn on_ready(&mut self, oidx: OverlayIdx) {
         match self.overlay.node(oidx).pending_action {
-            PendingAction::Create => self.ready[CREATES].push(oidx),
+            PendingAction::Create => self.state.ready[CREATES].push(oidx),
             PendingAction::InPlace(in_place_action) => {
-                self.ready[super::rank(in_place_action)].push(oidx)
+                self.state.ready[super::rank(in_place_action)].push(oidx)
             }
             PendingAction::Nothing if self.overlay.node(oidx).in_cascade.is_none() => {
                 self.choose_action(oidx);

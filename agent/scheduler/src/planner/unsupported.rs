@@ -2,7 +2,8 @@
 
 use super::Planner;
 use crate::graph::NodeIdx;
-use crate::overlay::{OverlayIdx, PendingAction};
+use crate::overlay::PendingAction;
+use crate::planned_operation::OverlayIdx;
 
 impl Planner<'_> {
     /// Marks the offers of a value as going if it is unsupported. It is removed as soon as it is planned for or tried

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use holdfast_common::parallel;
 
 use super::Planner;
+use crate::change::{Delta, IntentChange};
 use crate::graph::Graph;
 use crate::key::Key;
-use crate::plan::{Delta, IntentChange, PlanError};
+use crate::outcome::PlanError;
 use crate::sorted_map::SortedMap;
 use crate::value::SharedValue;
 use crate::value_spec::{ValueError, ValueSpec};
@@ -49,8 +50,8 @@ impl Planner<'_> {
         mut portions: Portions,
         delta: &Delta,
     ) -> Result<Option<Portions>, PlanError> {
-        let (begin, all) = (portions.done, self.order.len());
-        let end = all.min(begin + self.portion);
+        let (begin, all) = (portions.done, self.state.order.len());
+        let end = all.min(begin + self.state.portion);
         portions.done = end;
         if all <= FEW {
             (begin..end).try_for_each(|at| self.apply_change_of_intent(at, delta, None))?;
@@ -59,9 +60,9 @@ impl Planner<'_> {
         let graph = self.overlay.graph;
         let answers = match portions.ahead.take() {
             Some(answers) => answers,
-            None => validations(graph, delta, &self.order[begin..end]),
+            None => validations(graph, delta, &self.state.order[begin..end]),
         };
-        let next = self.order[end..all.min(end + self.portion)].to_vec();
+        let next = self.state.order[end..all.min(end + self.state.portion)].to_vec();
         let mut ahead = Vec::new();
         parallel::beside(
             || ahead = validations(graph, delta, &next),

@@ -1,7 +1,7 @@
 //! Comparison of a plan with the transactions and plans that it may have to wait for.
 //!
 //! Of large ones it takes longer than an event may wait, so it is done in portions: those whose turn it is are compared once more
-//! by [`Engine::due`], and whatever has changed meanwhile in what the plan has read has it made again.
+//! by [`Engine::due`](crate::Engine::due), and whatever has changed meanwhile in what the plan has read has it made again.
 //!
 //! ```text
 //! plan ----> conflict sets of ----> values of the plan ----> clear, or behind one of them
@@ -11,7 +11,6 @@
 
 use super::conflict_set::{Budget, ConflictSet, GoingKeys, ReservedNodes, Subject};
 use super::{Phase, Transaction, drop_beside};
-use crate::engine::Engine;
 use crate::graph::Graph;
 use crate::operation::TxnId;
 use crate::plan::Plan;
@@ -106,66 +105,24 @@ impl Comparison {
 
 impl Transaction {
     /// Forgets the conflict set, of values that are about to be others, or of a transaction that has ended.
-    pub(super) fn forget_conflict_set(&mut self) {
+    pub(crate) fn forget_conflict_set(&mut self) {
         let forgotten = std::mem::take(&mut self.conflict_set);
         drop_beside(forgotten.len(), forgotten);
     }
 
-    fn set_id(&self) -> SetId {
+    pub(crate) fn set_id(&self) -> SetId {
         SetId::InFlight(self.txn, self.first_op)
     }
 
     /// Adds what is missing of the conflict set. False when the budget ends before.
-    fn complete_conflict_set(&mut self, graph: &Graph, budget: &mut Budget) -> bool {
+    pub(crate) fn complete_conflict_set(&mut self, graph: &Graph, budget: &mut Budget) -> bool {
         let subject = ReservedNodes { nodes: &self.reserved, operations: &self.operations };
         self.conflict_set.complete(graph, &subject, budget)
     }
 
     /// True when a plan has to be compared with this transaction. During a rollback, those that only wait for reads need not.
-    fn is_opposed_to(&self, going_back: Option<TxnId>) -> bool {
+    pub(crate) fn is_opposed_to(&self, going_back: Option<TxnId>) -> bool {
         let only_reads = matches!(self.phase, Phase::Settling { .. });
         going_back.is_none_or(|txn| txn != self.txn && !only_reads)
-    }
-}
-
-impl Engine {
-    /// Compares a plan with the transactions in flight; with `going_back`, the plan is the way back of that one. Costs nothing while
-    /// there are no others.
-    pub(crate) fn compare(
-        &mut self,
-        plan: &Plan,
-        comparison: &mut Comparison,
-        budget: &mut Budget,
-        going_back: Option<TxnId>,
-    ) -> Verdict {
-        self.count_compared(budget, |engine, budget| {
-            let others = engine.running.iter_mut().filter(|it| it.is_opposed_to(going_back));
-            for other in others {
-                if !other.complete_conflict_set(&engine.graph, budget) {
-                    return Verdict::Unfinished;
-                }
-            }
-            for other in engine.running.iter().filter(|it| it.is_opposed_to(going_back)) {
-                let set = (other.set_id(), &other.conflict_set);
-                match comparison.is_clear_of(&engine.graph, plan, set, budget) {
-                    Some(true) => {}
-                    Some(false) => return Verdict::Behind(other.txn),
-                    None => return Verdict::Unfinished,
-                }
-            }
-            Verdict::Clear
-        })
-    }
-
-    /// Counts the operations and values that are looked at.
-    pub(crate) fn count_compared<T>(
-        &mut self,
-        budget: &mut Budget,
-        compare: impl FnOnce(&mut Self, &mut Budget) -> T,
-    ) -> T {
-        let before = budget.left;
-        let result = compare(self, budget);
-        self.graph.counters.compared += (before - budget.left) as u64;
-        result
     }
 }

@@ -3,8 +3,7 @@
 //! A set answers for one value whether changing it conflicts with the plan or transaction that it was made of, at the cost
 //! of some lookups. To make one takes as long as there are values, so it is made in portions.
 
-use std::collections::{BTreeSet, HashSet};
-use std::hash::BuildHasherDefault;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -12,14 +11,13 @@ use smallvec::SmallVec;
 
 use crate::dependency::{Facet, Space, Target};
 use crate::graph::{Graph, NodeIdx};
-use crate::key::{FixedHasher, FixedMap, Key, KeySet};
+use crate::key::{FixedMap, FixedSet, Key, KeySet};
 use crate::operation::Action;
-use crate::plan::{Plan, PlannedOperation};
+use crate::plan::Plan;
+use crate::planned_operation::PlannedOperation;
 use crate::sorted_map::SortedMap;
 use crate::targets::{PrefixTable, TargetIndex};
 use crate::value_spec::ValueSpec;
-
-type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
 
 /// A plan that has not begun, or a transaction in flight.
 pub(crate) trait Subject {
@@ -49,12 +47,12 @@ enum Provided<'a> {
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// Operations and values that may still be looked at.
-    pub(super) left: usize,
+    pub(crate) left: usize,
 }
 
 /// Keys that go, even if they are created again: their targets lose a provider for a moment.
 #[derive(Debug, Default)]
-pub(super) struct GoingKeys {
+pub(crate) struct GoingKeys {
     keys: KeySet,
     /// Number of operations that are in the set.
     done: usize,
@@ -92,7 +90,7 @@ impl Subject for Plan {
 }
 
 /// Nodes that a transaction has reserved, and its operations.
-pub(super) struct ReservedNodes<'t> {
+pub(crate) struct ReservedNodes<'t> {
     pub(super) nodes: &'t [NodeIdx],
     pub(super) operations: &'t [PlannedOperation],
 }

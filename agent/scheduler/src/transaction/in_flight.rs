@@ -21,7 +21,7 @@ impl InFlight {
         self.0.iter()
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Transaction> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Transaction> {
         self.0.iter_mut()
     }
 
@@ -40,17 +40,17 @@ impl InFlight {
     }
 
     /// The oldest transaction of whose way back a portion is due.
-    pub(super) fn in_rollback(&self) -> Option<TxnId> {
+    pub(crate) fn in_rollback(&self) -> Option<TxnId> {
         let transaction = self.0.iter().find(|transaction| transaction.has_rollback_due());
         transaction.map(|transaction| transaction.txn)
     }
 
     /// Transaction of an operation.
-    pub(super) fn of(&mut self, op: OpId) -> Option<&mut Transaction> {
+    pub(crate) fn of(&mut self, op: OpId) -> Option<&mut Transaction> {
         self.0.iter_mut().find(|transaction| transaction.has(op))
     }
 
-    pub(super) fn get(&mut self, txn: TxnId) -> Option<&mut Transaction> {
+    pub(crate) fn get(&mut self, txn: TxnId) -> Option<&mut Transaction> {
         self.0.iter_mut().find(|transaction| transaction.txn == txn)
     }
 
@@ -61,12 +61,12 @@ impl InFlight {
         }
     }
 
-    pub(super) fn take(&mut self, txn: TxnId) -> Option<Transaction> {
+    pub(crate) fn take(&mut self, txn: TxnId) -> Option<Transaction> {
         let at = self.0.iter().position(|transaction| transaction.txn == txn)?;
         Some(self.0.remove(at))
     }
 
-    pub(super) fn put(&mut self, transaction: Transaction) {
+    pub(crate) fn put(&mut self, transaction: Transaction) {
         let at = self.0.partition_point(|other| other.txn < transaction.txn);
         self.0.insert(at, transaction);
     }
