@@ -38,7 +38,7 @@ pub enum OptionError {
         entry: usize,
     },
     /// An entry is not UTF-8.
-    #[error("entry {entry} of the list of servers is no text")]
+    #[error("entry {entry} of the list of servers is not text")]
     NoText {
         /// Counted from 1.
         entry: usize,

@@ -46,7 +46,7 @@ pub enum ImageError {
     #[error("intended_image.hash_algorithm `{0}` is not supported")]
     Algorithm(String),
     /// Text other than 32 octets in hexadecimal digits.
-    #[error("intended_image.os_image_hash `{0}` is no SHA-256 digest")]
+    #[error("intended_image.os_image_hash `{0}` is not a SHA-256 digest")]
     Digest(String),
     /// A required field is missing.
     #[error("intended_image.{0} is missing")]

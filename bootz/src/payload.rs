@@ -37,7 +37,7 @@ pub enum PayloadError {
     #[error("the bootstrap data cannot be read: {0}")]
     Malformed(String),
     /// The nonce is that of another request.
-    #[error("the bootstrap data carries another nonce than the one that was sent")]
+    #[error("the bootstrap data does not carry the nonce that was sent")]
     Nonce,
     /// No response names this box.
     #[error("the bootstrap data has no response for serial number `{0}`")]

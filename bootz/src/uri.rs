@@ -37,7 +37,7 @@ pub enum UriError {
     #[error("`{0}` is not a bootz:// URI")]
     OtherScheme(String),
     /// Malformed URI.
-    #[error("`{uri}` is no server: {reason}")]
+    #[error("`{uri}` does not name a server: {reason}")]
     Malformed {
         /// Text of the URI.
         uri: String,

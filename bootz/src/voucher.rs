@@ -55,7 +55,7 @@ pub enum VoucherError {
     /// The signer's certificate is that of a box rather than of the vendor's signing service.
     #[error(
         "the ownership voucher is signed by a certificate that looks like the IDevID of a box (it has {0}): the vendor \
-         has to sign vouchers with another"
+         has to sign vouchers with another certificate"
     )]
     SignedByBox(&'static str),
     /// The voucher is not yet valid, or has expired.

@@ -21,7 +21,7 @@ use crate::values::{
 
 /// The octets cannot be decoded.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read what an object was before us")]
+#[error("cannot read the stored pre-image of an object")]
 pub struct PreImageError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 /// Row format. Fields are only ever added, with a default.

@@ -23,7 +23,7 @@ pub enum ValueJsonError {
     #[error("values of kind {} are not recorded", _0.0)]
     Kind(KindId),
     /// The document is not a value of this kind.
-    #[error("the document is no value of kind {}", kind.0)]
+    #[error("the document is not a value of kind {}", kind.0)]
     Document {
         /// Expected kind.
         kind: KindId,

@@ -190,7 +190,7 @@ async fn foreign_link_of_the_same_name_is_left_alone() {
     let refused = client.update("holdfast_native:/interfaces/interface[name=x0]", pair).await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
-    assert!(refused.message().contains("not made by the agent"), "{refused}");
+    assert!(refused.message().contains("others made it"), "{refused}");
 
     let bridge = json!({"type": "bridge", "enabled": true});
     client.update("holdfast_native:/interfaces/interface[name=br0]", bridge).await.unwrap();
@@ -200,7 +200,7 @@ async fn foreign_link_of_the_same_name_is_left_alone() {
     net.ip("link set br0 alias theirs");
     let theirs = net.link("br0");
     agent.restart().await;
-    eventually("it says so", || agent.show("values").contains("not made by the agent")).await;
+    eventually("it says so", || agent.show("values").contains("others made it")).await;
     assert_eq!(net.link("br0"), theirs);
     net.ip("link del br0");
     eventually("the bridge is there", || {

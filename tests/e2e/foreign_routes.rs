@@ -220,7 +220,7 @@ async fn a_different_route_in_the_same_place_is_named() {
         .await;
         let refused = set_routes(&client, &[route(prefix, gateway)]).await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition, "{command}: {refused}");
-        for part in [prefix, named, "remove that one, or give this one another metric"] {
+        for part in [prefix, named, "remove that route, or configure another metric"] {
             assert!(refused.message().contains(part), "{part} in {refused}");
         }
         net.ip(&command.replace(" add ", " del "));

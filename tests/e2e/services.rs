@@ -546,8 +546,8 @@ async fn packages_come_over_the_network_from_trusted_signers_alone() {
     let agent = AgentProcess::start_with(&net, &["--service-trust", &trusted[0]]).await;
     let other = packed.path().join("trusted.pem");
     for (request, reason) in [
-        (install_request(&archive, &archive, &stranger), "its signer is not trusted"),
-        (install_request(&archive, &other, &trusted), "signed attributes are those of another"),
+        (install_request(&archive, &archive, &stranger), "the signer of the message is not trusted"),
+        (install_request(&archive, &other, &trusted), "signed attributes of the message belong to another"),
         (request.replace(r#""signature": ""#, r#""signature": "AAAA"#), "cannot be read"),
         (r#"{"archive": "AAAA"}"#.to_owned(), "cannot be read"),
     ] {

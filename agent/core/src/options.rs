@@ -58,7 +58,7 @@ pub struct Comment(SmolStr);
 
 /// A text that is no comment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a comment has 1 to {MAX_COMMENT} characters, and no control characters")]
+#[error("a comment must have 1 to {MAX_COMMENT} characters, and no control characters")]
 pub struct InvalidComment;
 
 impl Comment {

@@ -53,7 +53,7 @@ const SOCKET_PAUSE: Duration = Duration::from_millis(100);
 pub enum CommandError {
     #[error(transparent)]
     Agent(#[from] ClientError),
-    #[error("not everything that is configured is in the system after {} s:\n{}", .0.as_secs(), .1)]
+    #[error("some of the configuration is not in the system after {} s:\n{}", .0.as_secs(), .1)]
     Unsettled(Duration, Unsettled),
     #[error("the agent has not read its configuration after {} s", .0.as_secs())]
     StillStarting(Duration),
@@ -81,7 +81,7 @@ pub enum CommandError {
     Unconfirmed,
     #[error("nothing is removed: the answer was not `yes`")]
     Declined,
-    #[error("nothing has answered")]
+    #[error("no answer has come")]
     NoAnswer,
     #[error("{0}")]
     Probe(String),

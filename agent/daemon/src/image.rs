@@ -39,9 +39,9 @@ pub enum DigestMethod {
 pub enum ImageError {
     #[error(transparent)]
     Http(#[from] HttpError),
-    #[error("`{url}` is answered with {status}")]
+    #[error("the server of `{url}` answered {status}")]
     Status { url: String, status: StatusCode },
-    #[error("`{0}` has more than {MAX_IMAGE} octets")]
+    #[error("`{0}` has more than {MAX_IMAGE} bytes")]
     TooLong(String),
     #[error("cannot write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },

@@ -35,21 +35,21 @@ const MAX_NAME: usize = 255;
 #[non_exhaustive]
 pub enum PackageError {
     #[error(
-        "`{name}` is no name of a package: it is one file name without a dot in front, alone or in `{}`",
+        "`{name}` is not a package name: give a file name that does not begin with a dot, alone or in `{}`",
         folder.display()
     )]
     Name { name: String, folder: PathBuf },
-    #[error("another package is on its way")]
+    #[error("another package is being transferred: try again later")]
     Busy,
     #[error("cannot make `{}`", path.display())]
     Make { path: PathBuf, source: io::Error },
-    #[error("cannot clear `{}` of what was never whole", path.display())]
+    #[error("cannot remove incomplete packages from `{}`", path.display())]
     Sweep { path: PathBuf, source: io::Error },
     #[error("cannot write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("`{0}` has more than {MAX_IMAGE} octets")]
+    #[error("`{0}` has more than {MAX_IMAGE} bytes")]
     TooLong(String),
-    #[error("version `{0}` was installed, and is not there")]
+    #[error("version `{0}` was installed, but is not listed afterwards")]
     NotThere(String),
     #[error(transparent)]
     Folder(#[from] StoreError),
@@ -90,7 +90,7 @@ impl Packages {
     /// Begins a package.
     ///
     /// # Errors
-    /// When the name leads elsewhere, or another package is on its way.
+    /// When the name leads elsewhere, or another package is being transferred: try again later.
     pub fn begin(&self, name: &str) -> Result<PackageUpload, PackageError> {
         self.incoming(self.file_name(name)?)
     }
@@ -98,7 +98,7 @@ impl Packages {
     /// Begins an image of this version.
     ///
     /// # Errors
-    /// When there is no program that could install it, or another package is on its way.
+    /// When there is no program that could install it, or another package is being transferred: try again later.
     pub fn begin_image(&self, version: &str) -> Result<PackageUpload, PackageError> {
         self.slots.program()?;
         self.incoming(version.to_owned())

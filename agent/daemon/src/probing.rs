@@ -30,7 +30,7 @@ pub enum ProbingError {
     /// There is no such host.
     #[error("{0}")]
     Missing(String),
-    #[error("{AT_ONCE} pings and traces are under way already")]
+    #[error("{AT_ONCE} pings and traces are under way already: try again later")]
     Exhausted,
     #[error(transparent)]
     Probe(#[from] ProbeError),

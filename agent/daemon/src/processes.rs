@@ -32,7 +32,7 @@ pub enum SignalOutcome {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KillError {
-    #[error("neither pid nor name says which process")]
+    #[error("the request names no process: give its pid or its name")]
     Unnamed,
     #[error("there is no process {0}")]
     NoPid(u32),
@@ -40,15 +40,15 @@ pub enum KillError {
     NoName(String),
     #[error("process {pid} is named `{is}`, not `{requested}`")]
     OtherName { pid: u32, is: String, requested: String },
-    #[error("processes {} are named `{name}`: say which by pid", pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))]
+    #[error("processes {} are named `{name}`: choose one by its pid", pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))]
     Several { name: String, pids: Vec<u32> },
     #[error("process {pid} (`{name}`) is neither the agent nor started by it")]
     NotOurs { pid: u32, name: String },
     #[error(
-        "the agent takes HUP, to reload, and TERM with `restart`, to end in order; no other signal"
+        "the agent accepts HUP, to reload, and TERM with `restart`, to end in order, and no other signal"
     )]
     Agent,
-    #[error("`{0}` cannot be restarted: what began it begins it again when it is needed")]
+    #[error("`{0}` cannot be restarted: the agent starts it again when it is needed")]
     NoRestart(String),
     #[error("cannot signal process {pid}")]
     Signal { pid: u32, source: io::Error },

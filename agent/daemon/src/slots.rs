@@ -46,7 +46,7 @@ const FLAWS: [(i32, Flaw); 4] =
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SlotError {
-    #[error("this box has no program that installs images (`--image-command`)")]
+    #[error("this box has no program that installs images: set `--image-command`")]
     NoProgram,
     #[error("cannot run `{} {verb}`", program.display())]
     Run { program: PathBuf, verb: &'static str, source: io::Error },
@@ -56,7 +56,7 @@ pub enum SlotError {
     Flawed { program: PathBuf, flaw: Flaw },
     #[error("`{} list` has not ended after {LIST_TIME:?}", program.display())]
     Late { program: PathBuf },
-    #[error("`{} list` names no versions: {reason}", program.display())]
+    #[error("`{} list` does not print versions: {reason}", program.display())]
     Unreadable { program: PathBuf, reason: String },
 }
 

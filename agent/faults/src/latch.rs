@@ -67,7 +67,7 @@ pub enum LatchError {
     OfAnother { resource: Resource, by: SmolStr },
     #[error("{0} cannot be latched: only interfaces and next hops can")]
     Kind(Resource),
-    #[error("{0} resources are latched, which is the most that are kept")]
+    #[error("{0} resources are latched already, which is the limit: lift one first")]
     TooMany(usize),
 }
 

@@ -131,7 +131,7 @@ pub enum Segment {
 
 /// Octets that are no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("these octets are no key: they end inside of a segment, or hold an unknown one")]
+#[error("the bytes are not a key: they end inside a segment, or hold an unknown segment")]
 pub struct KeyError;
 
 impl Key {

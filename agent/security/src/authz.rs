@@ -88,7 +88,7 @@ pub enum Decision<'p> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    #[error("the policy is not what it should be")]
+    #[error("cannot read the policy as JSON of the expected form")]
     Json(#[source] serde_json::Error),
     #[error("the policy has no name")]
     Nameless,

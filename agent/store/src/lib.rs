@@ -250,13 +250,13 @@ pub enum StoreError {
     NoRevision { number: u64, reason: &'static str },
     #[error("there is no checkpoint `{name}`")]
     NoCheckpoint { name: CheckpointName },
-    #[error("there are {limit} checkpoints already, which is the most: delete one first")]
+    #[error("there are {limit} checkpoints already, which is the limit: delete one first")]
     TooManyCheckpoints { limit: usize },
     #[error(
-        "all checkpoints would take {found} octets together, {limit} is the most: delete one first"
+        "all checkpoints together would take {found} bytes; the limit is {limit} bytes: delete one first"
     )]
     CheckpointsTooLarge { found: u64, limit: u64 },
-    #[error("too many writes wait for the disk")]
+    #[error("too many writes wait for the disk: try again later")]
     Overloaded,
     #[error("the store has stopped")]
     Stopped,

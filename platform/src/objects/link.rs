@@ -303,7 +303,7 @@ impl Registry {
 fn name_fault(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("it is empty"),
-        _ if name.len() > MAX_NAME_OCTETS => Some("it has more than 15 octets"),
+        _ if name.len() > MAX_NAME_OCTETS => Some("it has more than 15 bytes"),
         "." | ".." => Some("it means a folder"),
         "all" | "default" => Some("the kernel's settings for all links have this name"),
         _ if name.contains(['/', ':']) => Some("it has a slash or a colon"),

@@ -267,7 +267,7 @@ impl Registry {
         let (name, kind, has) = (&link.name, link.kind.name(), observed.kind.name());
         let (path, reason) = if link.kind.same_kind(&observed.kind) {
             let reason = format!(
-                "link `{name}` exists, not made by the agent, and the parameters of a {kind} link cannot be changed"
+                "link `{name}` exists already: others made it, and the parameters of a {kind} link cannot be changed"
             );
             (path.clone(), reason)
         } else {

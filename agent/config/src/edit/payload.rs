@@ -91,7 +91,7 @@ fn annotation(
         match (name.as_str(), value) {
             (ANNOTATION, serde_json::Value::String(text)) => {
                 if text.len() > MAX_ANNOTATION_BASE64 {
-                    let size = "the annotation has more than 1048000 octets".to_owned();
+                    let size = "the annotation has more than 1048000 bytes".to_owned();
                     return Err(EditCause::BadValue(size));
                 }
                 document = Some(SmolStr::from(text));

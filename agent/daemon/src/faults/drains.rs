@@ -87,7 +87,7 @@ pub enum DrainError {
     NoWay(Resource),
     #[error("{resource} is not drained: {reason}")]
     Refused { resource: Resource, reason: SmolStr },
-    #[error("the agent drains nothing any more")]
+    #[error("the agent is stopping, and no longer drains")]
     Stopped,
 }
 

@@ -36,7 +36,7 @@ pub struct FaultService {
 
 /// The task of faults has ended, with the agent or by a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the agent does not look for faults any more")]
+#[error("the agent is stopping, and no longer looks for faults")]
 pub struct FaultsStopped;
 
 /// One question, with the channel for its answer.
@@ -136,7 +136,7 @@ pub struct OperatorWord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WordError {
-    #[error("the text has {0} octets, and may have {MAX_OPERATOR_TEXT}")]
+    #[error("the text has {0} bytes, and may have {MAX_OPERATOR_TEXT} at most")]
     Length(usize),
     #[error("the text has a control character, such as the end of a line")]
     Control,

@@ -55,17 +55,17 @@ pub struct Client {
 pub enum ClientError {
     #[error("no agent answers on `{}`", path.display())]
     NotRunning { path: PathBuf, source: io::Error },
-    #[error("may not talk to the agent on `{}`", path.display())]
+    #[error("not permitted to use the socket `{}` of the agent", path.display())]
     NotAllowed { path: PathBuf, source: io::Error },
     #[error("the agent broke off its answer")]
     Broken(#[from] hyper::Error),
     #[error("the agent did not answer within {ANSWER_TIMEOUT:?}")]
     Timeout,
-    #[error("the agent's answer is not understood")]
+    #[error("cannot understand the answer of the agent")]
     Answer(#[from] serde_json::Error),
-    #[error("the password is not text, which the local socket needs")]
+    #[error("the password is not UTF-8 text, as the local socket needs it")]
     Password,
-    #[error("`{0}` is no trace of a request")]
+    #[error("`{0}` is not the trace of a request")]
     Trace(SmolStr),
     #[error("cannot print the answer")]
     Output(#[source] io::Error),

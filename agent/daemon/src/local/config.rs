@@ -239,10 +239,10 @@ enum ChangeError {
     Commit(#[from] CommitError),
     #[error(transparent)]
     Confirm(#[from] ConfirmError),
-    #[error("a configuration is changed by users with the role admin; `{0}` does not have it")]
+    #[error("`{0}` may not change the configuration: that needs the role admin")]
     Role(SmolStr),
     #[error(
-        "the pathz policy permits `{0}` to read a part of the configuration; this shows all of it"
+        "`{0}` may not see all of the configuration: the pathz policy permits only a part of it"
     )]
     Denied(SmolStr),
     #[error(transparent)]
@@ -261,7 +261,7 @@ enum ChangeError {
     ExportFormat(u32),
     #[error("the checksum of the exported document is wrong: it was changed or is damaged")]
     Checksum,
-    #[error("the answer could not be made")]
+    #[error("cannot make the answer")]
     Ended,
 }
 

@@ -130,7 +130,7 @@ fn parameters_of_the_examples_are_checked() {
     refused(render(&uplink, &with(peer), "", ""), "prefix");
     let both = "\"address\":\"192.0.2.0/31\",\"peer\":\"2001:db8::1\",\"prefix\":[\"::/0\"]";
     refused(render(&uplink, &with(both), "", ""), "The peer is of the family of the address");
-    refused(render(&uplink, &with("\"prefix\":[\"::/0\"]"), "", ""), "it is needed, and missing");
+    refused(render(&uplink, &with("\"prefix\":[\"::/0\"]"), "", ""), "a mandatory leaf is not set");
     let migrated = examples().join("migrated-link");
     let end = |name: &str| {
         format!("{{\"name\":\"{name}\",\"vni\":1,\"local\":\"::1\",\"remote\":\"::2\"}}")

@@ -48,7 +48,7 @@ pub enum UserError {
     Name(String),
     #[error("there is no user `{0}`")]
     Unknown(SmolStr),
-    #[error("cannot give `{name}` this password")]
+    #[error("cannot set the password of `{name}`")]
     Password { name: SmolStr, source: PasswordError },
     #[error("cannot store the user `{name}`")]
     Store { name: SmolStr, source: StoreError },

@@ -44,7 +44,7 @@ pub struct Password(Zeroizing<Vec<u8>>);
 pub enum PasswordError {
     #[error("the password is empty")]
     Empty,
-    #[error("the password is longer than {MAX_PASSWORD_BYTES} octets")]
+    #[error("the password is longer than {MAX_PASSWORD_BYTES} bytes")]
     TooLong,
     #[error(transparent)]
     File(StoreError),

@@ -161,8 +161,8 @@ fn malformed_policies_are_refused() {
     let header =
         |key: &str| request(&format!(r#"{{"headers":[{{"key":"{key}","values":["x"]}}]}}"#));
     for (text, part) in [
-        (String::new(), "the policy is not what it should be"),
-        ("[]".into(), "the policy is not what it should be"),
+        (String::new(), "cannot read the policy as JSON of the expected form"),
+        ("[]".into(), "cannot read the policy as JSON of the expected form"),
         (format!("{} {{}}", policy("", any)), "trailing characters"),
         (format!(r#"{{"allow_rules":[{any}]}}"#), "missing field `name`"),
         (format!(r#"{{"name":"","allow_rules":[{any}]}}"#), "the policy has no name"),

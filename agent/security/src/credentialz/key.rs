@@ -28,23 +28,23 @@ pub enum KeyKind {
 /// Reason for refusing a key or certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    #[error("it is empty")]
+    #[error("the text is empty")]
     Empty,
-    #[error("it is longer than {MAX_OCTETS} octets")]
+    #[error("the text is longer than {MAX_OCTETS} bytes")]
     TooLong,
-    #[error("it is no SSH {what}: {why}")]
+    #[error("the text is not an SSH {what}: {why}")]
     Malformed { what: &'static str, why: String },
-    #[error("it is a {found} key, not the {declared:?} key it is said to be")]
+    #[error("the key is a {found} key, but is declared as {declared:?}")]
     Kind { declared: KeyKind, found: String },
-    #[error("it is an RSA key of {0} bits; {MIN_RSA_BITS} are the fewest")]
+    #[error("the RSA key has {0} bits, and needs {MIN_RSA_BITS} at least")]
     Weak(usize),
     #[error("DSA keys are not accepted")]
     Dsa,
-    #[error("it is a certificate, not a key")]
+    #[error("the text is a certificate, not a key")]
     IsCertificate,
-    #[error("it is protected by a passphrase")]
+    #[error("the key is protected by a passphrase")]
     Encrypted,
-    #[error("it is a certificate for users, not for hosts")]
+    #[error("the certificate is for users, not for hosts")]
     ForUsers,
 }
 

@@ -31,17 +31,17 @@ pub struct CryptHash(Zeroizing<String>);
 /// Reason for refusing a hash or password. The message never quotes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CryptError {
-    #[error("it is no hash of {0}")]
+    #[error("the text is not a hash of {0}")]
     Malformed(&'static str),
-    #[error("it asks for more than {MAX_ROUNDS} rounds")]
+    #[error("the hash asks for more than {MAX_ROUNDS} rounds")]
     Rounds,
     #[error("the password is empty")]
     Empty,
-    #[error("the password is longer than {MAX_PASSWORD_OCTETS} octets")]
+    #[error("the password is longer than {MAX_PASSWORD_OCTETS} bytes")]
     TooLong,
-    #[error("the password has a zero octet")]
+    #[error("the password has a zero byte")]
     Zero,
-    #[error("it cannot be hashed")]
+    #[error("cannot hash the password")]
     Hash,
 }
 

@@ -102,7 +102,7 @@ fn accounts_must_exist_and_be_unique() {
     let twice = vec![upload("bob", "1", Vec::new()), upload("bob", "2", Vec::new())];
     refused(vec![Upload::Keys(twice)], "`bob` is named twice");
     refused(vec![principals("spiffe://box/robot", &["a"])], "over gRPC only");
-    refused(vec![Upload::Keys(Vec::new())], "nothing is in the request");
+    refused(vec![Upload::Keys(Vec::new())], "the request is empty");
     let robot = after(&rules(), vec![password("spiffe://box/robot")]).unwrap();
     assert!(robot.render().passwords.is_empty() && robot.accounts.len() == 1);
 }
@@ -192,7 +192,7 @@ fn invalid_keys_are_refused() {
         (&[b'A'; 70_000], None, "longer than"),
         (&two, None, "several lines"),
         (USER, Some(KeyKind::Rsa2048), "not the Rsa2048 key"),
-        (WEAK, None, "RSA key of 1024 bits"),
+        (WEAK, None, "RSA key has 1024 bits"),
         (USER_CERTIFICATE, None, "a certificate, not a key"), // one that never expires
     ];
     for (octets, kind, why) in public {
@@ -373,7 +373,7 @@ fn the_tool_and_lists_of_principals_exclude_one_another() {
     let tool = || Upload::PrincipalsTool(Some(PrincipalsTool::Hiba));
     let none = || Upload::PrincipalsTool(None);
     refused(vec![principals("bob", &["a"]), tool()], "account `bob` has a list");
-    refused(vec![tool(), principals("bob", &["a"])], "the tool is set");
+    refused(vec![tool(), principals("bob", &["a"])], "the tool for principals is set");
     assert!(after(&rules(), vec![tool(), principals("bob", &[])]).is_ok());
     assert!(
         after(&rules(), vec![principals("bob", &["a"]), principals("bob", &[]), tool()]).is_ok()
@@ -452,5 +452,5 @@ fn glome_settings_are_validated() {
     refused(with(|it| it.key_version = 128), "between 0 and 127");
     refused(with(|it| it.url_prefix = "http://x".into()), "https URL");
     refused(with(|it| it.url_prefix.push_str("\nkey = 1")), "https URL");
-    refused(vec![Upload::Allowed(BTreeSet::new())], "nothing is in the request");
+    refused(vec![Upload::Allowed(BTreeSet::new())], "the request is empty");
 }

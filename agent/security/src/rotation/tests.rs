@@ -124,7 +124,7 @@ fn version_text(words: &Versions) -> String {
 #[test]
 fn a_tried_state_is_kept_only_when_finalized() {
     let in_use = "version `1` is in use already: upload another one, or set force_overwrite";
-    let nothing = "nothing was uploaded that could be finalized";
+    let nothing = "there is nothing to finalize: upload first";
     // written before, what the client says, what it is told and what happens, written and in force at the end
     for (before, client, story, after) in [
         ("", "", "", ""),

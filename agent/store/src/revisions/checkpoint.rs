@@ -38,7 +38,7 @@ pub struct CheckpointName(SmolStr);
 
 /// A text that is no name of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the name of a checkpoint has 1 to {MAX_NAME} letters, digits and `-_.`")]
+#[error("the name of a checkpoint must have 1 to {MAX_NAME} letters, digits and `-_.`")]
 pub struct InvalidCheckpointName;
 
 impl CheckpointName {

@@ -342,7 +342,7 @@ impl OpenActions {
 /// The result of an action, if it is one: JSON, `null` for an empty text.
 fn checked(json: String) -> Result<String, HandlerError> {
     if json.len() > MAX_RESULT {
-        let text = format!("the result has more than {MAX_RESULT} octets");
+        let text = format!("the result has more than {MAX_RESULT} bytes");
         return Err(HandlerError::new(HandlerErrorKind::Exhausted, text));
     }
     if json.is_empty() {
@@ -351,7 +351,7 @@ fn checked(json: String) -> Result<String, HandlerError> {
     match serde_json::from_str::<IgnoredAny>(&json) {
         Ok(IgnoredAny) => Ok(json),
         Err(error) => {
-            let text = format!("the result is no JSON: {error}");
+            let text = format!("the result is not JSON: {error}");
             Err(HandlerError::new(HandlerErrorKind::Invalid, text))
         }
     }

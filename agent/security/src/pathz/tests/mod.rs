@@ -184,7 +184,7 @@ fn an_incomplete_policy_is_refused() {
     }
     let rules = vec![whole.clone(), whole];
     let twice = DraftPolicy { groups: groups(), rules }.check().unwrap_err();
-    assert_eq!(twice.to_string(), "rule `one` is there twice");
+    assert_eq!(twice.to_string(), "rule `one` is defined twice");
 }
 
 #[test]

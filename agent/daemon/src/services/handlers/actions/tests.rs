@@ -141,10 +141,10 @@ async fn an_action_is_followed_through_every_loss() {
         ("attach begin accepted result", "action7 ended 1"),
         ("attach begin result", "action7 ended 1"),
         ("attach begin accepted error", "action7 failed no"),
-        ("attach begin large", "action7 Exhausted failed the result has more than 65536 octets"),
+        ("attach begin large", "action7 Exhausted failed the result has more than 65536 bytes"),
         (
             "attach begin garbage",
-            "action7 Invalid failed the result is no JSON: EOF while parsing an object at line 1 column 1",
+            "action7 Invalid failed the result is not JSON: EOF while parsing an object at line 1 column 1",
         ),
         // Its time.
         ("attach begin 299", "action7 open"),
