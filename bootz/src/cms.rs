@@ -14,7 +14,7 @@ pub use crate::chain::ChainError;
 use crate::chain::{self, Revocation};
 use crate::signature::{self, DigestAlgorithm, SignatureError};
 
-/// Largest message that is read, in octets. A voucher with a long chain has some ten thousand.
+/// Largest message that is read, in bytes. A voucher with a long chain has some ten thousand.
 pub const LARGEST: usize = 1 << 20;
 
 const SIGNED_DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.2");
@@ -25,7 +25,7 @@ const MESSAGE_DIGEST: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.1
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CmsError {
-    /// Longer than [`LARGEST`] octets.
+    /// Longer than [`LARGEST`] bytes.
     #[error("the message has {0} bytes, more than are read")]
     TooLong(usize),
     /// Not in the form of RFC 5652.

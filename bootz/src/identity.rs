@@ -12,7 +12,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::signature::DigestAlgorithm;
 
-/// Octets of a line of PEM.
+/// Bytes of a line of PEM.
 const PEM_LINE: usize = 64;
 
 /// Reason for not using an identity.

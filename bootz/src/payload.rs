@@ -33,7 +33,7 @@ pub struct BootstrapPayload {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PayloadError {
-    /// The octets are not a `BootstrapDataSigned`.
+    /// The bytes are not a `BootstrapDataSigned`.
     #[error("the bootstrap data cannot be read: {0}")]
     Malformed(String),
     /// The nonce is that of another request.

@@ -164,7 +164,9 @@ pub enum EncodeError {
     #[error("link `{0}` does not exist")]
     LinkNotFound(SmolStr),
     /// A link of this name exists, is not ours, and cannot be changed into the requested one.
-    #[error("link `{0}` exists already: others made it, and it cannot be changed into the configured one")]
+    #[error(
+        "link `{0}` exists already: others made it, and it cannot be changed into the configured one"
+    )]
     OthersLink(SmolStr),
     /// A route of another program has the same destination and metric, and does not lead the same way, or belongs to a
     /// program that looks after it.
@@ -173,9 +175,7 @@ pub enum EncodeError {
     )]
     OthersRoute(String),
     /// The stored message of a route cannot be read.
-    #[error(
-        "cannot put back the route `{0}` of another program: its stored form cannot be read"
-    )]
+    #[error("cannot put back the route `{0}` of another program: its stored form cannot be read")]
     UnreadableRoute(String),
     /// No transport carries out operations on this kind of key.
     #[error("no codec for {0}")]

@@ -34,7 +34,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 const ATTEMPTS: u32 = 5;
 /// Pause between two of them. A holder listens within microseconds after it has the name.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(200);
-/// Octets of an answer that are read: a version, and the longest path of Linux (4096).
+/// Bytes of an answer that are read: a version, and the longest path of Linux (4096).
 const ANSWER_OCTETS: u64 = 4224;
 /// Pause after a connection that could not be taken, mostly for want of a file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

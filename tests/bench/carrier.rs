@@ -27,7 +27,7 @@ const IFF_RUNNING: u32 = 0x40;
 const AF_INET: u8 = 2;
 /// Multicast group of links, as a bit of the socket's address.
 pub(crate) const RTMGRP_LINK: u32 = 1;
-/// Octets of the header of a message, of a link's, and of a route's.
+/// Bytes of the header of a message, of a link's, and of a route's.
 const HEADER: usize = 16;
 const ROUTE_HEADER: usize = 12;
 

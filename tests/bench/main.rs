@@ -459,7 +459,7 @@ impl Table {
         }
         let engine::Memory { octets, original, target } = memory;
         self.add(
-            "engine: octets for each value",
+            "engine: bytes for each value",
             &format!("{octets:.0}"),
             &format!("the original {original:.0}"),
             octets / original,

@@ -19,10 +19,10 @@ const STATIC_ROUTES: &str = "/network-instances/network-instance[name=DEFAULT]/p
 
 /// Routes of the group that is changed as one.
 const GROUP: u32 = 20;
-/// Smallest MTU that is set, octets of layer 3, and how many are used.
+/// Smallest MTU that is set, bytes of layer 3, and how many are used.
 const MTU: u32 = 1300;
 const MTUS: u32 = 190;
-/// Octets that OpenConfig counts besides (the Ethernet header).
+/// Bytes that OpenConfig counts besides (the Ethernet header).
 const HEADER: u32 = 14;
 /// Pause between two looks at the box.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);

@@ -51,7 +51,7 @@ fn wildcards(count: usize) -> GetRequest {
     get(vec![parse_path(&"/...".repeat(count))])
 }
 
-/// A path to a port with `count` keys, whose names and values have a few octets.
+/// A path to a port with `count` keys, whose names and values have a few bytes.
 fn keys(count: usize) -> GetRequest {
     let mut path = parse_path("/interfaces/interface");
     path.elem[1].key = (0..count).map(|at| (format!("k{at}"), String::new())).collect();
@@ -162,7 +162,7 @@ async fn answers_that_are_not_taken_are_bounded() {
     let many = get(vec![gnmi::Path::default(); 1000]);
     let size = watcher.get(many.clone()).await.unwrap().encoded_len();
     let fit = CALLER_ANSWERS.figure / size;
-    assert!(fit < CALLS / 2, "answers of {size} octets are no attack");
+    assert!(fit < CALLS / 2, "answers of {size} bytes are no attack");
 
     let call = ("/gnmi.gNMI/Get", &many);
     let untaken = untaken_calls(agent.address(), &config, call, &WATCHER, CALLS);
@@ -208,7 +208,7 @@ async fn open_subscriptions_are_bounded() {
     .await;
 }
 
-/// Octets that a client takes on a connection before it has read them: the answers for a hundred collectors.
+/// Bytes that a client takes on a connection before it has read them: the answers for a hundred collectors.
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
 #[tokio::test]

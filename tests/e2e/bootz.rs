@@ -244,7 +244,7 @@ async fn hostile_bootstrap_servers_cost_bounded_memory() {
             assert!(refused.message().contains("a bootstrap"), "{refused:?}");
         }
         let more = agent.resident_bytes().saturating_sub(before);
-        assert!(more < MOST_MEMORY, "{malice:?}: {more} octets more");
+        assert!(more < MOST_MEMORY, "{malice:?}: {more} bytes more");
         assert_eq!(get_boot(&mut boot_config_stub(&agent).await).await, None, "{malice:?}");
 
         bootz(&agent, &["terminate"]);

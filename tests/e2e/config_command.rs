@@ -360,7 +360,10 @@ async fn a_person_of_the_box_has_the_role_of_the_user_of_that_name() {
     );
     assert_eq!(run_as(ACCOUNT, &socket, &["config", "show"]), Ok(String::new()));
     let refusal = set("1400").unwrap_err();
-    assert!(refusal.contains("`daemon` may not change the configuration: that needs the role admin"), "{refusal}");
+    assert!(
+        refusal.contains("`daemon` may not change the configuration: that needs the role admin"),
+        "{refusal}"
+    );
     let refusal = run_as(ACCOUNT, &socket, &["config", "confirm"]).unwrap_err();
     assert!(refusal.contains("role admin"), "{refusal}");
     assert!(run_as(STRANGER, &socket, &["config", "show"]).is_err());

@@ -89,7 +89,10 @@ async fn a_profile_beyond_its_limit_fails_and_names_the_step() {
     let refused = profile(&agent, &["--runs", "1", "--limit", "0", "interface:eth0"]);
     assert!(!refused.status.success());
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("the limit is 0 ms") && said.contains("% of the time passed until"), "{said}");
+    assert!(
+        said.contains("the limit is 0 ms") && said.contains("% of the time passed until"),
+        "{said}"
+    );
     assert!(!refused.stdout.is_empty(), "the timeline is printed all the same");
     assert_eq!(open_alarms(&agent), "");
 

@@ -263,8 +263,8 @@ async fn the_command_line_pings_and_traces_from_the_managed_namespace() {
     for host in HOST {
         let (is_ok, text, error) = run_probe(&network, "ping", &format!("{host} -c 3 -i 0.02"));
         assert!(is_ok, "{text}{error}");
-        assert!(text.starts_with(&format!("ping {host}, 56 octets\n")), "{text}");
-        assert!(text.contains(&format!("64 octets from {host}: sequence 3, ttl 63, ")), "{text}");
+        assert!(text.starts_with(&format!("ping {host}, 56 bytes\n")), "{text}");
+        assert!(text.contains(&format!("64 bytes from {host}: sequence 3, ttl 63, ")), "{text}");
         assert!(text.contains("3 sent, 3 received, 0 % lost\nround trip: least "), "{text}");
     }
     let (is_ok, text, error) =

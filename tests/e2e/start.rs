@@ -351,7 +351,8 @@ async fn wait_online_returns_when_the_configuration_is_in_the_kernel() {
     let (code, text) = run(&device, "--timeout 1");
     assert_eq!(code, Some(1), "{text}");
     assert!(
-        text.contains("some of the configuration is not in the system") && text.contains("PENDING  link/eth9"),
+        text.contains("some of the configuration is not in the system")
+            && text.contains("PENDING  link/eth9"),
         "{text}"
     );
     assert_eq!(run(&device, "--allow-pending --timeout 60").0, Some(0));

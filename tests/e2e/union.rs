@@ -19,7 +19,7 @@ use tonic::{Code, Status};
 use crate::documents::{STATIC_ROUTES, config_of, ipv4_of, port, route};
 use crate::union_cases::tried;
 
-/// A name over the kernel's limit of fifteen octets.
+/// A name over the kernel's limit of fifteen bytes.
 const TOO_LONG: &str = "interface-name-too-long";
 
 /// An entry with CLI text.

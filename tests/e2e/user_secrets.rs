@@ -250,7 +250,7 @@ async fn accounting_and_log_contain_no_passwords() {
     loop {
         let record = format!("{:?}", records.message().await.unwrap().unwrap());
         assert!(!record.contains("hunter2"), "{record}");
-        // As octets of a message.
+        // As bytes of a message.
         assert!(!record.contains("104, 117, 110, 116, 101, 114, 50"), "{record}");
         sets += usize::from(record.contains("gNMI/Set"));
         if record.contains("RecordSubscribe") {

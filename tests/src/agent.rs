@@ -46,7 +46,7 @@ pub struct ResourceUse {
     pub processor: Duration,
     /// Pages of memory that were touched for the first time.
     pub page_faults: u64,
-    /// Octets passed to write(2).
+    /// Bytes passed to write(2).
     pub written_bytes: u64,
 }
 
@@ -388,7 +388,7 @@ impl AgentProcess {
         fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
     }
 
-    /// Resident memory at present, in octets.
+    /// Resident memory at present, in bytes.
     ///
     /// # Panics
     /// When it does not run.
@@ -396,7 +396,7 @@ impl AgentProcess {
         self.memory("VmRSS:")
     }
 
-    /// Peak of the resident memory since the start, in octets.
+    /// Peak of the resident memory since the start, in bytes.
     ///
     /// # Panics
     /// When it does not run.

@@ -39,7 +39,7 @@ impl Limit {
 pub static MESSAGE_SIZE: Limit = Limit {
     name: "message-size",
     figure: 64 << 20,
-    unit: "octets in a message",
+    unit: "bytes in a message",
     reason: "a device with 100 000 routes is a Set of about 15 MB, and a root annotation adds one",
 };
 
@@ -47,15 +47,15 @@ pub static MESSAGE_SIZE: Limit = Limit {
 pub static READ_MESSAGE_SIZE: Limit = Limit {
     name: "read-message-size",
     figure: 1 << 20,
-    unit: "octets in a message of a reader",
-    reason: "room for 10 000 subscriptions of 100 octets; once decoded, a hostile one takes up to 80 times as much memory",
+    unit: "bytes in a message of a reader",
+    reason: "room for 10 000 subscriptions of 100 bytes; once decoded, a hostile one takes up to 80 times as much memory",
 };
 
 /// Limit for administrative requests that contain no whole configuration.
 pub static PLAIN_MESSAGE_SIZE: Limit = Limit {
     name: "plain-message-size",
     figure: 4 << 20,
-    unit: "octets in a message that holds no configuration",
+    unit: "bytes in a message that holds no configuration",
     reason: "what gRPC itself allows by default; a package comes in pieces of less",
 };
 
@@ -139,7 +139,7 @@ pub static SET_OPERATIONS: Limit = Limit {
 pub static JOINED_PATHS: Limit = Limit {
     name: "joined-paths",
     figure: 256 << 20,
-    unit: "octets of copies of the prefix",
+    unit: "bytes of copies of the prefix",
     reason: "each path is looked up with the prefix before it; 100 000 of them with the longest of the models are 50 MiB",
 };
 
@@ -188,28 +188,28 @@ pub static LIST_ENTRIES: Limit = Limit {
 pub static ANSWER_SIZE: Limit = Limit {
     name: "answer-size",
     figure: 256 << 20,
-    unit: "octets of memory for an answer while it is made",
+    unit: "bytes of memory for an answer while it is made",
     reason: "a box with 100 000 routes is a document of about 15 MB; leaves one by one take ten times what is sent",
 };
 
 pub static ERROR_TEXT: Limit = Limit {
     name: "error-text",
     figure: 4096,
-    unit: "octets in an error text",
+    unit: "bytes in an error text",
     reason: "an error travels in HTTP/2 trailers, of which clients accept 8 KiB by default",
 };
 
 pub static CALLER_ANSWERS: Limit = Limit {
     name: "caller-answers",
     figure: 128 << 20,
-    unit: "octets of answers that one caller has not taken",
+    unit: "bytes of answers that one caller has not taken",
     reason: "two answers of the greatest size, or one for each of a thousand streams with its buffers",
 };
 
 pub static UNTAKEN_ANSWERS: Limit = Limit {
     name: "untaken-answers",
     figure: 512 << 20,
-    unit: "octets of answers that nobody has taken",
+    unit: "bytes of answers that nobody has taken",
     reason: "four callers at their limit; a quarter of what the unit lets the agent have",
 };
 
@@ -275,16 +275,16 @@ pub static REQUEST_LIMITS: [&Limit; 17] = [
 /// End of an error text that was cut to [`ERROR_TEXT`].
 pub const CUT_MARK: &str = "... (cut)";
 
-/// Octets of a path or value that an error text quotes, which leaves room for the explanation.
+/// Bytes of a path or value that an error text quotes, which leaves room for the explanation.
 pub const EXCERPT: usize = ERROR_TEXT.figure / 4;
 
-/// Formats an error with at most [`ERROR_TEXT`] octets. A longer text is cut, ends with [`CUT_MARK`], and takes no
+/// Formats an error with at most [`ERROR_TEXT`] bytes. A longer text is cut, ends with [`CUT_MARK`], and takes no
 /// more memory than the part that is kept.
 pub fn error_text(error: &(impl fmt::Display + ?Sized)) -> String {
     cut_text(error, ERROR_TEXT.figure)
 }
 
-/// Formats a path, a name or a value for an error text, with at most [`EXCERPT`] octets.
+/// Formats a path, a name or a value for an error text, with at most [`EXCERPT`] bytes.
 pub fn excerpt(text: &(impl fmt::Display + ?Sized)) -> String {
     cut_text(text, EXCERPT)
 }

@@ -1,6 +1,6 @@
 //! Names of roles that an operator may choose.
 
-/// Most octets of the name of a role. It stands in every accounting record of its users.
+/// Most bytes of the name of a role. It stands in every accounting record of its users.
 pub const MAX_ROLE_NAME: usize = 64;
 
 /// True for a name that a role may have: letters, digits, `.`, `_` and `-`, beginning with a letter or digit. So it is no

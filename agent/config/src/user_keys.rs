@@ -100,7 +100,7 @@ impl Configuration {
     }
 }
 
-/// Octets at the end of a key that an error text quotes: enough to tell keys apart.
+/// Bytes at the end of a key that an error text quotes: enough to tell keys apart.
 const KEY_END: usize = 8;
 
 /// Kind and end of a key, for error texts. All keys of a kind begin alike, and two long ones would push the names of those

@@ -27,7 +27,7 @@ use crate::{
 
 /// How files begin that are not whole yet; no package is named so.
 const INCOMING: &str = ".incoming";
-/// Octets of a file name, after NAME_MAX of Linux.
+/// Bytes of a file name, after NAME_MAX of Linux.
 const MAX_NAME: usize = 255;
 
 /// Why a package is not taken.
@@ -155,7 +155,7 @@ impl Packages {
 }
 
 impl PackageUpload {
-    /// Adds octets.
+    /// Adds bytes.
     ///
     /// # Errors
     /// When the package gets too long, or the disk is full.
@@ -176,12 +176,12 @@ impl PackageUpload {
         Ok(image::fetch(&HttpClient::machine(), url, self.file.path()).await?)
     }
 
-    /// Octets that have come.
+    /// Bytes that have come.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Octets for which the disk has room, beside those that have come.
+    /// Bytes for which the disk has room, beside those that have come.
     ///
     /// # Errors
     /// When the file system does not say.
@@ -197,7 +197,7 @@ impl PackageUpload {
     /// Compares it with its digest and puts it in its place, in one step; tells where that is.
     ///
     /// # Errors
-    /// When it has other octets, or the disk does not take it: then what was there before is untouched.
+    /// When it has other bytes, or the disk does not take it: then what was there before is untouched.
     pub async fn finish(mut self, digest: &Digest) -> Result<PathBuf, PackageError> {
         self.sync().await?;
         digest.require(self.file.path(), &self.name).await?;
@@ -273,7 +273,7 @@ mod tests {
         let packages = Packages::new(state.path(), Slots::default());
         packages.sweep().unwrap(); // nothing was ever there
         let mut first = packages.begin("a").unwrap();
-        first.write(b"octets").await.unwrap();
+        first.write(b"bytes").await.unwrap();
         assert!(matches!(packages.begin("b"), Err(PackageError::Busy)));
         first.file.disable_cleanup(true); // as if the agent was killed
         drop(first);

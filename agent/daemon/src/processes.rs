@@ -61,7 +61,7 @@ pub enum KillError {
 struct Process {
     pid: u32,
     parent: u32,
-    /// First 15 octets of the name.
+    /// First 15 bytes of the name.
     name: String,
 }
 

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::users::{Password, PasswordError};
 
-/// Octets of a password read from standard input; no password is longer.
+/// Bytes of a password read from standard input; no password is longer.
 const MAX_INPUT_BYTES: u64 = 64 * 1024;
 
 /// Reasons why there is no password.

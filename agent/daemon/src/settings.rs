@@ -160,7 +160,7 @@ pub struct RunSettings {
     /// version
     #[arg(long, value_enum, default_value_t = RebootScope::Agent)]
     pub reboot: RebootScope,
-    /// Size of the accounting history in octets; the oldest records are dropped first
+    /// Size of the accounting history in bytes; the oldest records are dropped first
     #[arg(long, value_name = "OCTETS", value_parser = accounting_history, default_value_t = DEFAULT_HISTORY)]
     pub accounting_history: usize,
     /// Role of a client certificate whose identity is not a local user: admin or read-only
@@ -396,7 +396,7 @@ pub struct FactoryResetSettings {
 
 /// Checks a name of a link by the kernel's rule (`dev_valid_name`).
 fn port_name(text: &str) -> Result<String, String> {
-    const LONGEST: usize = 15; // IFNAMSIZ, with the octet that ends it
+    const LONGEST: usize = 15; // IFNAMSIZ, with the byte that ends it
     let valid = (1..=LONGEST).contains(&text.len())
         && !matches!(text, "." | "..")
         && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace());
@@ -454,9 +454,9 @@ fn certificate_role(text: &str) -> Result<Role, String> {
 
 /// Parses the size of the accounting history.
 fn accounting_history(text: &str) -> Result<usize, String> {
-    let octets: usize = text.parse().map_err(|_| format!("`{text}` is no number of octets"))?;
+    let octets: usize = text.parse().map_err(|_| format!("`{text}` is no number of bytes"))?;
     if octets < MIN_HISTORY {
-        return Err(format!("less than {MIN_HISTORY} octets do not hold a handful of records"));
+        return Err(format!("less than {MIN_HISTORY} bytes do not hold a handful of records"));
     }
     Ok(octets)
 }

@@ -17,9 +17,9 @@ use tokio::{io::AsyncReadExt, process::Command, time::timeout};
 const EXIT_AT_REBOOT: i32 = 100;
 /// Time limit of `list`, for which the agent waits at its start.
 const LIST_TIME: Duration = Duration::from_secs(10);
-/// Longest output of `list`, in octets: a box has a handful of versions.
+/// Longest output of `list`, in bytes: a box has a handful of versions.
 const MAX_LIST: u64 = 64 << 10;
-/// Longest version, in octets: it is an argument and often part of a file name, for which Linux has NAME_MAX.
+/// Longest version, in bytes: it is an argument and often part of a file name, for which Linux has NAME_MAX.
 const MAX_VERSION: usize = 255;
 
 /// Time from which an installed image runs.
@@ -173,7 +173,7 @@ async fn read_list(program: &Path) -> Result<Vec<String>, SlotError> {
     }
     let unreadable = |reason| SlotError::Unreadable { program: program.into(), reason };
     if text.len() as u64 > MAX_LIST {
-        return Err(unreadable(format!("it says more than {MAX_LIST} octets")));
+        return Err(unreadable(format!("it says more than {MAX_LIST} bytes")));
     }
     let status = child.wait().await.map_err(failing)?;
     if !status.success() {
@@ -254,7 +254,7 @@ pub(crate) mod tests {
             ("echo --force", Err("begins with `-`")),
             ("printf 'a\\001b\\n'", Err("is not one line")),
             ("printf '\\377\\n'", Err("utf-8")),
-            ("head -c 70000 /dev/zero | tr '\\0' x", Err("more than 65536 octets")),
+            ("head -c 70000 /dev/zero | tr '\\0' x", Err("more than 65536 bytes")),
             ("head -c 300 /dev/zero | tr '\\0' x", Err("is too long")),
         ] {
             let slots = program(folder.path(), does);

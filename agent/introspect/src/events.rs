@@ -79,7 +79,7 @@ pub(super) async fn events(
         let _until_the_end = &place;
         live_event(&render, received)
     });
-    // The first octets tell the reader that it is connected.
+    // The first bytes tell the reader that it is connected.
     let greeting = stream::iter([Event::default().comment("listening")]);
     let all = greeting.chain(stream::iter(past)).chain(live).map(Ok);
     Ok(Sse::new(all).keep_alive(KeepAlive::default()))

@@ -58,7 +58,7 @@ impl Space {
         Self::new(Self::TABLE, &number.to_be_bytes())
     }
 
-    /// The prefixes on one link. Octets of the name beyond the longest one that a link can have do not count.
+    /// The prefixes on one link. Bytes of the name beyond the longest one that a link can have do not count.
     pub fn link(name: &str) -> Self {
         Self::new(Self::LINK, name.as_bytes())
     }

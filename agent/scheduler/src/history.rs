@@ -20,7 +20,7 @@ pub(crate) const OPERATIONS_KEPT: usize = 4096;
 const OPERATION_OCTETS: usize = 640;
 /// Estimate for a record without operations.
 const RECORD_OCTETS: usize = 256;
-/// Changes of the system that are remembered, some 250 octets each. An object that others change every second has those of
+/// Changes of the system that are remembered, some 250 bytes each. An object that others change every second has those of
 /// the last hours; of a link that takes all its routes with it, the last ones are known.
 const SYSTEM_CHANGES_MOST: usize = 16_384;
 

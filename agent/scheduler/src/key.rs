@@ -1,6 +1,6 @@
 //! Keys: the names of values.
 //!
-//! A key is its kind and a sequence of typed segments, written as octets that sort as the segments do, that show where
+//! A key is its kind and a sequence of typed segments, written as bytes that sort as the segments do, that show where
 //! a segment ends, and that equal keys share. So an index needs no knowledge of kinds, and a prefix made of whole
 //! segments can never match half a segment: `link/eth1` is no prefix of `link/eth10`.
 
@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 pub use order::sort_keys;
 pub(crate) use order::{sort_by_keys, sort_by_keys_of};
 
-/// Octets of a key kept without an allocation. The longest interface name fits, or an IPv4 prefix with two numbers, and
+/// Bytes of a key kept without an allocation. The longest interface name fits, or an IPv4 prefix with two numbers, and
 /// a key is no larger than three words.
 const INLINE_OCTETS: usize = 22;
 
@@ -30,7 +30,7 @@ const IPV6: u8 = 5;
 const PREFIX4: u8 = 6;
 const PREFIX6: u8 = 7;
 
-/// Octets of the longest segment that is not text, with its tag: an IPv6 prefix.
+/// Bytes of the longest segment that is not text, with its tag: an IPv6 prefix.
 const SEGMENT_OCTETS: usize = 18;
 
 /// Number of a kind of value. Where the order of two operations is free, the kind with the lower number goes first.
@@ -41,10 +41,10 @@ pub struct KindId(pub u16);
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Octets);
 
-/// Octets of a key. Short ones are never shared and long ones never inline, so equal keys have equal representations.
+/// Bytes of a key. Short ones are never shared and long ones never inline, so equal keys have equal representations.
 #[derive(Clone)]
 enum Octets {
-    /// Octets beyond the length are zero.
+    /// Bytes beyond the length are zero.
     Inline {
         length: u8,
         octets: [u8; INLINE_OCTETS],
@@ -52,7 +52,7 @@ enum Octets {
     Shared(Arc<[u8]>),
 }
 
-/// Short octets as two numbers in the order of the octets: the comparison that is done most often.
+/// Short bytes as two numbers in the order of the bytes: the comparison that is done most often.
 fn numbers(octets: &[u8; INLINE_OCTETS]) -> (u128, u64) {
     let first = octets.first_chunk().map(|first| u128::from_be_bytes(*first));
     let last = octets.last_chunk().map(|last| u64::from_be_bytes(*last));
@@ -115,7 +115,7 @@ impl Octets {
     }
 }
 
-/// Length of octets that need no allocation.
+/// Length of bytes that need no allocation.
 fn inline(octets: usize) -> Option<u8> {
     u8::try_from(octets).ok().filter(|_| octets <= INLINE_OCTETS)
 }
@@ -129,7 +129,7 @@ pub enum Segment {
     Prefix(IpNet),
 }
 
-/// Octets that are no key.
+/// Bytes that are no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are not a key: they end inside a segment, or hold an unknown segment")]
 pub struct KeyError;
@@ -140,7 +140,7 @@ impl Key {
         Self(Octets::new(&kind.0.to_be_bytes()))
     }
 
-    /// Appends text. Zero octets are escaped, so the end mark is unique and the order is that of the text.
+    /// Appends text. Zero bytes are escaped, so the end mark is unique and the order is that of the text.
     #[must_use]
     pub fn str(mut self, text: &str) -> Self {
         if !text.as_bytes().contains(&0)
@@ -218,10 +218,10 @@ impl Key {
         self.0.as_slice()
     }
 
-    /// Reads the octets of [`Key::as_bytes`].
+    /// Reads the bytes of [`Key::as_bytes`].
     ///
     /// # Errors
-    /// When the octets end inside of a segment, or hold an unknown one.
+    /// When the bytes end inside of a segment, or hold an unknown one.
     pub fn from_bytes(octets: &[u8]) -> Result<Self, KeyError> {
         let mut rest = octets.get(2..).ok_or(KeyError)?;
         while !rest.is_empty() {
@@ -280,7 +280,7 @@ fn text_octets(octets: &[u8]) -> Option<usize> {
     }
 }
 
-/// Decodes the first segment and gives the octets after it.
+/// Decodes the first segment and gives the bytes after it.
 fn take(octets: &[u8]) -> Option<(Segment, &[u8])> {
     let (this, rest) = octets.split_at(segment_octets(octets)?);
     let segment = match this[0] {
@@ -352,7 +352,7 @@ impl Hash for Key {
 }
 
 impl Ord for Key {
-    /// Orders keys as their octets, which is the order of their segments.
+    /// Orders keys as their bytes, which is the order of their segments.
     fn cmp(&self, other: &Self) -> Ordering {
         match (&self.0, &other.0) {
             (
@@ -405,7 +405,7 @@ impl Kinds {
     }
 }
 
-/// Multiplicative hash over words: fast on the short octet strings that keys are.
+/// Multiplicative hash over words: fast on the short byte strings that keys are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FixedHasher(u64);
 
@@ -512,7 +512,7 @@ mod tests {
         }
     }
 
-    /// Equality and order do not depend on where the octets are kept.
+    /// Equality and order do not depend on where the bytes are kept.
     #[test]
     fn short_and_long_keys_are_alike() {
         let texts = (0..2 * INLINE_OCTETS).map(|length| "x".repeat(length));

@@ -464,7 +464,7 @@ impl Cpu {
     }
 }
 
-/// Allocations and octets for each of a thousand equal values, which one thread plans: they do not depend on the load of
+/// Allocations and bytes for each of a thousand equal values, which one thread plans: they do not depend on the load of
 /// the machine. A failing row has grown, or shows that its budget can be tightened. A target may name the addresses of one
 /// link, whose name is part of it.
 #[test]

@@ -217,7 +217,7 @@ impl RuleReader<'_> {
             key if key.starts_with(':') => return refused("is one of HTTP/2's own"),
             key if key.starts_with("grpc-") => return refused("is one of gRPC's own"),
             key if HOP_BY_HOP.contains(&key) => return refused("is about one hop only"),
-            key if key.ends_with("-bin") => return refused("has octets and no text"),
+            key if key.ends_with("-bin") => return refused("has bytes and no text"),
             _ => {}
         }
         if header.values.is_empty() {
@@ -252,7 +252,7 @@ pub struct InstalledPolicy {
     pub version: String,
     /// Seconds since 1970 by convention; the client may send any number.
     pub created_on: u64,
-    /// The document, octet for octet.
+    /// The document, byte for byte.
     pub text: String,
     pub policy: Policy,
 }

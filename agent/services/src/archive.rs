@@ -1,6 +1,6 @@
 //! The archive of a package: an uncompressed tar of regular files, and nothing else.
 //!
-//! Nothing is unpacked: files are slices of the octets. Whatever an archive may hold besides (links, folders, devices,
+//! Nothing is unpacked: files are slices of the bytes. Whatever an archive may hold besides (links, folders, devices,
 //! headers of extensions, paths that lead elsewhere) is refused by its name.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use tar::{EntryType, Header};
 use crate::error::{PackageError, PackageErrors};
 use crate::limits::{PACKAGE_FILES, PACKAGE_SIZE};
 
-/// Octets of a record of a tar: headers take one, and contents are filled up to whole ones.
+/// Bytes of a record of a tar: headers take one, and contents are filled up to whole ones.
 const RECORD: usize = 512;
 /// Records of zeros that end a tar.
 const END: usize = 2 * RECORD;
@@ -75,7 +75,7 @@ impl PackageFiles {
         Ok(files)
     }
 
-    /// Writes the archive. The same files give the same octets.
+    /// Writes the archive. The same files give the same bytes.
     ///
     /// # Errors
     /// When a path is too long for a tar without extensions, or the archive is too large.

@@ -268,7 +268,7 @@ pub(crate) fn environment(fuel: u64) -> Environment<'static> {
 /// Reason for which an expression alone is refused, or fails.
 #[derive(Debug)]
 pub(crate) struct EngineError {
-    /// Octet of the expression, where it is known.
+    /// Byte of the expression, where it is known.
     at: Option<usize>,
     reason: String,
 }

@@ -78,7 +78,7 @@ impl Variables {
     }
 }
 
-/// Longest name of a component, in octets. It is a key of state paths, and may come from parameters.
+/// Longest name of a component, in bytes. It is a key of state paths, and may come from parameters.
 const NAME_LENGTH: usize = 255;
 
 impl Package {
@@ -192,7 +192,7 @@ impl TreeEvaluation<'_> {
         let name = name.filter(|name| name.len() <= NAME_LENGTH).map(SmolStr::from);
         name.ok_or_else(|| {
             let reason = format!(
-                "the name of a component is a text of up to {NAME_LENGTH} octets, and this is {}",
+                "the name of a component is a text of up to {NAME_LENGTH} bytes, and this is {}",
                 value.kind()
             );
             self.package.failed(expression, reason)

@@ -36,7 +36,7 @@ use super::{
 /// File name within the state folder.
 pub const FILE_NAME: &str = "holdfast.redb";
 
-/// Octets of pages kept in memory. Rows are read once at start, and then kept in the layers. Half of the cache is
+/// Bytes of pages kept in memory. Rows are read once at start, and then kept in the layers. Half of the cache is
 /// for the pages of a write; those that do not fit are written early, and read again at the end. The pages of 100
 /// 000 routes are 5 MB.
 const CACHE_BYTES: usize = 16 * 1024 * 1024;

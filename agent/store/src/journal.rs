@@ -43,7 +43,7 @@ impl JournalKind {
 /// Documents by the number of the transaction or the change.
 const TRANSACTIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("transactions");
 
-/// Octets of all entries together: some thousands of small transactions, or ten thousand changes of alarms.
+/// Bytes of all entries together: some thousands of small transactions, or ten thousand changes of alarms.
 const JOURNAL_OCTETS: usize = 8 << 20;
 /// Entries that wait for the disk. Those of a larger burst exist in the memory of this run only.
 const QUEUE_DEPTH: usize = 1024;
@@ -147,7 +147,7 @@ impl Journal {
     }
 }
 
-/// Octets of all entries.
+/// Bytes of all entries.
 fn total(redb: &Database) -> Result<usize, redb::Error> {
     let table = match redb.begin_read()?.open_table(TRANSACTIONS) {
         Err(TableError::TableDoesNotExist(_)) => return Ok(0),
@@ -165,7 +165,7 @@ struct Writer {
     /// File name, for the log.
     name: &'static str,
     file: Arc<HistoryFile>,
-    /// Octets of the entries in the file.
+    /// Bytes of the entries in the file.
     octets: usize,
     /// Entries that are not in the file yet.
     unwritten: VecDeque<(u64, Vec<u8>)>,

@@ -13,10 +13,10 @@ use crate::values::{
     BridgeParams, Duplex, Ethernet, EthernetAttribute, Link, LinkKind, MacAddr, VxlanParams,
 };
 
-/// Octets of the longest interface name (`IFNAMSIZ` less the final zero).
+/// Bytes of the longest interface name (`IFNAMSIZ` less the final zero).
 const MAX_NAME_OCTETS: usize = 15;
 
-/// Octets of the longest alias of a link (`IFALIASZ` less the final zero).
+/// Bytes of the longest alias of a link (`IFALIASZ` less the final zero).
 const MAX_ALIAS_OCTETS: usize = 255;
 
 impl Registry {
@@ -45,7 +45,7 @@ impl Registry {
         let too_long = |text: &Option<SmolStr>| {
             text.as_ref().is_some_and(|text| text.len() > MAX_ALIAS_OCTETS)
         };
-        let reason = || format!("a description has at most {MAX_ALIAS_OCTETS} octets");
+        let reason = || format!("a description has at most {MAX_ALIAS_OCTETS} bytes");
         if too_long(&description) {
             return Err(entry.leaf_error(nodes.description, reason()));
         }
@@ -180,7 +180,7 @@ impl Registry {
             match agreed {
                 Some((other, whose)) if other != octets => {
                     let reason = format!(
-                        "{name} has the MTU of its link, which {whose} is given as {other} octets (without the Ethernet header)"
+                        "{name} has the MTU of its link, which {whose} is given as {other} bytes (without the Ethernet header)"
                     );
                     return Err(entry.inner_error(family.container, family.mtu, reason));
                 }

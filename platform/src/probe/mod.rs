@@ -28,7 +28,7 @@ pub use trace::{HopAnswer, PROBES_PER_HOP, Trace, TraceProtocol, TraceSettings};
 
 use crate::netns::{Netns, NetnsError};
 
-/// Octets before an ICMP message: an IPv4 header with all its options.
+/// Bytes before an ICMP message: an IPv4 header with all its options.
 const MAX_IP_HEADER: usize = 60;
 
 /// Destination of probes, and how to send them.
@@ -66,9 +66,11 @@ pub enum ProbeError {
         source: io::Error,
     },
     /// The packet exceeds the MTU of the path.
-    #[error("a packet of {octets} bytes cannot reach `{destination}` unfragmented: send fewer bytes")]
+    #[error(
+        "a packet of {octets} bytes cannot reach `{destination}` unfragmented: send fewer bytes"
+    )]
     TooLong {
-        /// Octets after the ICMP header.
+        /// Bytes after the ICMP header.
         octets: usize,
         /// Destination of the probe.
         destination: IpAddr,

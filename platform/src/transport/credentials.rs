@@ -24,7 +24,7 @@ use crate::rights::Work;
 use crate::values::{Account, CredentialFile, Password, Program, SshServer};
 use crate::vault::Vault;
 
-/// Largest credentials file that is read, in octets: the keys of a thousand operators take a megabyte.
+/// Largest credentials file that is read, in bytes: the keys of a thousand operators take a megabyte.
 const MAX_OCTETS: u64 = 16 << 20;
 /// Levels of folders below ours that are searched.
 const DEPTH: usize = 2;

@@ -22,7 +22,7 @@ const BLOCK_END: &str = "# END holdfast";
 const MODE: u32 = 0o644;
 /// Permissions of folders: world-readable, as in a distribution.
 const FOLDER_MODE: u32 = 0o755;
-/// Largest file that is read back, in octets: a larger one was not written by us.
+/// Largest file that is read back, in bytes: a larger one was not written by us.
 const MAX_OCTETS: u64 = 4 << 20;
 
 /// Folder that is used as `/`.
@@ -154,13 +154,13 @@ fn read_utf8(file: &Path) -> io::Result<Option<String>> {
     Ok(text)
 }
 
-/// Reads a text file; octets that are not UTF-8 become replacement characters.
+/// Reads a text file; bytes that are not UTF-8 become replacement characters.
 fn read_text(file: &Path) -> io::Result<Option<String>> {
     let octets = read_regular(file, MAX_OCTETS)?;
     Ok(octets.map(|octets| String::from_utf8_lossy(&octets).into_owned()))
 }
 
-/// Reads a file of at most `most` octets; `None` when it does not exist.
+/// Reads a file of at most `most` bytes; `None` when it does not exist.
 ///
 /// # Errors
 /// When the file is larger, or no regular one: a pipe would have its reader wait for a writer, and a device need never end.
@@ -180,7 +180,7 @@ pub(super) fn read_regular(file: &Path, most: u64) -> io::Result<Option<Zeroizin
     let mut octets = Zeroizing::new(Vec::with_capacity(room));
     opened.take(most + 1).read_to_end(&mut octets)?;
     if octets.len() as u64 > most {
-        let message = format!("{} is larger than {most} octets", file.display());
+        let message = format!("{} is larger than {most} bytes", file.display());
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     Ok(Some(octets))

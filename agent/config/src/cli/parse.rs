@@ -364,7 +364,7 @@ impl<'a> StatementReader<'a> {
     fn nearest(&self, at: NodeId, word: &str) -> Option<&str> {
         /// Letters that may be wrong, missing or swapped.
         const TYPING_MISTAKES: usize = 2;
-        /// Longest UTF-8 encoding of a letter, in octets.
+        /// Longest UTF-8 encoding of a letter, in bytes.
         const MAX_OCTETS_OF_A_LETTER: usize = 4;
         let words = || self.grammar.suggested_keywords(at).map(|it| it.text.as_str());
         // The edit distance of two words takes a table of all pairs of their letters.

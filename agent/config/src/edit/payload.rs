@@ -16,7 +16,7 @@ use crate::value::{Scalar, Value};
 
 /// The annotation that openconfig-metadata defines for the root.
 pub const ANNOTATION: &str = "openconfig-metadata:protobuf-metadata";
-/// openconfig-metadata bounds the binary value to 1 048 000 octets; base64 makes 4 of 3.
+/// openconfig-metadata bounds the binary value to 1 048 000 bytes; base64 makes 4 of 3.
 const MAX_ANNOTATION_BASE64: usize = 1_048_000_usize.div_ceil(3) * 4;
 
 /// Parsed payload.

@@ -131,8 +131,16 @@ fn faults_name_the_path_and_the_reason() {
             r#"{"@":{}}"#,
             "`/interfaces/interface[name=eth0]/@`: annotations are kept at the root only",
         ),
-        ("/", "{", "`/`: the value is not a JSON document: EOF while parsing an object at line 1 column 1"),
-        ("/", "{} x", "`/`: the value is not a JSON document: trailing characters at line 1 column 4"),
+        (
+            "/",
+            "{",
+            "`/`: the value is not a JSON document: EOF while parsing an object at line 1 column 1",
+        ),
+        (
+            "/",
+            "{} x",
+            "`/`: the value is not a JSON document: trailing characters at line 1 column 4",
+        ),
     ] {
         check(Flavour::Plain, target, text, want);
     }

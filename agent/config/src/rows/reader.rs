@@ -22,7 +22,7 @@ use crate::secrets::{SecretLeaf, SecretRef};
 use crate::tree::{Branch, List, Tree};
 use crate::value::Value;
 
-/// Octets of a row's key before the keys of entries: layer and list; those of claims have their name besides.
+/// Bytes of a row's key before the keys of entries: layer and list; those of claims have their name besides.
 const PREFIX: usize = 5;
 
 /// Entries up to which a list is short. Those of long lists are no copies of one another.
@@ -69,7 +69,7 @@ impl RowSplit {
     }
 }
 
-/// Octets of the keys of entries in the key of a row of a layer.
+/// Bytes of the keys of entries in the key of a row of a layer.
 fn keys_of_entry(key: &[u8]) -> Option<&[u8]> {
     let (of, keys) = key.split_at_checked(PREFIX)?;
     layer_of(of[0]).map(|_| keys)
@@ -215,7 +215,7 @@ struct ListReader<'m> {
     keys: Vec<u8>,
     /// For each step, where its keys end in `keys`.
     ends: Vec<usize>,
-    /// The last entry of a short list, with the octets of its row. The next row is often the same, such as that of a next
+    /// The last entry of a short list, with the bytes of its row. The next row is often the same, such as that of a next
     /// hop that many routes have.
     last: Option<(Vec<u8>, Keys, Arc<Branch<LeafMark>>)>,
     /// Leaves and containers of the list by stored name, with the nodes below the entry that lead to them.
@@ -326,7 +326,7 @@ impl<'m> ListReader<'m> {
                 *step_end = end;
                 continue;
             };
-            // A value says itself where it ends, so equal octets are equal keys.
+            // A value says itself where it ends, so equal bytes are equal keys.
             if step.keys.is_none() || *step_end > same {
                 let mut reader = RowReader(keys.get(end..).unwrap_or_default());
                 let before = reader.0.len();
@@ -397,7 +397,7 @@ fn read_annotation(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str
 }
 
 fn read_off(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str> {
-    let bits = value.try_into().map_err(|_| "the switches are not two octets")?;
+    let bits = value.try_into().map_err(|_| "the switches are not two bytes")?;
     layers.off = LayerSet::from_bits(u16::from_be_bytes(bits));
     Ok(())
 }

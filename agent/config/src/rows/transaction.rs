@@ -177,7 +177,7 @@ mod tests {
         bytes::put_value(&mut other, &Value::Uint(FORM + 1));
         assert_eq!(read_transaction(&other), Ok(None));
         for end in 0..row.len() {
-            assert!(read_transaction(&row[..end]).is_err(), "{end} octets");
+            assert!(read_transaction(&row[..end]).is_err(), "{end} bytes");
         }
     }
 }

@@ -36,7 +36,7 @@ impl Validator {
     /// At the first rule that it breaks.
     pub fn check(&self, document: &str) -> Result<(), InvalidData> {
         if document.contains('\0') {
-            return Err(InvalidData("a document has no zero octet".to_owned())); // libyang's binding would panic
+            return Err(InvalidData("a document has no zero byte".to_owned())); // libyang's binding would panic
         }
         let parsed = DataTree::parse_string(
             &self.context,

@@ -57,7 +57,7 @@ fn edited(before: &Configuration, request: &str) -> Configuration {
     let views = [Origin::OpenConfig, Origin::Native].map(|origin| lines_view(&after, origin));
     for text in [summary, format!("{views:?}")] {
         assert!(!text.contains("hash of") && !text.contains("hunter"), "{request}: {text}");
-        // Octets of `hash`.
+        // Bytes of `hash`.
         assert!(!text.contains("104, 97, 115, 104"), "{request}");
     }
     after

@@ -316,13 +316,13 @@ fn unsupported_values_are_refused() {
     for (request, want) in [
         (
             format!("update {ETH0}/config/mtu 80"),
-            "cannot update `/interfaces/interface[name=eth0]/config/mtu`: an MTU of 80 octets is too small: with \
-             the 14 octets of the Ethernet header it must be 82 at least",
+            "cannot update `/interfaces/interface[name=eth0]/config/mtu`: an MTU of 80 bytes is too small: with \
+             the 14 bytes of the Ethernet header it must be 82 at least",
         ),
         (
             format!("update {ETH0}/subinterfaces/subinterface[index=0]/ipv6/config/mtu 65536"),
             "cannot update `/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]/ipv6/config/mtu`: \
-             no link has an MTU of 65536 octets: 65535 at most",
+             no link has an MTU of 65536 bytes: 65535 at most",
         ),
         (
             format!("update {ETH0}/subinterfaces/subinterface[index=1]/config/index 1"),

@@ -672,7 +672,7 @@ mod tests {
         const ROUTES: usize = 10_000;
         /// Objects of an amendment.
         const PORTION: usize = 1024;
-        /// Octets of all marks, the target of L17 in `agent/faults/FAULTS.md`.
+        /// Bytes of all marks, the target of L17 in `agent/faults/FAULTS.md`.
         const MOST: i64 = 2_000_000;
         let route = |number: usize| {
             let high = number / 256;
@@ -705,7 +705,7 @@ mod tests {
                 chain.amend(Vec::new(), portion.clone());
             }
         });
-        assert!(info.bytes_current < MOST, "{} octets", info.bytes_current);
+        assert!(info.bytes_current < MOST, "{} bytes", info.bytes_current);
         let next = chain.newest();
         let mut draft = next.draft(&MODELS, 2);
         draft.annotate(None);

@@ -10,7 +10,7 @@ use holdfast_config::{EffectiveStatus, InstancePath, Keys, Step, Value};
 use holdfast_telemetry::{ConfigOrState, DraftTree, Mutation};
 use imbl::OrdMap;
 
-/// Marks that are kept: those of some impacts as large as they can be. Each takes some hundred octets.
+/// Marks that are kept: those of some impacts as large as they can be. Each takes some hundred bytes.
 pub(crate) const MARKS_MOST: usize = 200_000;
 
 /// An entry, as its list and its keys; entries beside each other share the list.

@@ -126,7 +126,7 @@ impl Rig {
     }
 
     /// Has ada call a service behind the layer that reads the whole request and ends with `trailers`. Returns the status, and
-    /// the octets that the service has read, 0 after an error.
+    /// the bytes that the service has read, 0 after an error.
     async fn request(&self, path: &str, octets: Vec<u8>, trailers: Status) -> (Status, usize) {
         let layer = Layer::new(self.authenticator.clone(), self.gnsi.clone());
         Self::request_through(&layer, path, octets, trailers).await

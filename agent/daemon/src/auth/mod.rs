@@ -49,7 +49,9 @@ pub enum LoginRefusal {
     NameAlone,
     #[error("metadata `{0}` is given twice or is not plain text")]
     Malformed(&'static str),
-    #[error("the client certificate does not authenticate user `{0}`: send a password as well, or leave out `username`")]
+    #[error(
+        "the client certificate does not authenticate user `{0}`: send a password as well, or leave out `username`"
+    )]
     OtherName(SmolStr),
     #[error("wrong username or password")]
     WrongPassword,

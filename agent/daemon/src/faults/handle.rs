@@ -120,7 +120,7 @@ pub enum LatchRefusal {
     NoSuchResource(Resource),
 }
 
-/// Octets of an operator's text: a ticket's number and a sentence or two.
+/// Bytes of an operator's text: a ticket's number and a sentence or two.
 const MAX_OPERATOR_TEXT: usize = 1024;
 
 /// An operator's word on an alarm.

@@ -2,7 +2,7 @@
 
 use holdfast_security::acctz::secrets::is_secret;
 
-/// Treatment of the octets of a field.
+/// Treatment of the bytes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordingRule {
     Keep,
@@ -77,7 +77,7 @@ pub(super) fn of_string(package: &str, message: &str, field: &str) -> RecordingR
     }
 }
 
-/// Rule for octets. Those of unknown meaning are withheld: keys, files, encoded messages.
+/// Rule for bytes. Those of unknown meaning are withheld: keys, files, encoded messages.
 pub(super) fn of_bytes(message: &str, field: &str) -> RecordingRule {
     match (message, field) {
         ("gnmi.TypedValue", "json_val" | "json_ietf_val") => RecordingRule::Json,

@@ -190,14 +190,14 @@ impl AnswerSize {
         self.check(0)
     }
 
-    /// Checks the answer, together with the octets of a document that is being printed.
+    /// Checks the answer, together with the bytes of a document that is being printed.
     fn check(&self, document: usize) -> Result<(), LimitExceeded> {
         MESSAGE_SIZE.check(self.message.get() + document)?;
         ANSWER_SIZE.check(self.memory.get() + document)
     }
 }
 
-/// Estimate of the octets that an update takes in memory.
+/// Estimate of the bytes that an update takes in memory.
 fn memory_of(update: &gnmi::Update) -> usize {
     /// A BTreeMap that is not empty has a node with room for eleven entries.
     const MAP_NODE: usize = 11 * 2 * size_of::<String>();

@@ -361,7 +361,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers and texts that take most octets for each.
+    /// Numbers and texts that take most bytes for each.
     #[test]
     fn no_message_is_larger_than_its_size_is_taken_for() {
         let text = |octets: usize| "x".repeat(octets);
@@ -413,7 +413,7 @@ mod tests {
             for message in [commit, AgentMessage::Action(request)] {
                 let most = message.most_octets();
                 let encoded = agent_message(message).encoded_len();
-                assert!(encoded <= most, "{encoded} octets, taken for {most}, {octets} in a text");
+                assert!(encoded <= most, "{encoded} bytes, taken for {most}, {octets} in a text");
             }
         }
     }

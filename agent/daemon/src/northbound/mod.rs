@@ -79,7 +79,7 @@ use crate::methods::SERVED;
 use crate::services::PackageInstaller;
 use crate::software::Software;
 
-/// The largest message either way, in octets.
+/// The largest message either way, in bytes.
 pub const MAX_MESSAGE_SIZE: usize = limits::MESSAGE_SIZE.figure;
 
 /// Families of services on the listener, as the native model names them.

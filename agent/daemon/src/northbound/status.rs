@@ -24,10 +24,10 @@ use super::path::Access;
 /// Offenders that the details of one status list: a status travels in HTTP/2 trailers, and clients refuse long ones (8
 /// KiB is the default of grpc-go and others).
 const MAX_VIOLATIONS: usize = 16;
-/// Octets of text kept of one offender, for the same reason.
+/// Bytes of text kept of one offender, for the same reason.
 const MAX_VIOLATION_TEXT: usize = 400;
 
-/// Octets of a status, text and offenders together.
+/// Bytes of a status, text and offenders together.
 const MAX_STATUS: usize = 6 * 1024;
 
 /// Reason for which a request is not carried out.

@@ -45,7 +45,7 @@ pub struct PingQuestion {
     /// Time between packets
     #[arg(long, short, value_name = "SECONDS", value_parser = pause, default_value = "1")]
     pub interval: Duration,
-    /// Octets of each packet behind its ICMP header
+    /// Bytes of each packet behind its ICMP header
     #[arg(long, short, value_name = "OCTETS", default_value_t = 56)]
     pub size: u16,
 }

@@ -20,7 +20,7 @@ pub(crate) use self::password::Tag;
 use self::password::Tagger;
 pub use self::password::{Password, PasswordError};
 
-/// Longest user name, in octets: enough for a SPIFFE id, since a certificate may get its role from a user of that name.
+/// Longest user name, in bytes: enough for a SPIFFE id, since a certificate may get its role from a user of that name.
 const MAX_NAME_BYTES: usize = 2048;
 /// The user of `--admin-password-file`.
 const ADMIN: &str = "admin";

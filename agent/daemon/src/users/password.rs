@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use holdfast_store::StoreError;
 
-/// Longest password, in octets. Hashing time grows with it, and clients choose it.
+/// Longest password, in bytes. Hashing time grows with it, and clients choose it.
 const MAX_PASSWORD_BYTES: usize = 1024;
 
 /// Blocks of 1 KiB that are allocated, though hashing touches fewer: glibc returns an allocation of over 32 MiB to the

@@ -11,7 +11,7 @@ const READS_SHARE: usize = 2;
 /// Size of the strangers' ring: this part of the ring of changes, in addition to it. Anybody who can connect can fill it.
 const UNAUTHENTICATED_SHARE: usize = 4;
 
-/// The latest accounting records that fit a number of octets, in a ring for each [`RingName`]. Readers see a single
+/// The latest accounting records that fit a number of bytes, in a ring for each [`RingName`]. Readers see a single
 /// history in the order of the record times.
 #[derive(Debug)]
 pub struct History {
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Octets of a record of these tests.
+    /// Bytes of a record of these tests.
     fn size() -> usize {
         Record { time_ns: 0, account: account("x") }.octets()
     }

@@ -206,7 +206,7 @@ fn malformed_policies_are_refused() {
         (header("connection"), "one hop"),
         (header("Transfer-Encoding"), "one hop"),
         (header("grpc-timeout"), "gRPC's own"),
-        (header("x-bin"), "octets"),
+        (header("x-bin"), "bytes"),
     ] {
         let refusal = Policy::parse(&text).expect_err(&text);
         let source = std::error::Error::source(&refusal).map(ToString::to_string);

@@ -149,7 +149,7 @@ impl Chain {
         self.0.expires_on
     }
 
-    /// Stored form: a letter for the encoding of the key, its length in four octets, the key, then the
+    /// Stored form: a letter for the encoding of the key, its length in four bytes, the key, then the
     /// certificates back to back. A chain that follows a box identity is a letter alone.
     pub(super) fn stored(&self) -> Zeroizing<Vec<u8>> {
         let key = match &self.0.key {

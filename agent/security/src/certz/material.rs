@@ -17,7 +17,7 @@ pub enum Encoding {
     Crt,
 }
 
-/// First octets of PEM text.
+/// First bytes of PEM text.
 const PEM_BEGIN: &[u8] = b"-----BEGIN";
 
 impl Encoding {
@@ -96,7 +96,7 @@ fn all_of_pem<T: PemObject>(what: &str, noun: &str, bytes: &[u8]) -> Result<Vec<
     Ok(all)
 }
 
-/// Parses a certificate, and refuses trailing octets.
+/// Parses a certificate, and refuses trailing bytes.
 pub(super) fn parse<'d>(der: &'d CertificateDer<'_>) -> Result<X509Certificate<'d>, String> {
     match parse_x509_certificate(der) {
         Ok(([], certificate)) => Ok(certificate),

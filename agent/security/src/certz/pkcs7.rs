@@ -1,7 +1,7 @@
 //! The certificates of a PKCS#7 block that holds nothing else (RFC 5652 section 5.1, RFC 7468 section 8).
 //!
 //! Only the envelope is decoded; each certificate keeps its encoding, because re-encoding could change signed
-//! octets, and because a SET OF 20 000 certificates need not be sorted.
+//! bytes, and because a SET OF 20 000 certificates need not be sorted.
 
 use rustls_pki_types::CertificateDer;
 use x509_parser::{

@@ -13,7 +13,7 @@ use super::{
 
 /// Profile that always exists and shows the identity of the box. No client can change it.
 pub const SYSTEM_DEFAULT_PROFILE: &str = "system_default_profile";
-/// Longest id of a profile, in octets; it appears in a leaf, in log lines and in the names of stored entities.
+/// Longest id of a profile, in bytes; it appears in a leaf, in log lines and in the names of stored entities.
 const MAX_PROFILE_ID_BYTES: usize = 128;
 /// Profiles on one box, without the default one. Bounds memory: a trust bundle may be 64 MiB.
 const MAX_PROFILES: usize = 64;
@@ -525,7 +525,7 @@ fn profile_name(id: &str) -> String {
 pub struct StoredEntity;
 
 impl StoredEntity {
-    /// Encodes an entity. The octets are secret for a chain with a key.
+    /// Encodes an entity. The bytes are secret for a chain with a key.
     pub fn encode(profile: &Profile, kind: EntityKind) -> Option<zeroize::Zeroizing<Vec<u8>>> {
         let octets = match kind {
             EntityKind::CertificateChain => profile.chain.as_ref()?.value.stored(),
@@ -541,7 +541,7 @@ impl StoredEntity {
     /// Decodes an entity into its profile.
     ///
     /// # Errors
-    /// When the octets are not the output of [`Self::encode`].
+    /// When the bytes are not the output of [`Self::encode`].
     pub fn restore(
         profile: &mut Profile,
         kind: EntityKind,

@@ -73,7 +73,7 @@ impl RevocationLists {
     /// Restores lists from the output of [`Self::stored`].
     ///
     /// # Errors
-    /// When the octets have another form.
+    /// When the bytes have another form.
     pub fn from_stored(what: &str, mut rest: &[u8]) -> Result<Self, CertzError> {
         let mut all = Vec::new();
         while !rest.is_empty() {

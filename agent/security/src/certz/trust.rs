@@ -56,7 +56,7 @@ impl TrustBundle {
     /// Restores a bundle from the output of [`Self::stored`].
     ///
     /// # Errors
-    /// When the octets have another form.
+    /// When the bytes have another form.
     pub fn from_stored(what: &str, mut rest: &[u8]) -> Result<Self, CertzError> {
         let mut certificates = Vec::new();
         while !rest.is_empty() {

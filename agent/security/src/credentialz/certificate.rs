@@ -28,7 +28,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Parses a line of a `-cert.pub` file, its base64 alone, or the decoded octets.
+    /// Parses a line of a `-cert.pub` file, its base64 alone, or the decoded bytes.
     ///
     /// # Errors
     /// When the input is not a certificate.
@@ -52,7 +52,7 @@ impl Certificate {
         if certificate.for_hosts { Ok(certificate) } else { Err(KeyError::ForUsers) }
     }
 
-    /// Reads all fields. `None` when the octets end too early.
+    /// Reads all fields. `None` when the bytes end too early.
     fn read(octets: &[u8]) -> Option<Result<Self, KeyError>> {
         let mut rest = Fields(octets);
         let algorithm = String::from_utf8_lossy(rest.string()?).into_owned();
@@ -79,7 +79,7 @@ impl Certificate {
             rest.string()?;
         }
         if !rest.0.is_empty() {
-            return Some(Err(malformed("octets follow its end")));
+            return Some(Err(malformed("bytes follow its end")));
         }
         let octets = octets.to_vec();
         let key = PublicKey::parse(&key, None);

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::Certificate;
 
-/// Largest key or certificate, in octets: an RSA key of 16384 bits with its private half takes 13 KiB as text.
+/// Largest key or certificate, in bytes: an RSA key of 16384 bits with its private half takes 13 KiB as text.
 const MAX_OCTETS: usize = 64 * 1024;
 /// Fewest bits of an RSA key.
 const MIN_RSA_BITS: usize = 2048;
@@ -69,7 +69,7 @@ pub struct BoxKey {
 }
 
 impl PublicKey {
-    /// Parses a key as clients send it: a line of a `.pub` file, the base64 of such a line, or the decoded octets.
+    /// Parses a key as clients send it: a line of a `.pub` file, the base64 of such a line, or the decoded bytes.
     /// `declared` is the type that the client states, if any.
     ///
     /// # Errors
@@ -235,7 +235,7 @@ fn bounded(octets: &[u8]) -> Result<(), KeyError> {
     }
 }
 
-/// Decodes a key or certificate from a line, its base64, or raw octets. Returns the octets, the type name in front
+/// Decodes a key or certificate from a line, its base64, or raw bytes. Returns the bytes, the type name in front
 /// of them if there was a line, and its comment.
 pub(super) fn octets_of(
     input: &[u8],

@@ -9,13 +9,13 @@ use zeroize::Zeroizing;
 
 use super::md5_crypt;
 
-/// Random octets in a salt: sixteen digits, the most that crypt(3) uses.
+/// Random bytes in a salt: sixteen digits, the most that crypt(3) uses.
 pub const SALT_OCTETS: usize = 12;
 /// Rounds for new hashes: about 60 ms, where the default of 5000 takes 3 ms.
 const ROUNDS: u32 = 100_000;
 /// Most rounds of an uploaded hash: more would let one login keep a processor busy for seconds.
 const MAX_ROUNDS: u32 = 1_000_000;
-/// Longest password, in octets, as in crypt(3).
+/// Longest password, in bytes, as in crypt(3).
 const MAX_PASSWORD_OCTETS: usize = 511;
 /// Digits of the digests themselves.
 const SHA512_DIGITS: usize = 86;
@@ -88,7 +88,7 @@ impl CryptHash {
     /// Hashes a password with sha512crypt. Takes about 60 ms.
     ///
     /// # Errors
-    /// When the password is empty, too long, or has a zero octet.
+    /// When the password is empty, too long, or has a zero byte.
     pub fn of(password: &[u8], salt: [u8; SALT_OCTETS]) -> Result<Self, CryptError> {
         match password.len() {
             0 => return Err(CryptError::Empty),

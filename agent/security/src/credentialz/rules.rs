@@ -15,11 +15,11 @@ const MAX_ACCOUNTS: usize = 4096;
 /// Most keys or principals of one account, and most authorities and host keys: sshd reads them one by one at each
 /// login.
 const MAX_KEYS: usize = 1024;
-/// Longest name of a principal, in octets.
+/// Longest name of a principal, in bytes.
 const MAX_PRINCIPAL_OCTETS: usize = 512;
 /// Hexadecimal digits of a GLOME key: an X25519 public key.
 const GLOME_KEY_DIGITS: usize = 64;
-/// Longest prefix of a URL, in octets.
+/// Longest prefix of a URL, in bytes.
 const MAX_URL_OCTETS: usize = 1024;
 
 /// Facts about the box that the rules need: its accounts and host keys while a rotation goes on.
@@ -151,7 +151,9 @@ pub enum CredentialzError {
         "cannot set the tool for principals: account `{0}` has a list of principals, which excludes the tool"
     )]
     PrincipalListsInUse(SmolStr),
-    #[error("cannot set a list of principals: the tool for principals is set, which excludes lists")]
+    #[error(
+        "cannot set a list of principals: the tool for principals is set, which excludes lists"
+    )]
     PrincipalsToolInUse,
     #[error("GLOME: {0}")]
     Glome(&'static str),

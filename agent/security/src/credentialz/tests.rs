@@ -184,7 +184,7 @@ fn public_keys_are_parsed_from_lines_base64_and_octets() {
 #[test]
 fn invalid_keys_are_refused() {
     let two = [USER, EC].concat();
-    // octets, what the client calls it, reason
+    // bytes, what the client calls it, reason
     let public: [(&[u8], Option<KeyKind>, &str); 8] = [
         (b"", None, "empty"),
         (b"ssh-ed25519 AAAA", None, "no SSH public key"),
@@ -218,7 +218,7 @@ fn hashes_of_crypt_are_checked_and_compared() {
     for (hash, password) in [
         ("$1$saltsalt$NuzA7WTAelpl95xgBGWN60", "correct horse"),
         ("$1$ab$e2KlfqG5YBMTjSz7XF.Eu1", "x"),
-        ("$1$abcdefgh$4rkowJR2jB2U9.Vqq3XKW1", "a password of more than sixteen octets"),
+        ("$1$abcdefgh$4rkowJR2jB2U9.Vqq3XKW1", "a password of more than sixteen bytes"),
         (
             "$6$saltstring$.r0X7ub5wGR2v4Xz7svCIozfnlorFh19V89t8KC9Umd81uGhFgsyTRNyzQDXDIm17fFcR9z3z7oBNdsyYBbtm/",
             "correct horse",
@@ -247,7 +247,7 @@ fn an_overlong_password_matches_no_hash() {
     for (octets, want) in [(511, true), (512, false), (1024, false)] {
         let password = vec![b'x'; octets];
         let hash = format!("$1$saltsalt${}", super::md5_crypt::hash(&password, b"saltsalt"));
-        assert_eq!(CryptHash::parse(&hash).unwrap().matches(&password), want, "{octets} octets");
+        assert_eq!(CryptHash::parse(&hash).unwrap().matches(&password), want, "{octets} bytes");
     }
     let longest = CryptHash::of(&[b'x'; 511], [3; SALT_OCTETS]).unwrap();
     assert!(longest.matches(&[b'x'; 511]) && !longest.matches(&[b'x'; 512]));

@@ -78,7 +78,7 @@ fn address<T>(node: &T) -> usize {
 
 /// A line of one text.
 struct JudgedLine {
-    /// Octet of the template at which its first word stands.
+    /// Byte of the template at which its first word stands.
     first_word: usize,
     /// Parts of the template that it is made of.
     parts: Vec<Range<usize>>,
@@ -93,7 +93,7 @@ struct Skeleton<'s> {
     /// True where branches without a choice are taken.
     is_taken: bool,
     text: String,
-    /// Octets of the text at which parts of the template begin, with their octets there, and whether they are written as they
+    /// Bytes of the text at which parts of the template begin, with their bytes there, and whether they are written as they
     /// stand.
     parts: Vec<(usize, usize, bool)>,
     /// Other templates have a share in the text.

@@ -22,7 +22,7 @@ const ACTION_TIME: Duration = Duration::from_secs(300);
 const ACTION_SECONDS: std::ops::RangeInclusive<i64> = 1..=24 * 60 * 60;
 /// Bounds of the time before a state, in seconds: a year.
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<i64> = 1..=365 * 24 * 60 * 60;
-/// Longest name of a component type, state or action, in octets. They are keys of state paths, or parts of messages.
+/// Longest name of a component type, state or action, in bytes. They are keys of state paths, or parts of messages.
 const NAME_LENGTH: usize = 64;
 
 pub(super) fn outline(

@@ -227,7 +227,7 @@ fn values_that_an_action_saves_are_names_in_later_states() {
     let queued = see(&box_with(&outline.replace("name = \"attached\"", &line), SIZE), UP);
     let refused = after(&set(&queued, ACME), ActionEvent::Ended(large.into()), 3);
     let reason = action(&refused).failure().cloned().unwrap();
-    assert!(reason.contains("more than 65536 octets in the saved values"), "{reason}");
+    assert!(reason.contains("more than 65536 bytes in the saved values"), "{reason}");
     assert_eq!(saved(&refused), "{}");
 }
 

@@ -61,7 +61,7 @@ fn templates_are_compiled_with_the_package() {
     refused(plain("main.native.json", "{{"), &["templates/main.native.json:1:1: syntax error"]);
     refused(
         plain("main.cli", &" ".repeat((64 << 10) + 1)),
-        &["templates/main.cli: more than 65536 octets in a template"],
+        &["templates/main.cli: more than 65536 bytes in a template"],
     );
     let both = [("templates/a.cli", "{% x %}"), ("templates/b.oc.json", "{{ ( }}")];
     let outline = "[[component]]\ntype = \"c\"\n[[component.state]]\nname = \"a\"\nwork = \"a.cli\"\n[[tree]]\ncreate = { type = \"c\", name = \"'x'\" }";

@@ -65,5 +65,5 @@ fn parameters_that_break_a_rule_are_refused_with_it() {
         refused(document, want);
     }
     let large = format!(r#"{{"name":"a","text":"{}"}}"#, "x".repeat(1 << 20));
-    refused(&large, "more than 1048576 octets in the parameters");
+    refused(&large, "more than 1048576 bytes in the parameters");
 }

@@ -27,7 +27,7 @@ const USERS: &str = "/system/aaa/authentication/users/user";
 const TEAMS: &str = r#"update /services/ssh-users[instance=ops] {"username":[{"name":"eric","ssh-key":"ssh-x ERIC","role":"admin"},{"name":"alice","ssh-key":"ssh-x ALICE"}]}
 update /services/ssh-users[instance=devs] {"username":[{"name":"alice","ssh-key":"ssh-x ALICE alice@laptop"},{"name":"kim","ssh-key":"ssh-x KIM"}]}"#;
 
-/// Keeps two words of a key: its kind and its octets.
+/// Keeps two words of a key: its kind and its bytes.
 #[derive(Debug)]
 struct TwoWords;
 

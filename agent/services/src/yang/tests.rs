@@ -284,5 +284,5 @@ fn refusals_of_libyang_are_quoted() {
     let zero = with(&list("leaf name { type string; description \"\0\"; }"));
     assert!(errors_of(FILE, &zero)[0].contains("zero"));
     let large = with(&" ".repeat(MODULE_SIZE.figure));
-    refused(&large, &["more than 262144 octets in a YANG module"]);
+    refused(&large, &["more than 262144 bytes in a YANG module"]);
 }

@@ -302,7 +302,7 @@ mod tests {
         accounts.record_read(AccountingEvent { session, activity: Activity::Rpc(rpc) });
     }
 
-    /// The texts of all records up to a command `end`, and their octets.
+    /// The texts of all records up to a command `end`, and their bytes.
     async fn texts_to_the_end(accounts: &AccountingLog) -> (Vec<String>, usize) {
         accounts.record_change(command("end"));
         let mut reader = accounts.read(0);

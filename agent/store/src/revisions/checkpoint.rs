@@ -17,7 +17,7 @@ use crate::database::{Database, META, finish};
 
 /// Checkpoints that are kept: an operator names a few states, and the log has the rest.
 pub const MAX_CHECKPOINTS: usize = 16;
-/// Octets of all checkpoints together: four of a box with 100 000 routes.
+/// Bytes of all checkpoints together: four of a box with 100 000 routes.
 pub const MAX_CHECKPOINT_OCTETS: u64 = 32 << 20;
 /// Most characters of a name: it fits into a line of a list.
 const MAX_NAME: usize = 64;
@@ -123,7 +123,7 @@ impl Database {
     /// Keeps the configuration of clients under a name, as of the newest revision. One with the same name is replaced.
     ///
     /// # Errors
-    /// When there are too many, or all take too many octets together, or the disk refuses; nothing is written then.
+    /// When there are too many, or all take too many bytes together, or the disk refuses; nothing is written then.
     pub fn set_checkpoint(&mut self, new: NewCheckpoint) -> Result<Checkpoint, StoreError> {
         let failed = StoreError::accessing(SET);
         let ClientRows(rows) = self.final_client_rows()?;

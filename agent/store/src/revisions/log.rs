@@ -191,7 +191,7 @@ fn document(revision: &ConfigRevision) -> Result<Vec<u8>, StoreError> {
         .map_err(|_| StoreError::Corrupt { what: "configuration revision without a JSON form" })
 }
 
-/// Stores the undo record of a revision. Returns its octets; `None` when it takes more than there is room for, and a part of
+/// Stores the undo record of a revision. Returns its bytes; `None` when it takes more than there is room for, and a part of
 /// it may be stored.
 fn keep_undo(
     write: &WriteTransaction,

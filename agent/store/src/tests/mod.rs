@@ -256,7 +256,7 @@ fn commit(
     database.commit_with(ticket, number, unconfirmed, &content)
 }
 
-/// A change of a row; that of a service plan has a `~` for the first octet of its key.
+/// A change of a row; that of a service plan has a `~` for the first byte of its key.
 fn change(text: &str) -> Change {
     let (key, value) = text.split_once('=').unwrap();
     let key = key.replace('~', "\u{c}").into_bytes();

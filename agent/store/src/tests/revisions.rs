@@ -9,7 +9,7 @@ use super::*;
 use crate::database::{META, META_LAST_TRANSACTION};
 use crate::revisions::LogLimits;
 
-/// First octet of the keys of rows of client native.
+/// First byte of the keys of rows of client native.
 const CLIENT: u8 = 5;
 
 /// A revision with one line.
@@ -230,7 +230,7 @@ fn octets_are_bounded_and_counted() {
     drop(folder);
 }
 
-/// Octets of the documents and undo records, by reading them.
+/// Bytes of the documents and undo records, by reading them.
 fn counted(database: &Database) -> u64 {
     use redb::{ReadableTable, TableDefinition};
     const REVISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revisions");

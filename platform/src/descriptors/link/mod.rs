@@ -122,10 +122,10 @@ fn settings_facet(link: &str, family: Family) -> Facet {
     Facet::of(kinds::LINK, "settings").str(link).u32(number)
 }
 
-/// Smallest MTU of a link with IPv4, octets of layer 3 (RFC 791, section 3.2). Below it, the kernel removes IPv4 from the link.
+/// Smallest MTU of a link with IPv4, bytes of layer 3 (RFC 791, section 3.2). Below it, the kernel removes IPv4 from the link.
 const LEAST_IPV4_MTU: u32 = 68;
 
-/// Smallest MTU of a link with IPv6, octets of layer 3 (RFC 8200, section 5). Below it, the kernel removes all of IPv6 from the
+/// Smallest MTU of a link with IPv6, bytes of layer 3 (RFC 8200, section 5). Below it, the kernel removes all of IPv6 from the
 /// link, its settings included, and refuses anything new.
 pub(crate) const LEAST_IPV6_MTU: u32 = 1280;
 
@@ -493,10 +493,10 @@ fn on_link(name: &str) -> Vec<Cascade> {
     taken
 }
 
-/// Default MTU of an Ethernet-like link, octets of layer 3.
+/// Default MTU of an Ethernet-like link, bytes of layer 3.
 const FRESH_MTU: u32 = 1500;
 
-/// Default MTU of the loopback device, octets of layer 3.
+/// Default MTU of the loopback device, bytes of layer 3.
 const FRESH_LOOPBACK_MTU: u32 = 65_536;
 
 /// Default MTU of a kind of link; `None` where it depends on other links.

@@ -87,7 +87,7 @@ impl AsFd for Listener {
 /// A socket filter in the kernel that keeps a routing daemon's million routes from us. Of routes, only those of table
 /// main pass that are ours, or foreign and watched, and any that replaced another, which may have been one of these.
 ///
-/// Offsets: `struct nlmsghdr` (16 octets, type at 4, flags at 6), then `struct rtmsg` (table at 4,
+/// Offsets: `struct nlmsghdr` (16 bytes, type at 4, flags at 6), then `struct rtmsg` (table at 4,
 /// protocol at 5). Types and flags are in the byte order of the host.
 fn without_foreign_routes() -> Vec<SockFilter> {
     const LOAD_BYTE: u16 = 0x30; // BPF_LD | BPF_B | BPF_ABS

@@ -22,7 +22,7 @@ fn blocks_and_single_lines_say_the_same() {
 ! a comment, and an empty line
 
 interface eth0
-  mtu 1400            # octets
+  mtu 1400            # bytes
   ipv4
     address 10.0.0.1
       prefix-length 24

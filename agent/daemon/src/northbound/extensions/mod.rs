@@ -24,7 +24,7 @@ const DEFAULT_ROLLBACK: Duration = Duration::from_secs(600);
 /// The longest time in which a commit must be confirmed. A client that needs more does not watch, and the layers before
 /// the commit take memory.
 const MAX_ROLLBACK: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Octets of an id that a client gives to a commit or a role.
+/// Bytes of an id that a client gives to a commit or a role.
 const MAX_ID: usize = 256;
 
 /// Options of a Set, from its extensions.
@@ -233,7 +233,7 @@ fn check_id(what: &str, id: &str) -> Result<(), Refusal> {
     match id.len() {
         0..=MAX_ID => Ok(()),
         long => Err(Refusal::invalid(format!(
-            "the id of the {what} has {long} octets; it may have {MAX_ID}"
+            "the id of the {what} has {long} bytes; it may have {MAX_ID}"
         ))),
     }
 }

@@ -192,7 +192,7 @@ impl<D: Datastore> RotateMessages<RotatablePathz<D>> for Rotate {
     }
 }
 
-/// Reads a stored policy, which has the octets of the upload.
+/// Reads a stored policy, which has the bytes of the upload.
 pub(crate) fn draft(content: &[u8]) -> Result<DraftPolicy, Status> {
     let policy = pathz::AuthorizationPolicy::decode(content)
         .map_err(|error| Refusal::internal(error.to_string()))?;

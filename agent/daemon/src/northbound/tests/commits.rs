@@ -390,7 +390,7 @@ async fn commits_are_sent_one_by_one_to_a_late_follower() {
 #[tokio::test]
 async fn a_follower_that_falls_behind_is_let_go_with_a_word() {
     use gnmi::subscription_list::Mode;
-    /// Octets of one change: large, so that a few fill the buffers of a connection that is not read.
+    /// Bytes of one change: large, so that a few fill the buffers of a connection that is not read.
     const LARGE: usize = 100_000;
     let mut rig = Rig::new().await;
     let request = gnmi::SubscribeRequest {

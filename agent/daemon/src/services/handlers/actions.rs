@@ -38,7 +38,7 @@ use super::messages::{
 };
 use super::registry::SessionId;
 
-/// Octets of the result of an action, which is evaluated in one piece, and of which opaque values are saved.
+/// Bytes of the result of an action, which is evaluated in one piece, and of which opaque values are saved.
 const MAX_RESULT: usize = 64 << 10;
 /// Time for an answer to the question how far an action is: the handler looks it up, and does nothing for it.
 const QUERY_TIME: Duration = Duration::from_secs(30);

@@ -18,18 +18,18 @@ pub(super) const WITHDRAWAL_DELAY: Duration = Duration::from_secs(60);
 /// Leaves that all handlers together may publish.
 const MAX_PUBLISHED: usize = 100_000;
 
-/// Octets of published leaves, those of handlers that were lost among them: by user, so that a handler that comes back again
+/// Bytes of published leaves, those of handlers that were lost among them: by user, so that a handler that comes back again
 /// and again gets no more.
 static PUBLISHED_BY_USER: Limit = Limit {
     name: "published-by-user",
     figure: 4 << 20,
-    unit: "octets in the leaves that the handlers of a user publish",
+    unit: "bytes in the leaves that the handlers of a user publish",
     reason: "thirty thousand leaves with a short value",
 };
 static PUBLISHED: Limit = Limit {
     name: "published",
     figure: 32 << 20,
-    unit: "octets in the leaves that handlers publish",
+    unit: "bytes in the leaves that handlers publish",
     reason: "eight users with as much as one may have, at little of the memory of a box",
 };
 
@@ -40,7 +40,7 @@ pub(super) struct PublishedLeaves(Mutex<Leaves>);
 #[derive(Debug, Default)]
 struct Leaves {
     by_path: BTreeMap<InstancePath, PublishedLeaf>,
-    /// Sums of their octets by user.
+    /// Sums of their bytes by user.
     octets: BTreeMap<SmolStr, usize>,
 }
 
@@ -50,7 +50,7 @@ struct PublishedLeaf {
     owner: SessionId,
     /// Name of the caller of that session.
     user: SmolStr,
-    /// Octets of its path and of its value in JSON.
+    /// Bytes of its path and of its value in JSON.
     octets: usize,
 }
 

@@ -26,9 +26,9 @@ use crate::software::Software;
 
 /// Answers that may wait for the client. Progress beyond these is dropped, because later progress replaces it.
 pub(super) const ANSWERS: usize = 4;
-/// The most octets of one piece: what gRPC allows a message by default.
+/// The most bytes of one piece: what gRPC allows a message by default.
 const MAX_PIECE: usize = 4 << 20;
-/// Octets, and time, after which a client is sent its progress.
+/// Bytes, and time, after which a client is sent its progress.
 const PROGRESS_OCTETS: u64 = 1 << 20;
 const PROGRESS_TIME: Duration = Duration::from_secs(10);
 /// Time of silence after which an image is given up: no other client can send one meanwhile.
@@ -120,7 +120,7 @@ async fn contents(
                 if octets.len() > MAX_PIECE {
                     let length = octets.len();
                     return Err(Refusal::invalid(format!(
-                        "`transfer_content` has {length} octets, a message at most {MAX_PIECE}"
+                        "`transfer_content` has {length} bytes, a message at most {MAX_PIECE}"
                     ))
                     .into());
                 }
@@ -131,7 +131,7 @@ async fn contents(
             Some(install_request::Request::TransferEnd(_)) if incoming.length() == 0 => {
                 return Err(Failure::Reported(
                     Type::ParseFail,
-                    "the image has no octets".to_owned(),
+                    "the image has no bytes".to_owned(),
                 ));
             }
             Some(install_request::Request::TransferEnd(_)) => {
@@ -183,12 +183,12 @@ impl Progress<'_> {
 /// Checks the announced size against the limit and the free space; zero means unknown.
 fn require_room(incoming: &PackageUpload, size: u64) -> Result<(), Failure> {
     if size > MAX_IMAGE {
-        let detail = format!("package_size {size} is more than the {MAX_IMAGE} octets of an image");
+        let detail = format!("package_size {size} is more than the {MAX_IMAGE} bytes of an image");
         return Err(Failure::Reported(Type::TooLarge, detail));
     }
     let room = incoming.room()?;
     if size > room {
-        let detail = format!("package_size {size} is more than the {room} octets that are free");
+        let detail = format!("package_size {size} is more than the {room} bytes that are free");
         return Err(Failure::Reported(Type::TooLarge, detail));
     }
     Ok(())
@@ -198,7 +198,7 @@ fn require_size(fits: bool, length: u64, size: u64) -> Result<(), Failure> {
     if fits || size == 0 {
         return Ok(());
     }
-    let detail = format!("{length} octets were sent, package_size is {size}");
+    let detail = format!("{length} bytes were sent, package_size is {size}");
     Err(Failure::Reported(Type::IntegrityFail, detail))
 }
 

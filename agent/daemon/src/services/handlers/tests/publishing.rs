@@ -153,7 +153,7 @@ async fn a_gate_on_a_leaf_of_the_instance_opens_once_its_handler_publishes_it() 
     agent.stop().await;
 }
 
-/// Octets of a large leaf. One user may publish three of them, all users together thirty.
+/// Bytes of a large leaf. One user may publish three of them, all users together thirty.
 const LARGE: usize = 1 << 20;
 
 #[tokio::test]

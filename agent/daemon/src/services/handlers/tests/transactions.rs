@@ -359,7 +359,7 @@ async fn names_and_reasons_of_handlers_have_a_bounded_length() {
     let (agent, _folder) = agent().await;
     let handlers = agent.services.handlers().clone();
     let large = "x".repeat(3_500_000);
-    for (name, want) in [("", "has a name"), (&*large, "at most 128 octets"), ("a\nb", "control")] {
+    for (name, want) in [("", "has a name"), (&*large, "at most 128 bytes"), ("a\nb", "control")] {
         let registration = Registration { name: name.into(), ..registration() };
         let refused = handlers.attach(&user("shelf"), registration).map(drop).unwrap_err();
         assert_eq!(refused.kind, HandlerErrorKind::Invalid);
