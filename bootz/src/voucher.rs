@@ -132,7 +132,7 @@ impl Voucher {
 
     fn valid_at(&self, now: UnixTime) -> Result<(), VoucherError> {
         if self.created.as_secs() > now.as_secs().saturating_add(CLOCK_SKEW_TOLERANCE) {
-            return Err(VoucherError::Time("was made in the future; is the clock right?"));
+            return Err(VoucherError::Time("was made in the future: check the clock of the box"));
         }
         if self.expires.is_some_and(|expires| expires.as_secs() < now.as_secs()) {
             return Err(VoucherError::Time("has expired"));

@@ -154,7 +154,7 @@ async fn the_mtu_of_a_tunnel_waits_for_room_on_its_device() {
     client.update(&native("vx0"), vxlan(7, Some(1500))).await.unwrap();
     let waits = |agent: &AgentProcess| {
         let pending = agent.show("pending");
-        let reason = "MTU 1500 does not fit device eth0 (MTU 1400 less 50 bytes)";
+        let reason = "MTU 1500 is too large for device eth0 (MTU 1400 less 50 bytes)";
         pending.contains("PENDING") && pending.contains(reason)
     };
     eventually("it waits", || waits(&agent)).await;

@@ -206,7 +206,8 @@ impl FenceItem {
             next_hop.0.len() == entry.len() && next_hop.0.iter().zip(entry).all(is_step)
         });
         leaf.map(|leaf| next_hop.join(Step::node(leaf))).ok_or_else(|| {
-            let cause = EditCause::Malformed("it is no next hop of a static route".to_owned());
+            let cause =
+                EditCause::Malformed("the path is not a next hop of a static route".to_owned());
             refused(&next_hop.to_path(schema), cause)
         })
     }

@@ -262,7 +262,7 @@ fn failures_have_words_and_codes() {
     check(&folder.command("show config", ""), 3, "holdfast: no agent answers on");
     check(&folder.command("show colours", ""), 2, "unrecognized subcommand 'colours'");
     check(&folder.command("run --tls-cert x.pem", ""), 2, "--tls-key");
-    check(&folder.command("run --listen nowhere", ""), 2, "expected an IP address and a port");
+    check(&folder.command("run --listen nowhere", ""), 2, "give an IP address and a port");
     let _agent = folder.agent(&[]);
     check(&folder.command("run --listen 127.0.0.1:0", ""), 1, "is in use by another holdfast");
 }

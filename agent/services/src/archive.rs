@@ -41,7 +41,7 @@ impl PackageFiles {
     /// Reads an archive.
     ///
     /// # Errors
-    /// At the first entry that is no regular file of the package, and when the archive is cut or too large.
+    /// At the first entry that is not a regular file of the package, and when the archive is cut or too large.
     pub fn read(archive: &[u8]) -> Result<Self, PackageErrors> {
         PACKAGE_SIZE.check(archive.len()).map_err(|error| PackageError::of_file("", error))?;
         let mut files = Self::default();
@@ -146,7 +146,7 @@ fn append(
     archive.append(&header, content)
 }
 
-/// Reason to refuse an entry that is no regular file.
+/// Reason to refuse an entry that is not a regular file.
 fn refused_kind(kind: EntryType) -> Option<&'static str> {
     match kind {
         EntryType::Regular => None,

@@ -110,8 +110,11 @@ fn a_payload_is_for_this_box_and_complete() {
         (|data| data.responses.push(response("123")), "several responses"),
         (|data| data.nonce = "another".to_owned(), "another nonce"),
         (|data| data.nonce.clear(), "another nonce"),
-        (|data| data.responses[0].boot_config = None, "boot_config: it is missing"),
-        (|data| data.responses[0].server_trust_cert.clear(), "server_trust_cert: it is missing"),
+        (|data| data.responses[0].boot_config = None, "boot_config: the field is missing"),
+        (
+            |data| data.responses[0].server_trust_cert.clear(),
+            "server_trust_cert: the field is missing",
+        ),
         (|data| data.responses[0].server_trust_cert = "QUJD".to_owned(), "no certificate"),
         (|data| data.responses[0].certz_profiles = profiles(&["a", "b"]), ""),
         (|data| data.responses[0].certz_profiles = profiles(&["a", "a"]), "`a` occurs twice"),

@@ -108,7 +108,7 @@ impl Registry {
             return Ok(());
         }
         let reason = format!(
-            "a link that is told as down from a penalty of {suppress} on cannot be so down to {reuse}, which is more"
+            "the penalty {reuse} at which the link is reported again must not exceed the penalty {suppress} at which it is suppressed"
         );
         Err(entry.inner_error(nodes.penalty, nodes.penalty_reuse, reason))
     }

@@ -271,7 +271,7 @@ impl Registry {
             );
             (path.clone(), reason)
         } else {
-            let reason = format!("link `{name}` exists and is a {has} link, not a {kind} one");
+            let reason = format!("link `{name}` exists and is a {has} link, not a {kind} link");
             (path.join(Step::node(self.nodes.link.kind)), reason)
         };
         Err(ObjectError { path, reason, incomplete: false })
@@ -304,7 +304,9 @@ impl Registry {
         let prefix_len = entry.number(leaf).ok_or_else(|| entry.incomplete(leaf))?;
         let ip: IpAddr = entry.key_as()?;
         if let Some(what) = not_of_a_host(ip) {
-            return Err(entry.error(format!("no link can have the address {ip}: it is {what}")));
+            return Err(
+                entry.error(format!("{ip} cannot be the address of a link: {ip} is {what}"))
+            );
         }
         if ip.is_ipv6() && ip.is_loopback() && link != "lo" {
             return Err(entry.error(format!("only the loopback link can have the address {ip}")));
@@ -337,10 +339,10 @@ impl Registry {
         let fault =
             |why: &str| Err(entry.error(format!("{ip} cannot be a neighbor of {link}: {why}")));
         if let Some(what) = not_of_a_host(ip) {
-            return fault(&format!("it is {what}"));
+            return fault(&format!("the address is {what}"));
         }
         if ip.is_loopback() {
-            return fault("it is a loopback address");
+            return fault("the address is a loopback address");
         }
         if link == "lo" {
             return fault("nothing is connected to the loopback link");

@@ -145,7 +145,7 @@ impl ProposedPairs<'_> {
             return refused(format!("link `{namer}` still names `{name}` as its other end"));
         }
         let rival = self.namers(end).find(|namer| *namer != name)?;
-        refused(format!("link `{rival}` names it, too, and a veth pair has two ends"))
+        refused(format!("link `{rival}` names the same end, and a veth pair has two ends"))
     }
 
     fn pair_kind(&self, name: &SmolStr) -> Option<&LinkKind> {

@@ -70,7 +70,7 @@ impl Registry {
     pub(super) fn system<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> Result<System, ObjectError> {
         let system = self.system_of(entry);
         if system.hostname.as_ref().is_some_and(|name| name.len() > MAX_HOSTNAME_OCTETS) {
-            let reason = format!("a host name has at most {MAX_HOSTNAME_OCTETS} bytes");
+            let reason = format!("a host name may have {MAX_HOSTNAME_OCTETS} bytes at most");
             return Err(entry.leaf_error(self.nodes.system.hostname, reason));
         }
         Ok(system)

@@ -297,8 +297,8 @@ fn impossible_objects_are_refused() {
     check(lo, &format!("{lo}/master = br0"), &format!("{lo}/master"), "cannot be a port");
     let long = format!("subinterface/description = {}", "ä".repeat(128));
     leaf(&long, "subinterface/description", "at most 255 bytes");
-    leaf("mtu = 1400\nipv4/mtu = 1500", "ipv4/mtu", "which the link is given as 1400");
-    leaf("ipv4/mtu = 1400\nipv6/mtu = 1500", "ipv6/mtu", "which IPv4 is given as 1400");
+    leaf("mtu = 1400\nipv4/mtu = 1500", "ipv4/mtu", "but the link sets that MTU to 1400");
+    leaf("ipv4/mtu = 1400\nipv6/mtu = 1500", "ipv6/mtu", "but IPv4 sets that MTU to 1400");
     for (family, ip, reason) in [
         ("ipv4", "0.0.0.0", "unspecified"),
         ("ipv4", "224.0.0.1", "multicast"),
@@ -348,7 +348,12 @@ fn impossible_objects_are_refused() {
     route("2001:db8::/32", "[index=a]/next-hop = 192.0.2.1", hop, "IPv4 gateway");
     route("10.0.0.0/8", "[index=a]/next-hop = 0.0.0.0", hop, "no gateway");
     let interface = "/next-hop[index=a]/interface";
-    route("2001:db8::/32", "[index=a]/next-hop = fe80::1", interface, "an interface has to say");
+    route(
+        "2001:db8::/32",
+        "[index=a]/next-hop = fe80::1",
+        interface,
+        "fe80::1 is link-local: set `interface`",
+    );
     route("10.0.0.0/8", "[index=a]/next-hop = drop\n[index=b]/interface = e", "", "drops what");
     route(
         "10.0.0.0/8",

@@ -105,7 +105,8 @@ impl CredentialFiles {
     }
 
     fn secret(&self, digest: &Digest) -> io::Result<Zeroizing<Vec<u8>>> {
-        let missing = || io::Error::other(format!("nothing is kept with the digest {digest}"));
+        let missing =
+            || io::Error::other(format!("the vault has no secret with the digest {digest}"));
         self.vault.find(digest).ok_or_else(missing)
     }
 

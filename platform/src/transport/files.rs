@@ -95,7 +95,7 @@ impl Root {
         let plain =
             Path::new(path).components().all(|component| matches!(component, Component::Normal(_)));
         if path.is_empty() || !plain {
-            let message = format!("`{path}` is no path below the root");
+            let message = format!("`{path}` is not a path below the root");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         Ok(self.0.join(path))
@@ -148,7 +148,8 @@ fn refuse_symbolic_link(file: &Path) -> io::Result<()> {
 fn read_utf8(file: &Path) -> io::Result<Option<String>> {
     let text = read_text(file)?;
     if text.as_deref().is_some_and(|text| text.contains(char::REPLACEMENT_CHARACTER)) {
-        let message = format!("{} is no UTF-8 text, and not all of it is ours", file.display());
+        let message =
+            format!("{} is not UTF-8 text, and parts of it belong to others", file.display());
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     Ok(text)
@@ -172,7 +173,7 @@ pub(super) fn read_regular(file: &Path, most: u64) -> io::Result<Option<Zeroizin
     };
     let meta = opened.metadata()?;
     if !meta.is_file() {
-        let message = format!("{} is no regular file", file.display());
+        let message = format!("{} is not a regular file", file.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     // The whole size at once, because an allocation that grows leaves copies of secrets behind.
@@ -374,7 +375,7 @@ mod tests {
             assert!(!over.to_string().is_empty());
         }
         let error = root.read("pipe").unwrap_err().to_string();
-        assert!(error.ends_with("pipe is no regular file"), "{error}");
+        assert!(error.ends_with("pipe is not a regular file"), "{error}");
     }
 
     #[test]

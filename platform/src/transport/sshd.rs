@@ -101,7 +101,7 @@ impl<'r> Sshd<'r> {
         if watch::until(folder, LISTENS_WITHIN, back)? {
             Ok(())
         } else {
-            Err(io::Error::other(format!("it does not listen within {LISTENS_WITHIN:?}")))
+            Err(io::Error::other(format!("sshd does not listen within {LISTENS_WITHIN:?}")))
         }
     }
 
@@ -124,7 +124,7 @@ impl<'r> Sshd<'r> {
             Output { stderr, status, .. } => {
                 let words: String =
                     String::from_utf8_lossy(&stderr).trim().chars().take(MAX_WORDS).collect();
-                Err(io::Error::other(format!("sshd does not take it ({status}): {words}")))
+                Err(io::Error::other(format!("sshd refuses the configuration ({status}): {words}")))
             }
         }
     }

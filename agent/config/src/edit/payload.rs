@@ -97,7 +97,9 @@ fn annotation(
                 document = Some(SmolStr::from(text));
             }
             (ANNOTATION, _) => {
-                return Err(EditCause::BadValue("the annotation is no base64 string".to_owned()));
+                return Err(EditCause::BadValue(
+                    "the annotation is not a base64 string".to_owned(),
+                ));
             }
             (other, _) => {
                 return Err(EditCause::Unsupported(format!(

@@ -203,7 +203,7 @@ impl<'a> Placer<'a> {
                 None => {
                     let holder = above.to_path(&models.openconfig);
                     let reason = format!(
-                        "the OpenConfig leaf `{holder}` holds it and cannot have the value `{value}`"
+                        "the leaf is held by OpenConfig at `{holder}`, which cannot have the value `{value}`"
                     );
                     self.refuse(EditOperation::Update(0), path, EditCause::Unsupported(reason));
                 }
@@ -264,7 +264,7 @@ impl<'a> Placer<'a> {
             return;
         }
         if is_named && !held {
-            let reason = format!("no client holds it: {} does", others.join(", "));
+            let reason = format!("the value is not held by a client, but by {}", others.join(", "));
             return self.refuse(EditOperation::Delete(0), path, EditCause::BadValue(reason));
         }
         let path = path.to_path(&models.native).to_string();

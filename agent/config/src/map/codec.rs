@@ -101,7 +101,7 @@ fn mtu_to_openconfig(value: &Value) -> Option<Value> {
 fn family_mtu_to_native(value: &Value) -> Result<Value, String> {
     match value {
         Value::Uint(octets) if *octets > MAX_MTU => {
-            Err(format!("no link has an MTU of {octets} bytes: {MAX_MTU} at most"))
+            Err(format!("an MTU of {octets} bytes is too large: the limit is {MAX_MTU}"))
         }
         Value::Uint(_) => Ok(value.clone()),
         _ => Err("not a number of bytes".to_owned()),
@@ -137,7 +137,7 @@ fn speed_to_native(value: &Value) -> Result<Value, String> {
     let Value::Identity(identity) = value else { return Err("not a port speed".to_owned()) };
     match SPEEDS.iter().find(|(_, other)| identity == other) {
         Some((mbps, _)) => Ok(Value::Uint(*mbps)),
-        None => Err(format!("`{identity}` is no speed that a port can be configured with")),
+        None => Err(format!("`{identity}` is not a speed that a port can be configured with")),
     }
 }
 
@@ -212,7 +212,7 @@ fn role_to_native(value: &Value) -> Result<Value, String> {
         _ if is_role_name(&text) => return Ok(Value::Str(text.into())),
         _ => {
             return Err(format!(
-                "`{text}` is no role: SYSTEM_ROLE_ADMIN, admin, read-only, or a name of at most {MAX_ROLE_NAME} letters, \
+                "`{text}` is not a role: use SYSTEM_ROLE_ADMIN, admin, read-only, or a name of at most {MAX_ROLE_NAME} letters, \
                  digits, `.`, `_` and `-`"
             ));
         }

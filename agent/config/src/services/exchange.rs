@@ -135,7 +135,7 @@ impl Configuration {
             return Ok(self.clone());
         }
         if !is_forced {
-            let text = |_: &ServiceTag| "the type has this instance".to_owned();
+            let text = |_: &ServiceTag| "the type still has this instance".to_owned();
             return Err(in_the_way(&self.models().native, &used, text));
         }
         let Some(list) = list_of(&self.models().native, service) else { return Ok(self.clone()) };

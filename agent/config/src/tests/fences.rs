@@ -188,7 +188,7 @@ fn only_next_hops_of_static_routes_have_a_metric() {
         let next_hop = models().native.resolve_write(&path.parse().unwrap()).unwrap();
         let change = set(&policy("a"), &[FenceItem::Raise { next_hop, metric: 1 }]);
         let refused = empty().fenced(&change).unwrap_err().to_string();
-        assert!(refused.contains("it is no next hop of a static route"), "{refused}");
+        assert!(refused.contains("the path is not a next hop of a static route"), "{refused}");
     }
 }
 

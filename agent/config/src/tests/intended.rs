@@ -156,8 +156,11 @@ fn what_others_hold_is_named_and_stays() {
     let kept = ["/interfaces/interface[name=eth0]/enabled"];
     check_same(&start, Placement::Replace(read(&text)), &kept);
     for (line, reason) in [
-        ("no system motd-banner", "no client holds it: boot native does"),
-        ("no interface eth0 enabled", "no client holds it: a default of OpenConfig does"),
+        ("no system motd-banner", "the value is not held by a client, but by boot native"),
+        (
+            "no interface eth0 enabled",
+            "the value is not held by a client, but by a default of OpenConfig",
+        ),
     ] {
         let refused = placed(&start, Placement::Merge(read(line))).unwrap_err();
         assert!(refused.to_string().contains(reason), "{line}: {refused}");

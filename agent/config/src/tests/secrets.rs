@@ -222,7 +222,7 @@ fn the_same_password_again_is_no_change() {
 
 #[test]
 fn errors_about_secrets_do_not_quote_them() {
-    let both = "a request gives a user one of `password` and `password-hashed`";
+    let both = "a request may give a user either `password` or `password-hashed`";
     let role = r#""role":"admin""#;
     for (request, path, reason) in [
         (
@@ -242,7 +242,7 @@ fn errors_about_secrets_do_not_quote_them() {
         (
             format!(r#"union {CONFIG}/password "hunter"; union {CONFIG}/password "hunter too""#),
             "password",
-            "another entry of the request says otherwise",
+            "another entry of the request gives a different value",
         ),
         (format!(r#"update {CONFIG}/password """#), "password", "it is empty"),
     ] {

@@ -322,7 +322,7 @@ fn unsupported_values_are_refused() {
         (
             format!("update {ETH0}/subinterfaces/subinterface[index=0]/ipv6/config/mtu 65536"),
             "cannot update `/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]/ipv6/config/mtu`: \
-             no link has an MTU of 65536 bytes: 65535 at most",
+             an MTU of 65536 bytes is too large: the limit is 65535",
         ),
         (
             format!("update {ETH0}/subinterfaces/subinterface[index=1]/config/index 1"),

@@ -269,7 +269,7 @@ impl Messages {
         let here = self.left.min(self.arrived.len()).min(*portion);
         let before = coder.size();
         let read = match coder.write(&self.arrived[..here]) {
-            Ok(0) => Err(io::Error::other("there are bytes after its end")),
+            Ok(0) => Err(io::Error::other("bytes follow the end of the message")),
             read => read,
         };
         let after = coder.size();

@@ -337,7 +337,8 @@ fn reply_text(reply: &Value) -> String {
     let number = |name: &str| reply[name].as_u64().unwrap_or_default();
     let ttl = reply["ttl"].as_u64().map(|ttl| format!(", ttl {ttl}")).unwrap_or_default();
     let from = reply["from"].as_str().unwrap_or_default();
-    let (octets, sequence, time) = (number("octets"), number("sequence"), millis(&reply["time-ns"]));
+    let (octets, sequence, time) =
+        (number("octets"), number("sequence"), millis(&reply["time-ns"]));
     format!("{octets} bytes from {from}: sequence {sequence}{ttl}, {time} ms\n")
 }
 

@@ -178,7 +178,7 @@ fn payload(update: &gnmi::Update, cli: bool) -> Result<Payload, Refusal> {
         (SetValue::Json { text, ietf }, false) => Ok(Payload::Json { text, ietf }),
         (SetValue::Scalar(scalar), false) => Ok(Payload::Scalar(scalar)),
         (_, true) => Err(Refusal::unimplemented(
-            "the encoding is unsupported here: CLI text is sent as ascii_val",
+            "the encoding is not supported here: send CLI text as ascii_val",
         )),
         (SetValue::Text(_), false) => Err(encoding::unsupported("ASCII")),
     }

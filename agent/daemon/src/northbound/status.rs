@@ -74,7 +74,7 @@ impl Refusal {
 
     /// A path without a permit for the reader in the pathz policy, on it or above it.
     pub(super) fn unreadable(path: &Path) -> Self {
-        let why = "the pathz policy does not permit reading it";
+        let why = "the pathz policy does not permit reading this path";
         Self::denied(format!("path `{}`: {why}", excerpt(path)))
     }
 

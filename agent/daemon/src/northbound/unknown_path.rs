@@ -34,7 +34,7 @@ impl UnknownPath {
     /// A CLI command, which is no node of a model and which only Get answers.
     pub(super) fn command(path: &JoinedPath) -> Self {
         let origin = path.origin_name();
-        let reason = format!("origin `{origin}` cannot be subscribed to: Get answers its commands");
+        let reason = format!("origin `{origin}` cannot be subscribed to: send its commands by Get");
         Self { name: name(path), reason }
     }
 

@@ -144,6 +144,6 @@ pub(crate) fn why_refused(part: &LinkMtu, links: &LinkIndex) -> Option<String> {
     let below = links.mtu(device)?;
     let overhead = below.saturating_sub(limit);
     (mtu > limit).then(|| {
-        format!("MTU {mtu} does not fit device {device} (MTU {below} less {overhead} bytes)")
+        format!("MTU {mtu} is too large for device {device} (MTU {below} less {overhead} bytes)")
     })
 }

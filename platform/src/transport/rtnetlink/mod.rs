@@ -165,7 +165,7 @@ impl Rtnetlink {
                 }
             })
             .map_err(RtnetlinkError::Thread)?;
-        let vanished = || RtnetlinkError::Thread(io::Error::other("it ended at once"));
+        let vanished = || RtnetlinkError::Thread(io::Error::other("the thread ended at once"));
         ready.recv().map_err(|_| vanished())??;
         Ok(Self { line: CommandSender { commands, wake }, cancelled, thread: Some(thread) })
     }

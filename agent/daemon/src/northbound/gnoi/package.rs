@@ -32,7 +32,7 @@ pub(super) async fn set(
     mut requests: Streaming<SetPackageRequest>,
 ) -> Result<(), Status> {
     let Some(set_package_request::Request::Package(package)) = next(&mut requests).await? else {
-        return Err(Refusal::invalid("the first message has to be `package`").into());
+        return Err(Refusal::invalid("the first message must be `package`").into());
     };
     let activate = activation(software, &package)?;
     let remote = package.remote_download.as_ref().map(url).transpose()?;
@@ -64,7 +64,7 @@ fn activation(software: &Software, package: &Package) -> Result<Option<String>, 
         return Ok(None);
     }
     if package.version.is_empty() {
-        return Err(Refusal::invalid("`activate` needs the `version` that is to run"));
+        return Err(Refusal::invalid("`activate` needs the `version` that shall run"));
     }
     check_version(&package.version).map_err(Refusal::invalid)?;
     software.slots().program().map_err(PackageError::from)?;
@@ -88,7 +88,7 @@ async fn contents(
             Some(set_package_request::Request::Contents(octets)) if octets.len() > MAX_CHUNK => {
                 let length = octets.len();
                 return Err(Refusal::invalid(format!(
-                    "`contents` has {length} bytes, a message at most {MAX_CHUNK}"
+                    "`contents` has {length} bytes, and may have {MAX_CHUNK} at most"
                 ))
                 .into());
             }
@@ -136,7 +136,7 @@ fn digest(hash: HashType) -> Result<Digest, Refusal> {
     let (has, needs) = (hash.hash.len(), method.length());
     if has != needs {
         return Err(Refusal::invalid(format!(
-            "hash.hash has {has} bytes, {method} makes {needs}: they are raw, not text"
+            "hash.hash has {has} bytes, but {method} needs {needs}: send raw bytes, not text"
         )));
     }
     Ok(Digest { method, octets: hash.hash.into() })
@@ -151,7 +151,7 @@ fn url(remote: &RemoteDownload) -> Result<String, Refusal> {
         other => {
             let other = other.as_str_name();
             return Err(Refusal::unimplemented(format!(
-                "remote_download.protocol {other} is not supported: use HTTP, the hash protects the content"
+                "remote_download.protocol {other} is not supported: use HTTP (the hash protects the content)"
             )));
         }
     }

@@ -180,7 +180,7 @@ async fn faults_of_an_image_are_install_errors() {
             vec![transfer_request("2.0", 4), content("123"), end()],
             "INTEGRITY_FAIL: 3 bytes were sent",
         ),
-        (vec![transfer_request("2.0", 0), end()], "PARSE_FAIL: the image has no bytes"),
+        (vec![transfer_request("2.0", 0), end()], "PARSE_FAIL: the image is empty"),
         (image("incompatible"), "INCOMPATIBLE: `"),
         (image("text"), "PARSE_FAIL: `"),
         (image("broken"), "INTEGRITY_FAIL: `"),
