@@ -133,7 +133,7 @@ pub static SET_OPERATIONS: Limit = Limit {
     name: "set-operations",
     figure: 1_000_000,
     unit: "operations in a Set",
-    reason: "controllers send a box leaf by leaf; this many small updates take 2 s, and each is answered by itself",
+    reason: "controllers send a box leaf by leaf; this many small updates take 2 s, and each is answered on its own",
 };
 
 pub static JOINED_PATHS: Limit = Limit {
@@ -196,7 +196,7 @@ pub static ERROR_TEXT: Limit = Limit {
     name: "error-text",
     figure: 4096,
     unit: "bytes in an error text",
-    reason: "an error travels in HTTP/2 trailers, of which clients accept 8 KiB by default",
+    reason: "an error travels in HTTP/2 trailers; clients accept 8 KiB of them by default",
 };
 
 pub static CALLER_ANSWERS: Limit = Limit {

@@ -1,4 +1,4 @@
-//! Uplink groups: interfaces of which some have to work, and the interfaces that are down without them.
+//! Uplink groups: interfaces that must work in a certain number, and the interfaces that are down without them.
 //!
 //! A group is judged by level: by the members that do not work now, whatever was seen before. The alarm of a group is
 //! `uplinks-down`; while only some of its members are lost, its dependents work worse, without an alarm. Groups stand in a
@@ -29,7 +29,8 @@ pub const MAX_GROUP_LINKS: usize = 256;
 /// Type of the alarm of a group.
 const UPLINKS_DOWN: &str = "uplinks-down";
 
-/// Name for what a group does to its dependents while only some members are lost. It is no type, so nobody reports it.
+/// Name for what a group does to its dependents while only some members are lost. It is not a type, so nobody reports
+/// it.
 const UPLINKS_DEGRADED: &str = "uplinks-degraded";
 
 /// An uplink group, as it is configured.
@@ -61,7 +62,7 @@ pub struct GroupState {
     down_since_ns: Option<u64>,
 }
 
-/// Members of a group that work, of which some have to.
+/// Working members of a group, and the number that must work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStanding {
     pub name: SmolStr,
@@ -83,8 +84,8 @@ pub(crate) struct Groups {
     outdated: BTreeSet<SmolStr>,
 }
 
-/// Groups that stand in a circle: a dependent of the first is a member of the next, and so on to a member of the first. A
-/// group with a member that is its dependent is one by itself.
+/// Groups that stand in a circle: a dependent of the first is a member of the next, and so on to a member of the
+/// first. A group with a member that is its dependent is a circle of its own.
 pub fn circle(groups: &[UplinkGroup]) -> Option<Vec<&UplinkGroup>> {
     let next = |group: &UplinkGroup| {
         let dependents = group.dependents.clone();
@@ -284,7 +285,8 @@ impl Faults {
         }
     }
 
-    /// Alarms by which a member is lost. What the group itself does, or one after it, is no evidence.
+    /// Alarms by which a member is lost. Actions of the group itself, or of a group after it, do not count as
+    /// evidence.
     fn losses(&self, group: &UplinkGroup, member: &SmolStr) -> impl Iterator<Item = &Alarm> {
         let behind = self.groups.behind.get(&group.name);
         let is_own = move |condition: &Condition| match &condition.resource {
@@ -311,8 +313,8 @@ impl Faults {
         losses.map(|alarm| (self.lost_at(alarm), alarm.condition.clone())).min()
     }
 
-    /// When the resource of an alarm was lost, by what holds now: for a group it is no matter when somebody looked. 0 where
-    /// nobody has seen it.
+    /// When the resource of an alarm was lost, by what holds now: for a group the time of looking does not matter. 0
+    /// where nobody has seen it.
     fn lost_at(&self, alarm: &Alarm) -> u64 {
         match &alarm.condition.resource {
             Resource::Group(name) => {

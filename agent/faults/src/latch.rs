@@ -28,7 +28,7 @@ impl LatchKind {
     }
 }
 
-/// A latch that is set. It is no configuration: no Set changes it, and no rollback takes it away.
+/// A latch that is set. A latch is not configuration: no Set changes it, and no rollback takes it away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latch {
     pub kind: LatchKind,

@@ -91,7 +91,7 @@ struct LiveSources {
     alarms: AlarmChanges,
 }
 
-/// What a reader of events is told.
+/// Messages to a reader of events.
 enum LiveEvent {
     Core(CoreEvent),
     /// The alarms of the box are others now.

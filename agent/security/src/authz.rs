@@ -267,7 +267,7 @@ pub struct Upload {
 
 impl Upload {
     /// # Errors
-    /// When the document is no policy.
+    /// When the document is not a policy.
     pub fn install(self) -> Result<InstalledPolicy, PolicyError> {
         let Self { version, created_on, text } = self;
         let policy = Policy::parse(&text)?;

@@ -38,7 +38,7 @@ const MIN_ENTRIES: usize = 32;
 
 /// Bytes at which a block is cut: two of them fit into a page.
 const TARGET_OCTETS: usize = MAX_OCTETS / 2;
-/// Most bytes of a block with several entries. A page of the database has 4096, of which a key takes about a hundred.
+/// Most bytes of a block with several entries. A page of the database has 4096; a key takes about a hundred of them.
 pub(super) const MAX_OCTETS: usize = 3840;
 /// Bytes below which a block may be joined with a neighbour.
 const MIN_OCTETS: usize = TARGET_OCTETS / 2;

@@ -23,7 +23,7 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Creates the tables of a file.
 pub(super) type Tables = fn(&WriteTransaction) -> Result<(), redb::Error>;
 
-/// What is read.
+/// Rows to read.
 #[derive(Debug)]
 enum Opened {
     File(Database),

@@ -21,7 +21,7 @@ use tracing::{error, info, warn};
 use super::StoreError;
 use super::history_file::{HistoryFile, RETRY_PAUSE};
 
-/// What is kept in a file.
+/// Entries that a file keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalKind {
     Transactions,
@@ -45,7 +45,7 @@ const TRANSACTIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("tran
 
 /// Bytes of all entries together: some thousands of small transactions, or ten thousand changes of alarms.
 const JOURNAL_OCTETS: usize = 8 << 20;
-/// Entries that wait for the disk. Those of a larger burst exist in the memory of this run only.
+/// Entries that wait for the disk. Further entries of a burst exist in the memory of this run only.
 const QUEUE_DEPTH: usize = 1024;
 /// Time for which entries are collected before they are written together.
 const BATCH_WINDOW: Duration = Duration::from_millis(500);

@@ -11,7 +11,7 @@ use super::tables::{put_back, replace};
 use super::taken_back::{self, NotedRows};
 use super::{Change, ChangeSource, ConfigRevision, StoreError, Table, unconfirmed};
 
-/// Author of what the agent does by itself.
+/// Author of changes that the agent makes without a request.
 const AGENT: &str = "agent";
 
 impl Database {

@@ -35,7 +35,7 @@ impl Chunk {
         self.octets.len() >= CHUNK_BYTES
     }
 
-    /// Starts a new piece, which can be parsed by itself.
+    /// Starts a new piece, which can be parsed alone.
     pub(super) fn clear(&mut self) {
         self.octets.clear();
         self.last_key.clear();

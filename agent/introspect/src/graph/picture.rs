@@ -85,7 +85,7 @@ impl NodeSelection {
         drawn
     }
 
-    /// All values: intended ones first, then those that the system has by itself.
+    /// All values: intended ones first, then those that the system made.
     pub(super) fn whole(engine: &Engine, most: usize) -> Self {
         let mut keys = engine.keys(|_| true);
         keys.sort_by_cached_key(|key| (engine.state(key) == ValueState::Obtained, key.clone()));

@@ -156,7 +156,7 @@ async fn readers_of_events_are_told_to_read_the_alarms_again() {
         None => false,
     };
     assert!(is_told(&mut told).await && told.starts_with(": listening"), "{told}");
-    // The leaves come in many revisions, of which a reader that has not read yet is told once.
+    // The leaves come in many revisions; a reader that has not read yet is told of them once.
     show_alarm(&agent, "alarm", "a@agent", "MINOR", 1).await;
     while !told.contains("event: alarms\ndata: {}\n\n") {
         assert!(is_told(&mut told).await, "{told}");

@@ -62,7 +62,7 @@ pub struct Cursor {
     lost: bool,
     /// Drops up to these need no notice: they are reported already, or precede the reader.
     excused_ns: Drops,
-    /// The reader asked for all there is and has received nothing yet, so earlier drops are no loss to it.
+    /// The reader asked for all there is and has received nothing yet, so earlier drops lose nothing for it.
     from_the_beginning: bool,
 }
 
@@ -298,7 +298,7 @@ mod tests {
         ] {
             let history = history(begin, fits, pushed);
             let delivered = rest(&history, &mut history.cursor(after));
-            assert_eq!(delivered, want, "after {after} of {pushed:?}, {fits} of which fit");
+            assert_eq!(delivered, want, "after {after} of {pushed:?}, and {fits} of them fit");
         }
     }
 
@@ -359,7 +359,7 @@ mod tests {
         ] {
             let history = mixed(fits, pushed);
             let delivered = rest(&history, &mut history.cursor(after));
-            assert_eq!(delivered, want, "after {after} of {pushed:?}, {fits} of which fit");
+            assert_eq!(delivered, want, "after {after} of {pushed:?}, and {fits} of them fit");
         }
         for (who, left) in [("s", "42039"), ("r", "42038 42039")] {
             let flood = format!("20 30 {} 99999999", format!("40{who} ").repeat(42_000));

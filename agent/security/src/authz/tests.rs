@@ -213,7 +213,7 @@ fn malformed_policies_are_refused() {
         let whole = format!("{refusal}: {}", source.unwrap_or_default());
         assert!(whole.contains(part), "{text}: {whole}");
     }
-    // The same name in both lists is no mistake.
+    // The same name in both lists is not a mistake.
     Policy::parse(&policy(any, any)).unwrap();
 }
 

@@ -32,7 +32,7 @@ pub(super) fn certificates(
         return Err(refused("something follows the block"));
     }
     let set = certificate_set(&block.contents)
-        .ok_or_else(|| refused("it is no SignedData with certificates"))?;
+        .ok_or_else(|| refused("the block is not a SignedData with certificates"))?;
     let mut certificates = Vec::new();
     let mut rest = set;
     while !rest.is_empty() {
@@ -40,7 +40,7 @@ pub(super) fn certificates(
         let raw = &rest[..rest.len() - after.len()];
         let number = certificates.len() + 1;
         if element.tag() != Tag::Sequence {
-            return Err(refused(&format!("element {number} is no X.509 certificate")));
+            return Err(refused(&format!("element {number} is not an X.509 certificate")));
         }
         let certificate = CertificateDer::from(raw.to_vec());
         material::parse(&certificate)

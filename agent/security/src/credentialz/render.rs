@@ -29,7 +29,7 @@ pub const PRINCIPALS_FOLDER: &str = "etc/ssh/holdfast/principals";
 pub const FRAGMENT_FILE: &str = "etc/ssh/sshd_config.d/00-holdfast.conf";
 /// First line of the fragment, which marks it as ours.
 pub const FRAGMENT_HEADER: &str =
-    "# Written by holdfast for gNSI credentialz. What others change here is undone.";
+    "# Written by holdfast for gNSI credentialz. Changes of others here are undone.";
 /// Configuration of glome-login.
 pub const GLOME_FILE: &str = "etc/glome/config";
 /// The SSH server.
@@ -198,7 +198,7 @@ impl Credentials {
     }
 
     fn host_keys(&self, files: &mut Vec<File>, server: &mut SshServerConfig) {
-        // Without a `HostKey` line the server finds the box's own keys by itself.
+        // Without a `HostKey` line the server finds the box's own keys.
         let all_named = self.host.has_managed_keys();
         for key in &self.host.server_keys {
             let name = Digest::of(key.public().line().as_bytes()).short();

@@ -531,7 +531,7 @@ fn check_glome(glome: &Glome) -> Result<(), CredentialzError> {
             Err(CredentialzError::Glome("the key version is not between 0 and 127"))
         }
         (.., false) => {
-            Err(CredentialzError::Glome("the prefix is no https URL of visible characters"))
+            Err(CredentialzError::Glome("the prefix is not an https URL of visible characters"))
         }
         _ => Ok(()),
     }

@@ -36,7 +36,7 @@ const READ: &str = "read a checkpoint";
 #[serde(try_from = "String", into = "String")]
 pub struct CheckpointName(SmolStr);
 
-/// A text that is no name of a checkpoint.
+/// A text that is not the name of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the name of a checkpoint must have 1 to {MAX_NAME} letters, digits and `-_.`")]
 pub struct InvalidCheckpointName;

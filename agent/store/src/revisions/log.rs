@@ -23,7 +23,7 @@ pub(super) const REVISION_UNDO: TableDefinition<'_, (u64, u32), &[u8]> =
 
 /// Number of the newest revision.
 const META_LAST: &str = "last-revision";
-/// The first revision of which, and of all later ones, the undo record is kept.
+/// The first revision with an undo record; all later ones have theirs, too.
 const META_UNDO_FROM: &str = "revision-undo-from";
 const META_DOCUMENT_OCTETS: &str = "revision-octets";
 const META_UNDO_OCTETS: &str = "revision-undo-octets";
@@ -351,7 +351,7 @@ impl Database {
             Ok(document.map(|document| document.value().to_vec()))
         };
         let document = read().map_err(StoreError::accessing(READ))?;
-        // One that cannot be read is as good as none: its text is for people.
+        // A note that cannot be read counts as absent: its text is for people.
         Ok(document.and_then(|document| serde_json::from_slice(&document).ok()))
     }
 }

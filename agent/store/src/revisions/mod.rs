@@ -152,7 +152,7 @@ pub struct RevisionList {
     pub oldest_restorable: u64,
     /// Bytes of all documents, and of all undo records.
     pub octets: u64,
-    /// Those that were asked for, ascending by number.
+    /// Requested revisions, ascending by number.
     pub revisions: Vec<ListedRevision>,
 }
 

@@ -111,7 +111,7 @@ const FILE_LIMIT: u32 = 6400;
 const LARGE: usize = 60_000;
 
 /// Children prepare the deletion of rows in two transactions, fill the disk until it refuses rows of a size, and end
-/// both. What was answered holds, and nothing else.
+/// both. Answered changes hold, and no others.
 #[test]
 fn a_full_disk_leaves_what_was_answered() {
     if let Ok(folder) = env::var(CHILD_FOLDER) {

@@ -375,7 +375,7 @@ fn check_log(database: &mut Database, model: &Model, step: &Step) {
 fn stored(loaded: &StoredState) -> BTreeMap<RowKey, Vec<u8>> {
     let mut rows = BTreeMap::new();
     let take = |key: &[u8], value: &[u8]| -> Result<(), StoreError> {
-        // Those of the layers come first; the slots have no row in both tables.
+        // Rows of the layers come first; the slots have no row in both tables.
         let number: usize = std::str::from_utf8(&key[8..11]).unwrap().parse().unwrap();
         let table = if number < 120 { Table::Layer } else { Table::Secret };
         rows.insert((table, key.to_vec()), value.to_vec());
