@@ -28,7 +28,7 @@ use crate::netns::{Netns, NetnsError};
 
 /// Name of the socket, in the abstract names of the namespace.
 const NAME: &[u8] = b"holdfast/network-namespace";
-/// Time for a connection to the holder, and for its answer. One that runs answers within milliseconds.
+/// Time for a connection to the holder, and for its answer. A holder that runs answers within milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Attempts to learn whose the name is: a holder may end at that moment, or may not listen yet.
 const ATTEMPTS: u32 = 5;

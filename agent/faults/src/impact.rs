@@ -1,4 +1,4 @@
-//! Which objects do not work, because of which alarms.
+//! Impact of alarms: the objects that do not work because of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;

@@ -1,8 +1,8 @@
 //! The engine: the state machine over plans, completions, facts and time.
 //!
-//! Events come in as method calls, an [`EngineOutput`] goes out. Transactions without a conflict run side by side, and facts are
-//! taken in at any time. Work that the engine finds by itself, because something appeared or drifted, becomes a
-//! transaction of its own between those of the clients:
+//! Events come in as method calls, an [`EngineOutput`] goes out. Transactions without a conflict run side by side,
+//! and facts are taken in at any time. Work that the engine finds without a request, because something appeared or
+//! drifted, becomes a transaction of its own between those of the clients:
 //!
 //! ```text
 //! start() ----------------> queue --------> start_next_change --+
@@ -11,9 +11,9 @@
 //!                                              (both wait for conflicting transactions)
 //! ```
 //!
-//! No call takes longer than some ten milliseconds because a change or a reading is large: a plan that the engine makes by itself
-//! is made, each plan is taken over, the nodes of its transaction are released, and a reading is taken in, in portions, of which
-//! [`Engine::due`] is told when the next one is due.
+//! No call takes longer than some ten milliseconds because a change or a reading is large. Plans of the engine are
+//! made in portions. So are plans taken over, nodes of a transaction released, and readings taken in. [`Engine::due`]
+//! says when the next portion is due.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -57,19 +57,19 @@ pub struct EngineOutput {
     pub reached: Vec<WaitResult>,
     /// Objects, by their labels, that the system did not take back: they stay as it has them.
     pub left: Vec<(String, OperationError)>,
-    /// Values of ours that the system changed or took away by itself, or that are in place again without us.
+    /// Values of ours that the system changed or took away, or that are in place again without us.
     pub system_changes: Vec<SystemChange>,
     /// True when everything is to be retrieved and given to [`Engine::resync`].
     pub retrieve: bool,
     /// True when a complete set of facts for everything is taken in.
     pub is_complete: bool,
-    /// Keys of which a plane or the status changed.
+    /// Keys whose planes or status changed.
     pub changed: Vec<Key>,
     /// Time to call [`Engine::due`], on the clock of [`Now::monotonic`]. Replaces that of earlier steps.
     pub deadline: Option<Duration>,
 }
 
-/// End of a transaction, including those that the engine began by itself.
+/// End of a transaction, including those that the engine began without a request.
 #[derive(Clone, Debug)]
 pub enum TransactionOutcome {
     /// Everything possible is done and verified. `pending` values wait for dependencies. `failed` values are tried
@@ -287,8 +287,8 @@ impl Engine {
         self.queue_change(plan, false, now)
     }
 
-    /// Starts a change that the engine plans by itself, in portions, by calls of [`Engine::due`]. Where it is refused as a whole, that is
-    /// its outcome.
+    /// Starts a change that the engine plans, in portions, by calls of [`Engine::due`]. Where it is refused as a
+    /// whole, that is its outcome.
     pub fn start_unplanned(&mut self, delta: Delta, now: Now) -> (TxnId, EngineOutput) {
         let txn = self.next_number();
         self.queue.push_unplanned(txn, delta);
@@ -318,7 +318,7 @@ impl Engine {
     }
 
     /// Cancels a change. One in the queue is dropped; of one in flight, submitted operations are cancelled and
-    /// completed ones undone. One that has ended, or is being undone already, is not affected.
+    /// completed ones undone. A transaction that has ended, or is being undone already, is not affected.
     pub fn cancel(&mut self, txn: TxnId, now: Now) -> EngineOutput {
         let mut step = EngineOutput::default();
         if self.queue.drop_change(txn) {

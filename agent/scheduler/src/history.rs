@@ -58,7 +58,7 @@ pub struct TransactionRecord {
     pub txn: TxnId,
     pub trigger: Trigger,
     pub description: String,
-    /// `None` for transactions that the engine began by itself.
+    /// `None` for transactions that the engine began without a request.
     pub author: Option<Arc<Author>>,
     /// Wall clock, nanoseconds since 1970.
     pub started_ns: u64,
@@ -72,7 +72,7 @@ pub struct TransactionRecord {
     pub outcome: TransactionOutcome,
 }
 
-/// Change of a value of ours that the system made by itself: it is gone or changed, or in place again.
+/// Change of a value of ours that the system made: it is gone or changed, or in place again.
 #[derive(Clone, Debug)]
 pub struct SystemChange {
     pub key: Key,
@@ -213,7 +213,7 @@ impl History {
         txns.iter().filter_map(|&txn| self.record(txn))
     }
 
-    /// Changes of a value that the system made by itself, in the order of their times. Costs as much as it returns.
+    /// Changes of a value that the system made, in the order of their times. Costs as much as it returns.
     pub fn system_changes(&self, key: &Key) -> impl Iterator<Item = &SystemChange> {
         let numbers = self.changes_by_key.get(key).map_or(&[][..], |numbers| numbers);
         let place = |number: &u64| usize::try_from(number - self.forgotten_changes).ok();
@@ -230,8 +230,8 @@ impl History {
         self.operations.iter().map(|(&(kind, action), &tally)| (kind, action, tally))
     }
 
-    /// Values of each kind that the system lost or changed by itself in the life of the engine. What went with another value,
-    /// for which it waits then, is not counted.
+    /// Values of each kind that the system lost or changed in the life of the engine. A value that went with another
+    /// value, and waits for that one then, is not counted.
     pub fn losses(&self) -> impl Iterator<Item = (KindId, u64)> {
         self.losses.iter().map(|(&kind, &count)| (kind, count))
     }

@@ -2,7 +2,7 @@
 //!
 //! A key is its kind and a sequence of typed segments, written as bytes that sort as the segments do, that show where
 //! a segment ends, and that equal keys share. So an index needs no knowledge of kinds, and a prefix made of whole
-//! segments can never match half a segment: `link/eth1` is no prefix of `link/eth10`.
+//! segments can never match half a segment: `link/eth1` is not a prefix of `link/eth10`.
 
 mod order;
 
@@ -18,8 +18,8 @@ use smallvec::SmallVec;
 pub use order::sort_keys;
 pub(crate) use order::{sort_by_keys, sort_by_keys_of};
 
-/// Bytes of a key kept without an allocation. The longest interface name fits, or an IPv4 prefix with two numbers, and
-/// a key is no larger than three words.
+/// Bytes of a key kept without an allocation. The longest interface name fits, or an IPv4 prefix with two numbers,
+/// and a key is not larger than three words.
 const INLINE_OCTETS: usize = 22;
 
 const STR: u8 = 1;
@@ -129,7 +129,7 @@ pub enum Segment {
     Prefix(IpNet),
 }
 
-/// Bytes that are no key.
+/// Bytes that are not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are not a key: they end inside a segment, or hold an unknown segment")]
 pub struct KeyError;
@@ -370,8 +370,8 @@ impl PartialOrd for Key {
     }
 }
 
-/// Hash map whose order of iteration does not depend on a random seed, so that plans do not either. Keys come from our
-/// own configuration: floods of colliding keys are no concern.
+/// Hash map whose order of iteration does not depend on a random seed, so that plans do not either. Keys come from
+/// our own configuration: floods of colliding keys cannot happen.
 pub(crate) type FixedMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<FixedHasher>>;
 
 /// Set of keys with that hash.

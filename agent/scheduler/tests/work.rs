@@ -29,7 +29,7 @@ fn quick_in_portions(portion: usize) -> Lab {
     lab
 }
 
-/// Prepares a change, of which the first portion is taken over.
+/// Prepares a change, and takes its first portion over.
 fn prepare(lab: &mut Lab, change: &str) -> TxnId {
     let plan = lab.plan(change).unwrap();
     let (txn, step) = lab.engine.prepare(plan, lab.now());

@@ -3,8 +3,8 @@
 //! Start at [`registry`] for the descriptors that the engine gets, at [`encode`] and [`decode`] for the codecs
 //! that the transports call.
 //!
-//! What the kernel refuses because of another object is a declared dependency or claim of the value, so that the order of
-//! changes does not matter. `kernel_tests` tries each row on the kernel.
+//! Every reason to refuse a value because of another object is a declared dependency or claim of the value, so that
+//! the order of changes does not matter. `kernel_tests` tries each row on the kernel.
 //!
 //! | kind | refused because of | errno | covered by |
 //! |---|---|---|---|
@@ -105,7 +105,7 @@ pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, 
         kinds::CREDENTIAL_FILE => with(&credential::CredentialFileDescriptor, operation, links),
         kinds::SSH_SERVER => with(&credential::SshServerDescriptor, operation, links),
         kinds::PASSWORD => with(&credential::PasswordDescriptor, operation, links),
-        // The kernel creates and removes these by itself.
+        // The kernel creates and removes these without a request.
         kinds::CONNECTED => Ok(Requests::new()),
         kind => match link_setting::of_kind(kind) {
             Some(sysctl) => with(&LinkSettingDescriptor(sysctl), operation, links),

@@ -131,8 +131,8 @@ impl Registry {
         Ok(Some(settings))
     }
 
-    /// Refuses speed and duplex that the port contradicts, since nothing but its driver sets them. What was asked for
-    /// before stays accepted, whatever became of the port since.
+    /// Refuses speed and duplex that the port contradicts, since nothing but its driver sets them. Values that were
+    /// accepted before stay accepted, whatever happened to the port since.
     pub(super) fn admit_ethernet(
         &self,
         path: &InstancePath,

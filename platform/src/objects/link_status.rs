@@ -16,7 +16,7 @@ pub struct LinkStatusSettings {
     pub hold_up: Option<Duration>,
     /// How long it has to be down before that is told.
     pub hold_down: Option<Duration>,
-    /// What losses of the carrier cost.
+    /// Penalties for losses of the carrier.
     pub penalty: PenaltySettings,
     /// Traffic is to leave the link where it has another way: its `forwarding-viable` is false.
     pub is_drained: bool,

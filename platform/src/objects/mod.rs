@@ -551,7 +551,7 @@ impl<'a, M: LeafMeta> Entry<'a, M> {
 
     /// Parses the only key of the entry.
     fn key_as<T: FromStr<Err: std::fmt::Display>>(&self) -> Result<T, ObjectError> {
-        let text = self.key_text().ok_or_else(|| self.error("its key is no text"))?;
+        let text = self.key_text().ok_or_else(|| self.error("its key is not a text"))?;
         text.parse().map_err(|error| self.error(format!("`{text}`: {error}")))
     }
 

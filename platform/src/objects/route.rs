@@ -82,7 +82,7 @@ impl Registry {
         entry.last().is_some_and(|step| step.node == self.nodes.route.route)
     }
 
-    /// Next hops of a static route; none where the entry is no route that the agent carries out.
+    /// Next hops of a static route; none where the agent does not carry the route of the entry out.
     pub fn route_hops(&self, path: &InstancePath, entry: &Branch<Provenance>) -> Vec<RouteHop> {
         let values = self.values(path, entry).unwrap_or_default();
         let mut found = Vec::new();
@@ -136,7 +136,7 @@ impl Registry {
         Ok(keys)
     }
 
-    /// What `act` gives for each next hop of a static route, in the order of their `index` leaf.
+    /// Results of `act` for each next hop of a static route, in the order of their `index` leaf.
     fn hops<M: LeafMeta, R>(
         &self,
         entry: &Entry<'_, M>,

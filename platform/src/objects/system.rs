@@ -16,7 +16,7 @@ use crate::values::{Content, Hostname, TextFile};
 /// Bytes of the longest host name that the kernel takes (`__NEW_UTS_LEN`).
 const MAX_HOSTNAME_OCTETS: usize = 64;
 
-/// Settings of the box, each of which a file or the kernel has.
+/// Settings of the box, each kept by a file or the kernel.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct System {
     pub(crate) hostname: Option<SmolStr>,

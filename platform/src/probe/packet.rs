@@ -214,7 +214,7 @@ mod tests {
         {
             let mut message = echo(address(to), 7, 9, b"bytes");
             assert_eq!(message.len(), ECHO_HEADER + 6);
-            assert_eq!(read(to, &message), None, "a request is no answer");
+            assert_eq!(read(to, &message), None, "a request is not an answer");
             let about = error(to, expired, 0, protocol, &message);
             message[0] = reply;
             let mark = ProbeId::Echo { identifier: 7, sequence: 9 };

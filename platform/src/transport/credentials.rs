@@ -57,7 +57,7 @@ impl CredentialFiles {
                     failed(Work::File, &format!("cannot set the password of {account}"), &error)
                 })
             }
-            _ => Err(OperationError::message("this is no work for files of credentials")),
+            _ => Err(OperationError::message("the operation does not belong to files of credentials")),
         }
     }
 

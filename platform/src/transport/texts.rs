@@ -222,7 +222,7 @@ impl Task {
                 | Request::Password { .. } => self.credentials.execute(request)?,
                 _ => {
                     return Err(OperationError::message(
-                        "this is no work for files and the host name",
+                        "the operation does not belong to files and the host name",
                     ));
                 }
             }

@@ -302,7 +302,8 @@ pub enum OperState {
 }
 
 impl OperState {
-    /// True for a link that its surroundings keep from working. One of which the kernel cannot tell counts as working.
+    /// True for a link that its surroundings keep from working. A link whose state the kernel cannot tell counts as
+    /// working.
     pub fn is_down(self) -> bool {
         matches!(self, Self::Down | Self::LowerLayerDown | Self::NotPresent)
     }
@@ -366,7 +367,7 @@ impl Duplex {
 }
 
 /// Speed and duplex of a link. Observed: from its driver; links without a driver that says anything have none.
-/// Intended: as the configuration has them, of which `None` leaves an attribute open.
+/// Intended: as the configuration has them; `None` leaves an attribute open.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ethernet {
     /// The link.

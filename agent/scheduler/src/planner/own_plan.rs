@@ -1,4 +1,4 @@
-//! A plan that the engine makes by itself, between events, and compares with the transactions in flight.
+//! A plan that the engine makes between events, and compares with the transactions in flight.
 
 use super::Planning;
 use crate::engine::Engine;

@@ -216,7 +216,7 @@ impl Attributes {
         }
     }
 
-    /// Each attribute by itself; the administrative state last, since some devices take others while they are down only.
+    /// Each attribute alone; the administrative state last, since some devices take others while they are down only.
     fn singly(self) -> [Self; 5] {
         let nothing = Self::default();
         [

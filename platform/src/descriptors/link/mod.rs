@@ -154,8 +154,8 @@ fn is_ipv6_as_requested(expected: &Link, observed: &Link) -> bool {
 /// or because IPv6 is switched off.
 const WITHOUT_IPV6: [i32; 2] = [nix::errno::Errno::EINVAL as i32, nix::errno::Errno::EACCES as i32];
 
-/// Class of an error for an object on a link. One that passed our own checks is refused for the state of its link, which others
-/// may have changed without an announcement.
+/// Class of an error for an object on a link. An object that passed our own checks is refused for the state of its
+/// link, which others may have changed without an announcement.
 pub(super) fn classify_on_link(error: &OperationError) -> ErrorClass {
     let is_of_link = error.errno.is_some_and(|errno| WITHOUT_IPV6.contains(&errno));
     if is_of_link { ErrorClass::Unmet } else { error.class() }

@@ -38,7 +38,7 @@ pub(super) struct SimLink {
     /// Index of the bridge; 0 for none.
     pub(super) master: u32,
     pub(super) altnames: Vec<String>,
-    /// True for a bridge of which somebody has set the MTU, so that it no longer follows its ports.
+    /// True for a bridge whose MTU somebody has set, so that it no longer follows its ports.
     pub(super) has_own_mtu: bool,
     /// Speed and duplex, as its driver says.
     pub(super) ethernet: Option<Ethernet>,
