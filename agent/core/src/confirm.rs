@@ -91,8 +91,8 @@ pub enum ConfirmError {
 }
 
 impl CoreTask {
-    /// Time of the rollback, since the start of the core. `None` while another commit is under way. One that handlers are
-    /// asked for holds nothing up: it is examined again on what it finds then.
+    /// Time of the rollback, since the start of the core. `None` while another commit is under way. A commit whose
+    /// handlers are asked holds nothing up: it is examined again on what it finds then.
     pub(super) fn rollback_due(&self) -> Option<Duration> {
         self.window.as_ref().filter(|_| self.commits.is_quiet()).map(|window| window.until)
     }

@@ -65,7 +65,7 @@ pub(super) struct Candidate {
     pub(super) services: BoundedList<ServiceChange>,
     /// Instances that may be ready once the objects of the change are verified.
     pub(super) unready: BTreeSet<ServiceTag>,
-    /// Packages of services that the database has to keep from then on, or no longer.
+    /// Packages of services that the database has to keep after the change, or no longer.
     pub(super) packages: Vec<PackageChange>,
     /// Instances that were walked, and whose plans or claims differ.
     pub(super) touched: BTreeSet<ServiceTag>,
@@ -127,7 +127,7 @@ pub(super) struct CredentialValues {
     pub(super) values: Values,
     /// The states of credentialz between which they differ.
     pub(super) states: Option<[Arc<Credentials>; 2]>,
-    /// The credentials of credentialz from then on.
+    /// The credentials of credentialz after the change.
     pub(super) credentials: Option<Arc<Credentials>>,
 }
 
@@ -262,8 +262,8 @@ impl Examiner {
         changes.into_iter().flatten().collect()
     }
 
-    /// Links that differ between two configurations, either of which the kernel may have: those of `new`, with the attributes of
-    /// `old` that they leave alone. They are the only values of which the kernel keeps attributes that are open.
+    /// Links that differ between two configurations (the kernel may have either): those of `new`, with the attributes
+    /// of `old` that they leave alone. They are the only values with open attributes that the kernel keeps.
     pub(super) fn links_of_either(
         &self,
         old: &Configuration,
@@ -326,7 +326,7 @@ impl Examiner {
         (pairs, intent, is_dry_run): (&VethPairs, Box<Intent>, bool),
     ) -> Result<Candidate, CommitError> {
         let configuration = configuration.with_surroundings(Surroundings::default());
-        // What was accepted earlier comes back as it was.
+        // Values that were accepted earlier come back as they were.
         let check = self.settings_check.as_ref().filter(|_| !intent.is_admitted());
         if let Some((path, reason)) = check.and_then(|it| it.refusal(old, &configuration)) {
             let path = self.display(&path, Origin::Native);
@@ -355,7 +355,7 @@ impl Examiner {
             BoundedList::default()
         };
         let services = service_preview::changes(old, &configuration, is_dry_run);
-        // What was accepted earlier comes back as it was.
+        // Values that were accepted earlier come back as they were.
         let unready = match intent.is_admitted() {
             true => BTreeSet::new(),
             false => unready(old, &configuration),

@@ -72,8 +72,8 @@ impl CoreTask {
         facts
     }
 
-    /// Equal routes of other programs, each under the key of the route that takes it over. One that is applied already
-    /// leaves them alone.
+    /// Equal routes of other programs, each under the key of the route that takes it over. A route that is applied
+    /// already leaves them alone.
     fn routes_to_take_over<'r>(
         &mut self,
         routes: impl Iterator<Item = &'r KernelRoute>,

@@ -28,7 +28,8 @@ use super::commit::{CommitInFlight, Input};
 use super::intent::Intent;
 use super::task::{CoreTask, JobResult};
 
-/// Number of times that one change asks for the work of one state. What the answer depends on has changed after each.
+/// Number of times that one change asks for the work of one state. After each, something that the answer depends on
+/// has changed.
 const MAX_ROUNDS: usize = 2;
 /// Time that the rest of a change and its answer need before the deadline of the client.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
@@ -102,7 +103,7 @@ pub(super) struct UnansweredCalls {
     pub(super) state: Arc<ObservedBox>,
 }
 
-/// What one change has asked of handlers so far.
+/// Questions of one change to handlers so far.
 #[derive(Debug, Default)]
 pub(super) struct HandlerRounds {
     ask_counts: BTreeMap<CallPlace, usize>,
@@ -139,7 +140,7 @@ impl HandlerRounds {
         &self.tids
     }
 
-    /// Instances of which handlers were asked.
+    /// Instances whose handlers were asked.
     pub(super) fn asked_instances(&self) -> impl Iterator<Item = &ServiceTag> {
         self.ask_counts.keys().map(|place| &place.state.tag)
     }
@@ -185,7 +186,7 @@ impl CoreTask {
     }
 }
 
-/// The answers, unless the client goes before they are there.
+/// The answers, unless the client leaves before they are there.
 async fn answered(
     ticket: Ticket,
     reply: BoxFuture<'static, HandlerReply>,

@@ -200,7 +200,7 @@ pub enum CommitError {
     Closed { path: String, link: SmolStr, session: SmolStr },
     #[error("too many changes wait already: try again later")]
     Overloaded,
-    /// What the work of handlers depends on changed each time before they had answered.
+    /// Something that the work of handlers depends on changed each time before they had answered.
     #[error("failed in {service}: the configuration kept changing; try again")]
     Unsettled { service: String },
     /// The client has gone before anything of the change was recorded.
@@ -256,7 +256,7 @@ impl Core {
     /// Lets the transaction in flight end, then stops.
     pub async fn shutdown(mut self) {
         if let Some(stop) = self.stop_tx.take() {
-            // The task may have ended by itself.
+            // The task may have ended already.
             let _ = stop.send(());
         }
         if self.ended_rx.await.is_err() {

@@ -59,7 +59,7 @@ enum Event {
     Publish,
     /// The core is to stop, or its owner has dropped it.
     Stop,
-    /// A transport has ended by itself: its operations will never be answered.
+    /// A transport has ended unexpectedly: its operations will never be answered.
     TransportsGone,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct CoreTask {
     pub(super) examiner: Arc<Examiner>,
     /// Links of the configuration that is final: what the ends of veth pairs are judged by.
     pub(super) pairs: Arc<VethPairs>,
-    /// Routes of other programs, some of which routes of ours may take over.
+    /// Routes of other programs; routes of ours may take over some of them.
     pub(super) foreign_routes: ForeignRoutes,
     pub(super) route_lookup: RouteLookup,
     /// Keys under which the engine was shown foreign routes of another metric, to be taken over.
@@ -113,7 +113,7 @@ pub(super) struct CoreTask {
     pub(super) request_alone: Option<CommitRequest>,
     /// Values of the credentials in force, which no layer holds.
     pub(super) credential_values: BTreeMap<Key, SharedValue>,
-    /// Those of credentialz among them.
+    /// Artefacts of credentialz among them.
     pub(super) credentials: Arc<Credentials>,
     /// Holder of the secrets that values name; without it, there are no values of credentials.
     pub(super) credential_source: Option<Arc<dyn CredentialSource>>,

@@ -95,7 +95,7 @@ impl CoreTask {
         self.first_showing.note_complete_reading();
     }
 
-    /// Answers requests of which the newest revision shows the effect.
+    /// Answers requests whose effect the newest revision shows.
     pub(super) fn answer_when_shown(&mut self) {
         for answer in self.revision_waiters.drain(..) {
             // The client may have gone.

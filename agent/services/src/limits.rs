@@ -165,5 +165,5 @@ pub const TEMPLATE_FUEL: u64 = 200_000;
 /// Units of work of one expression. Conditions are evaluated far more often than templates, and are one line.
 pub const EXPRESSION_FUEL: u64 = 10_000;
 
-/// Nested calls and includes of a template, each of which takes a frame of the thread's stack.
+/// Nested calls and includes of a template; each takes a frame of the thread's stack.
 pub const RECURSION_DEPTH: usize = 50;

@@ -180,7 +180,7 @@ impl RevisionChain {
         self.lock().marks.clone()
     }
 
-    /// What others than the core show.
+    /// State that others than the core show.
     pub(super) fn others(&self) -> Others {
         let amended = self.lock();
         Others { services: amended.services.clone(), marks: amended.marks.clone() }
@@ -481,7 +481,7 @@ mod tests {
                 let values: BTreeMap<_, _> =
                     is.iter().map(|(leaf, (value, _))| (*leaf, value.clone())).collect();
                 prop_assert_eq!(&values, &expected);
-                // What this event has not changed keeps its time and its count.
+                // State that this event has not changed keeps its time and its count.
                 for (leaf, (value, version)) in &is {
                     if let Some((old, before)) = was.get(leaf)
                         && old == value
@@ -514,7 +514,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum MarkEvent {
         EffectiveStatus(usize, Option<bool>),
-        /// The core begins to build the revision of a commit, with entries that are configured from then on, or no more.
+        /// The core begins to build the revision of a commit, with entries that the commit configures or removes.
         Build {
             is_large: bool,
             changes: Vec<(usize, bool)>,

@@ -1,7 +1,8 @@
 //! Marks of entries: the [`EffectiveStatus`] of those that are not UP.
 //!
-//! Who follows faults marks entries; the core shows them, and knows them by entry, so that one which it takes away and builds
-//! anew is marked as before. A mark is no state of its own: it is shown with its entry, and it waits where that is not there.
+//! Who follows faults marks entries; the core shows them, and knows them by entry, so that one which it takes away
+//! and builds anew is marked as before. A mark is not state of its own: it is shown with its entry, and it waits
+//! where that is not there.
 
 use std::sync::Arc;
 

@@ -58,7 +58,7 @@ pub(super) struct StateUpdate<'a> {
     pub(super) changes: Vec<StateChange>,
 }
 
-/// What others than the core show, and what stays where other state is removed.
+/// State that others than the core show, and state that stays where other state is removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Others {
     /// State leaves of services.
@@ -102,7 +102,7 @@ impl StateSource {
         })
     }
 
-    /// State to be shown of one key, of which the engine holds `planes`.
+    /// State to be shown of one key, whose `planes` the engine holds.
     pub(super) fn read(
         &self,
         last: &Revision,
@@ -184,7 +184,7 @@ impl StateUpdate<'_> {
     }
 }
 
-/// Takes all state away at and below a native path, but for what others show there.
+/// Takes all state away at and below a native path, except state that others show there.
 pub(super) fn clear(tree: &mut DraftTree<'_>, map: &Map, others: &Others, path: &InstancePath) {
     remove_state(tree, map, path);
     let from = others.services.range::<_, InstancePath>(path..);

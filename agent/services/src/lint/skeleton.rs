@@ -14,13 +14,13 @@ use crate::error::Position;
 use crate::output::{self, NO_NO};
 use crate::package::Package;
 
-/// Branches of one template that are left out one by one. Those of a longer one are taken together alone.
+/// Branches of one template that are left out one by one. Branches of a longer template are only taken together.
 const BRANCHES_MOST: usize = 64;
 
 /// Branches by the addresses of their nodes, and whether each is taken.
 type Choices = Vec<(usize, bool)>;
 
-/// Places of a template of which the lines are wrong, with the reasons.
+/// Places of wrong lines in a template, with the reasons.
 pub(super) fn check(
     package: &Package,
     grammar: &Grammar<'_>,

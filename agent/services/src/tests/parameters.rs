@@ -52,7 +52,7 @@ fn parameters_that_break_a_rule_are_refused_with_it() {
         ("[]", "no JSON document of an instance"),
         ("{", "no JSON document of an instance"),
         ("{}", "the key `name` is missing"),
-        (r#"{"name":[]}"#, "`[]` is no value of the key"),
+        (r#"{"name":[]}"#, "`[]` is not a value of the key"),
         (r#"{"name":""}"#, "name"),
         (r#"{"name":"a","colour":1}"#, "/services/s[name=a]/colour`: the model has no such node"),
         (r#"{"name":"a","port":"eth/0"}"#, "/services/s[name=a]/port`: "),

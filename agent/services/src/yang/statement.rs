@@ -17,7 +17,7 @@ pub(super) struct Statement {
     pub(super) inside: Vec<Statement>,
 }
 
-/// Reason why a text is no YANG, and its place in bytes.
+/// Reason why a text is not YANG, and its place in bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     pub(super) octet: usize,
