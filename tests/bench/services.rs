@@ -185,7 +185,7 @@ fn octets_for_each(table: &mut Table, octets: u64, (count, things): (u32, &str))
     table.row(&format!("bytes for each of {count} {things}"), each, None, None);
 }
 
-/// Events on links, each of which opens the gate of one instance.
+/// Events on links; each opens the gate of one instance.
 async fn event_rows(
     table: &mut Table,
     (client, net): (&GnmiClient, &Netns),

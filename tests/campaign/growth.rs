@@ -20,7 +20,7 @@ const SAMPLES: u32 = 10;
 /// left is the measure of the allocator.
 const GROWTH: u64 = 16 << 20;
 
-/// What the process holds.
+/// Resources that the process holds.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     resident: u64,

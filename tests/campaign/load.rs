@@ -27,7 +27,7 @@ const HEADER: u32 = 14;
 /// Pause between two looks at the box.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// What one client changes.
+/// Changes of one client.
 #[derive(Clone, Copy, Debug)]
 enum Target {
     /// Metric of a group of routes.
@@ -145,7 +145,7 @@ impl Load {
             if found != known.acknowledged && found != known.asked {
                 faults.push(format!("{target:?}: {found} is configured after {known:?}"));
             }
-            // What is there now is what goes on.
+            // Present values go on.
             (lock(progress).acknowledged, lock(progress).asked) = (found, found);
             let deadline = Instant::now() + WAIT_LIMIT;
             while !in_kernel(net, *target, found) {

@@ -218,7 +218,7 @@ async fn what_was_exported_makes_a_like_box() {
     assert_eq!(config(&agent, &["export"], ""), export);
 }
 
-/// A person edits the text, sees what that does, and says `yes`. What others changed meanwhile stays.
+/// A person edits the text, sees what that does, and says `yes`. Changes of others meanwhile stay.
 #[tokio::test]
 async fn an_editor_changes_what_the_person_changed() {
     let (net, agent) = start().await;

@@ -54,7 +54,7 @@ async fn repeated_repairs_of_an_object_leave_one_line_a_minute() {
         let repairs = log.lines().filter(|line| line.contains("repaired what had changed"));
         repairs.map(ToOwned::to_owned).collect()
     };
-    // A repair is over when it is listed. An address that goes before would be a failure of its repair.
+    // A repair is over when it is listed. An address that goes earlier would be a failure of its repair.
     let transactions = |agent: &AgentProcess| {
         agent.show("transactions").lines().filter(|line| line.starts_with('#')).count()
     };

@@ -111,7 +111,7 @@ async fn a_default_route_is_taken_over_without_a_gap_and_given_back() {
         assert_eq!(ours.lines().count(), 1, "{metric}: {ours}");
         assert!(ours.contains("proto 150 metric 20"), "{metric}: {ours}");
         assert!(!agent.show("pending").contains("0.0.0.0/0"), "{metric}");
-        // What was there before is known after a crash.
+        // The earlier routes are known after a crash.
         agent.kill();
         agent.restart().await;
         assert_eq!(net.ip("route show default"), ours, "{metric}");

@@ -212,7 +212,7 @@ async fn a_neighbor_cannot_have_an_address_of_another_link() {
     assert_eq!(agent.show("pending"), "");
 }
 
-/// One that cannot be in the kernel yet is told from one that waits for an address of the box.
+/// A gateway that cannot be in the kernel yet is told from one that waits for an address of the box.
 #[tokio::test]
 async fn a_neighbor_of_a_link_that_is_down_waits_for_an_address_to_go() {
     let net = ports(&["eth0", "eth1"]);

@@ -99,7 +99,7 @@ async fn all_of_ipv6_waits_while_its_link_cannot_carry_it() {
     is_back(&net, &agent, "after a flap").await;
 }
 
-/// Others switch IPv6 off on a port of which the configuration says nothing, as containers do.
+/// Others switch IPv6 off on a port that the configuration does not mention, as containers do.
 #[tokio::test]
 async fn what_others_switch_off_is_waited_for() {
     let net = Netns::enter().with_veth("eth0", "peer0");

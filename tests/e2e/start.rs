@@ -268,7 +268,7 @@ async fn wildcards_of_both_families_go_together() {
             assert!(device.accepts(&format!("{address}:9340")).await, "{wanted}: {address}");
         }
     }
-    assert!(TcpStream::connect("127.0.0.1:9340").await.is_err(), "IPv4 was given by itself");
+    assert!(TcpStream::connect("127.0.0.1:9340").await.is_err(), "IPv4 was given alone");
 }
 
 #[tokio::test]

@@ -116,7 +116,7 @@ async fn a_password_of_a_client_logs_in_while_gnsi_is_off() {
     assert!(!all.contains("hunter2") && !all.contains("$6$"));
     check_files(&agent);
 
-    // It goes before the one that was set at the box, and credentialz alone counts while gNSI is on.
+    // It takes precedence over the one that was set at the box, and credentialz alone counts while gNSI is on.
     let set = agent.user(&["set", "ada", "--role", "admin"], "set at the box");
     assert!(set.status.success(), "{set:?}");
     assert!(

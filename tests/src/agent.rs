@@ -404,7 +404,7 @@ impl AgentProcess {
         self.memory("VmHWM:")
     }
 
-    /// What the process has used so far.
+    /// Resources that the process has used so far.
     ///
     /// # Panics
     /// When it does not run.

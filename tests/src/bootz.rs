@@ -124,7 +124,7 @@ impl BootstrapFixture {
         .collect()
     }
 
-    /// Options with which a factory-new box bootstraps by itself, with DHCP.
+    /// Options with which a factory-new box bootstraps without a command, with DHCP.
     pub fn options_of_factory_new(&self) -> Vec<String> {
         [self.options(), vec!["--bootz-port".to_owned(), PORT.to_owned()]].concat()
     }

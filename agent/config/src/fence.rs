@@ -78,7 +78,8 @@ pub enum FenceOwner {
 /// A change of the fence layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FenceChange {
-    /// Items that one owner gives up, and then those that it asks for. One that it has already asked for has the newer metric.
+    /// Items that one owner gives up, and then those that it asks for. An item that it has already asked for has the
+    /// newer metric.
     Items { owner: FenceOwner, lift: Lift, set: Vec<FenceItem> },
     /// All owners but these give up everything.
     Retain(BTreeSet<FenceOwner>),
@@ -328,7 +329,7 @@ impl Fences {
 }
 
 impl Layers {
-    /// Items of the fence layer, of which its tree follows.
+    /// Items of the fence layer; its tree follows from them.
     pub fn fences(&self) -> &Fences {
         &self.fences
     }
@@ -373,8 +374,8 @@ impl Configuration {
     /// Computes the configuration after a change of the fence layer.
     ///
     /// # Errors
-    /// When an item is no item, there are too many, or the boot configuration or gNSI holds another value than an item that
-    /// is asked for.
+    /// When an item is not valid, there are too many, or the boot configuration or gNSI holds another value than an
+    /// item that is asked for.
     pub fn fenced(&self, change: &FenceChange) -> Result<Self, EditErrors> {
         let models = self.models();
         let leaves = |items: &[FenceItem]| {
@@ -550,7 +551,7 @@ impl Configuration {
         let owners = found.iter().flat_map(|leaf| leaf.meta.owners.iter());
         let stronger = owners.filter(|layer| matches!(layer.owner, Owner::Gnsi | Owner::Boot));
         let names: Vec<_> = stronger.map(|layer| layer.name().to_owned()).collect();
-        // A boot text that says `no X` is no owner of what there is instead.
+        // A boot text that says `no X` does not own what there is instead.
         let owner = if names.is_empty() {
             LayerKey::BOOT_NATIVE.name().to_owned()
         } else {

@@ -1,8 +1,9 @@
 //! Public keys that services give users: leaves of their claims, as any other.
 //!
-//! A key is no secret, so claims share it, hold it together and disagree about it by the rules for every leaf. It is not
-//! mapped to the native model. It counts while gNSI is off, beside the keys that clients gave ([`Secrets`]), which are in no
-//! tree: so the union does not see that a client and a service ask for different keys, and this module does.
+//! A key is not a secret, so claims share it, hold it together and disagree about it by the rules for every leaf. It
+//! is not mapped to the native model. It counts while gNSI is off, beside the keys that clients gave ([`Secrets`]),
+//! which are in no tree: so the union does not see that a client and a service ask for different keys, and this
+//! module does.
 
 use smol_str::SmolStr;
 
@@ -67,7 +68,7 @@ impl Configuration {
         }
         let mut secrets = layers.secrets.clone();
         for UserKey { user, key, .. } in user_keys(&self.models().openconfig, layers.tree(LAYER)) {
-            // Both are equal, but for layers that were restored without a check: the client's goes first.
+            // Both are equal, except in layers that were restored without a check: the client's value wins.
             if secrets.get(&user, SecretLeaf::SshKey).is_none() {
                 secrets.restore(&user, SecretLeaf::SshKey, SecretRef::new(key.as_bytes()));
             }

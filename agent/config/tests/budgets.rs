@@ -20,7 +20,7 @@ struct Budget {
     kept_octets: i64,
 }
 
-/// An Edit that replaces the static routes by a thousand, all through one neighbour but for each `other`th.
+/// An Edit that replaces the static routes by a thousand, all through one neighbour except each `other`th.
 fn routes(other: usize) -> Edit {
     let route = |number: usize| {
         let prefix = format!("10.0.{}.{}/32", number / 256, number % 256);

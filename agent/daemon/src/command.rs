@@ -1,4 +1,4 @@
-//! `holdfast show`, `holdfast user` and other short commands, most of which ask the running agent.
+//! `holdfast show`, `holdfast user` and other short commands; most of them ask the running agent.
 //!
 //! Users can also be managed while no agent runs: then the commands open its database themselves. Packages of services
 //! need no agent at all.
@@ -452,7 +452,7 @@ fn asynchronously<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
     Ok(runtime.map_err(CommandError::Process)?.block_on(work))
 }
 
-/// Prints to standard output; a reader that has seen enough is no failure.
+/// Prints to standard output; a reader that has seen enough is not a failure.
 fn print(text: &str) -> Result<(), CommandError> {
     match print_part(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CommandError::Print(error)),

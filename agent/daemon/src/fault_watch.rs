@@ -42,7 +42,7 @@ impl Taker {
     /// The taker that the arguments name; without one, messages are printed.
     ///
     /// # Errors
-    /// When the server is no HTTPS server, or the certificates cannot be read.
+    /// When the server is not an HTTPS server, or the certificates cannot be read.
     pub(crate) fn of(watch: &FaultWatch) -> Result<Option<Self>, WatchError> {
         if let Some(program) = &watch.exec {
             return Ok(Some(Self::Program(program.clone())));

@@ -52,7 +52,7 @@ pub struct HttpClient {
     pub trusts: Vec<CertificateDer<'static>>,
 }
 
-/// What is sent with a request: its type and its bytes.
+/// Content of a request: its type and its bytes.
 #[derive(Clone, Debug)]
 pub struct Content {
     pub content_type: &'static str,

@@ -1,5 +1,5 @@
-//! Packages that clients leave on the box: whole and compared with their digest, or not at all. Images take the same way,
-//! but for the end: they go into a slot of the box.
+//! Packages that clients leave on the box: whole and compared with their digest, or not at all. Images take the same
+//! way, except for the end: they go into a slot of the box.
 //!
 //! They lie in one folder below the state folder, so that no client writes anywhere else; a factory reset takes them.
 

@@ -138,7 +138,7 @@ fn find(selector: &ProcessSelector, table: &[Process], me: u32) -> Result<Proces
     }
 }
 
-/// Follows parents upwards. The table is no snapshot, so parents may form a cycle.
+/// Follows parents upwards. The table is not a snapshot, so parents may form a cycle.
 fn descends(process: &Process, table: &[Process], ancestor: u32) -> bool {
     let mut at = process;
     for _ in 0..=table.len() {

@@ -29,7 +29,7 @@ pub enum PromptError {
     Password(#[from] PasswordError),
 }
 
-/// Asks twice on the terminal; reads one line when standard input is no terminal.
+/// Asks twice on the terminal; reads one line when standard input is not a terminal.
 ///
 /// # Errors
 ///

@@ -157,7 +157,7 @@ pub struct RunSettings {
     /// name. The socket serves `holdfast config` and tables such as `show interfaces`
     #[arg(long, value_name = "PATH")]
     pub user_socket: Option<PathBuf>,
-    /// What a reboot of the box restarts. A reboot follows a gNOI request with method COLD, a factory reset, and the
+    /// Scope of a reboot of the box, which follows a gNOI request with method COLD, a factory reset, or the
     /// activation of a version
     #[arg(long, value_enum, default_value_t = RebootScope::Agent)]
     pub reboot: RebootScope,
@@ -171,7 +171,7 @@ pub struct RunSettings {
     /// certificate, or any name, as gNMI permits
     #[arg(long, value_enum, default_value_t = ImpersonationPolicy::Itself)]
     pub certificate_speaks_for: ImpersonationPolicy,
-    /// What to do when a SubscriptionList contains a path that no model defines. If the native leaf
+    /// Handling of a SubscriptionList that contains a path which no model defines. If the native leaf
     /// `/system/grpc-server[name=DEFAULT]/unknown-subscription-paths` is configured, it overrides this option
     #[arg(long, value_enum, default_value_t = UnknownPaths::Refuse)]
     pub unknown_subscription_paths: UnknownPaths,

@@ -17,7 +17,7 @@ use nix::{
 };
 use tempfile::TempDir;
 
-/// Time limit of a step: much longer than any step takes, so that a slow machine is no failure.
+/// Time limit of a step: much longer than any step takes, so that a slow machine does not fail a test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs `holdfast service WORDS` in a folder.

@@ -70,8 +70,9 @@ impl Arguments {
 
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, HttpError> {
         let read = |text: &str| {
-            text.parse()
-                .map_err(|_| HttpError::bad_request(format!("`{name}={text}` is not a whole number")))
+            text.parse().map_err(|_| {
+                HttpError::bad_request(format!("`{name}={text}` is not a whole number"))
+            })
         };
         self.text(name).map(read).transpose()
     }

@@ -106,7 +106,11 @@ impl PackageFiles {
     /// When it is not UTF-8.
     pub fn text(&self, path: &str) -> Option<Result<&str, PackageError>> {
         let text = std::str::from_utf8(self.get(path)?);
-        Some(text.map_err(|error| PackageError::of_file(path, format!("the file is not text: {error}"))))
+        Some(
+            text.map_err(|error| {
+                PackageError::of_file(path, format!("the file is not text: {error}"))
+            }),
+        )
     }
 
     fn add(&mut self, path: &str, content: Arc<[u8]>) -> Result<(), PackageErrors> {

@@ -20,7 +20,7 @@
 //! | neighbour | the link is down: accepted, and dropped | none | the property that the link is up |
 //! | MTU of a tunnel | the MTU of its device | EINVAL | `link::LinkMtuDescriptor`: the reason is only known to the kernel |
 //! | tunnel | another one of its identity | EEXIST | a claim |
-//! | bridge port | its master is no bridge, or not there | EOPNOTSUPP, ENODEV | the facet of bridges |
+//! | bridge port | the master is not a bridge, or does not exist | EOPNOTSUPP, ENODEV | the facet of bridges |
 //! | bridge port | it is a bridge, or the loopback link | ELOOP, EINVAL | refused before, by [`objects`](crate::objects) |
 //! | neighbour | an address of ours on its link: accepted, and useless | none | a claim |
 //! | link-layer address of the loopback link | given back | EADDRNOTAVAIL | refused before |

@@ -57,7 +57,9 @@ impl CredentialFiles {
                     failed(Work::File, &format!("cannot set the password of {account}"), &error)
                 })
             }
-            _ => Err(OperationError::message("the operation does not belong to files of credentials")),
+            _ => Err(OperationError::message(
+                "the operation does not belong to files of credentials",
+            )),
         }
     }
 

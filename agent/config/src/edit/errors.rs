@@ -192,7 +192,7 @@ impl EditErrors {
     /// # Panics
     /// Never, because there is at least one.
     pub fn first(&self) -> &EditError {
-        self.errors.first().expect("made from errors, of which there was one")
+        self.errors.first().expect("made from at least one error")
     }
 
     /// The calls of handlers that the request waits for, if that is all there is.

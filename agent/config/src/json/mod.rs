@@ -33,7 +33,7 @@ pub enum Flavour {
 pub struct JsonError {
     pub path: String,
     pub fault: JsonErrorKind,
-    /// Line of the text, counted from 1, on which reading ended; `None` for a limit, which is no matter of one place.
+    /// Line of the text, counted from 1, on which reading ended; `None` for a limit, which concerns no single place.
     pub line: Option<usize>,
 }
 

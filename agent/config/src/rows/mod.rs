@@ -210,7 +210,7 @@ fn put_claim_key(octets: &mut Vec<u8>, key: &ClaimKey) {
 fn read_claim_key(octets: &mut RowReader<'_>) -> Result<ClaimKey, &'static str> {
     let mut part = || match octets.value()? {
         Value::Str(part) => Ok(part),
-        _ => Err("the name of a claim is no text"),
+        _ => Err("the name of a claim is not text"),
     };
     let tag = ServiceTag { service: part()?, key_name: part()?, key: part()? };
     Ok(ClaimKey { tag, component: [part()?, part()?], state: part()? })

@@ -63,7 +63,7 @@ fn name(text: &str) -> Value {
 /// Reads the row of a transaction; `None` for one of a form that this version does not know.
 ///
 /// # Errors
-/// When it is no such row.
+/// When it is another row.
 pub fn read_transaction(row: &[u8]) -> Result<Option<ServiceTransaction>, &'static str> {
     let mut items = RowReader(row);
     if items.value()? != Value::Uint(FORM) {

@@ -30,7 +30,7 @@ impl Schema {
 }
 
 impl Validator {
-    /// Checks a document of RFC 7951 as if there was nothing else. Modules of which it has no node are not asked.
+    /// Checks a document of RFC 7951 as if there was nothing else. Modules without a node in it are not asked.
     ///
     /// # Errors
     /// At the first rule that it breaks.

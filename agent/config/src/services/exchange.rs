@@ -199,7 +199,7 @@ fn list_in<'t>(tree: &'t Tree<LeafMark>, path: &[Step]) -> Option<&'t List<LeafM
 struct Reading<'a> {
     old: &'a Schema,
     new: &'a Schema,
-    /// True when parameters without a place are left out, which is no problem then.
+    /// True when parameters without a place are left out, which does no harm then.
     drops_unfit: bool,
 }
 

@@ -159,7 +159,7 @@ fn a_password_stays_with_its_user() {
         let want: &[&str] = if stays { &[TWELVE] } else { &[] };
         check_held(&[&start, &request], want);
     }
-    // What Get showed, sent back.
+    // The answer of Get, sent back.
     let before = all_done(&[&start]);
     let schema = &models().openconfig;
     let view = NodeRef::Branch(before.config_view(Origin::OpenConfig).root());
@@ -283,7 +283,7 @@ fn a_switch_hides_what_clients_gave_and_shows_it_again() {
             matches!(errors.first().cause, EditCause::Reserved { owner: Namespace::Gnsi, .. });
         assert!(reserved, "{request}: {errors}");
     }
-    // What covers it takes the client's own copy away, silently; what only leaves it out does not.
+    // A delete that covers it takes the client's own copy away, silently; a request that only leaves it out does not.
     assert_eq!(
         secret_lines(&edited(&on, &format!(r#"replace {CONFIG} {{"role":"admin"}}"#))),
         [TWELVE]

@@ -1,4 +1,4 @@
-//! Sizes of the parts of a tree, of which there are millions.
+//! Sizes of the parts of a tree; a tree has millions of them.
 
 use std::sync::Arc;
 

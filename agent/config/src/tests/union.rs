@@ -398,7 +398,7 @@ fn configured_addresses_hide_leases_and_removal_restores_them() {
     assert!(back.effective() == described.effective());
 }
 
-/// Cases 9 and 10, as far as the union goes: what ranks below comes back by itself.
+/// Cases 9 and 10, as far as the union goes: the lower layer comes back.
 #[test]
 fn lower_ranked_values_return_when_uncovered() {
     let text = "union cli: interface eth0\n  description uplink";

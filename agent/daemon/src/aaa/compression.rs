@@ -1,10 +1,10 @@
 //! Messages in gzip, in front of every service.
 //!
-//! gRPC compresses each message by itself, and says so in the frame before it. [`GzipBody`] unpacks the messages of a
-//! request before anything else sees them: so the limit of the method holds for what comes out, and accounting reads it. The
-//! limit is checked while a message is unpacked, so a small message that stands for a huge one is refused at the limit. In a
-//! response it packs the messages that are worth it, where the client takes them. Either way the work is done in portions,
-//! so a large message does not hold up a thread.
+//! gRPC compresses each message separately, and says so in the frame before it. [`GzipBody`] unpacks the messages of
+//! a request before anything else sees them: so the limit of the method holds for what comes out, and accounting
+//! reads it. The limit is checked while a message is unpacked, so a small message that stands for a huge one is
+//! refused at the limit. In a response it packs the messages that are worth it, where the client takes them. Either
+//! way the work is done in portions, so a large message does not hold up a thread.
 //!
 //! Absent on purpose: other encodings. The clients of this field speak gzip or nothing.
 

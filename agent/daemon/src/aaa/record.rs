@@ -23,7 +23,7 @@ use crate::tls::{Peer, source_of};
 /// Path of the calls that change the configuration.
 const GNMI_SET: &str = "/gnmi.gNMI/Set";
 
-/// Record of a call in progress. Shared by the bodies of request and response, either of which may outlive the other.
+/// Record of a call in progress. Shared by the bodies of request and response; either may outlive the other.
 #[derive(Debug)]
 pub(super) struct CallRecord {
     accounts: AccountingLog,

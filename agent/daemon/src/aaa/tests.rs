@@ -224,7 +224,7 @@ async fn a_call_goes_on_as_long_as_its_caller_could_begin_it() {
         ("delete ada", WATCH, gone),
         ("delete ada, user ada admin other", SUBSCRIBE, gone),
         ("user ada admin other", SUBSCRIBE, gone),
-        // The same password set again is no change.
+        // The same password set again is not a change.
         ("user ada admin secret", ROTATE, Ok(())),
         ("user ada read-only secret", SUBSCRIBE, Ok(())),
         ("user ada read-only secret", WATCH, Ok(())),

@@ -180,7 +180,7 @@ impl Authenticator {
     }
 
     /// The caller with this password. The attempt is charged before anything is compared, except for a login that has
-    /// already succeeded on the connection, which is no guess.
+    /// already succeeded on the connection, which is not a guess.
     async fn by_password(
         &self,
         name: SmolStr,

@@ -58,14 +58,14 @@ fn usable(address: IpNet) -> Result<IpNet, String> {
             Err(format!("{address} is more than one link can have"))
         }
         true => Ok(address),
-        false => Err(format!("{ip} is no address of a host")),
+        false => Err(format!("{ip} is not an address of a host")),
     }
 }
 
 impl Lease {
     pub(super) fn of_v4(reply: &DhcpV4Lease, granted: u64) -> Result<Self, String> {
         let address = Ipv4Net::with_netmask(reply.yiaddr, reply.subnet_mask);
-        let address = address.map_err(|_| format!("{} is no mask", reply.subnet_mask))?;
+        let address = address.map_err(|_| format!("{} is not a mask", reply.subnet_mask))?;
         let address = usable(address.into())?;
         let mut lease = Self {
             address,

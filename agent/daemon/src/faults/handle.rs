@@ -86,7 +86,7 @@ pub(super) enum Request {
     FollowSessions(oneshot::Sender<FollowedSessions>),
 }
 
-/// Who reports, under the name of which `monitor` entry.
+/// Reporter, with the name of its `monitor` entry.
 #[derive(Clone, Debug)]
 pub struct Reporter {
     pub monitor: SmolStr,
@@ -200,8 +200,8 @@ pub enum News {
     },
 }
 
-/// A listener: first it gets what it does not know yet, then each transition. One that is too slow for the task gets what it
-/// has missed from the log.
+/// A listener: first it gets what it does not know yet, then each transition. A listener that is too slow for the
+/// task gets what it has missed from the log.
 #[derive(Debug)]
 pub struct Listener {
     faults: FaultService,
@@ -265,7 +265,7 @@ impl FaultService {
         self.drains.begin(owner, resource)
     }
 
-    /// Ends a drain, and returns when its metrics are off in the kernel. One that is not there has ended.
+    /// Ends a drain, and returns when its metrics are off in the kernel. A drain that is not there has ended.
     ///
     /// # Errors
     /// When the core has refused that. It is tried again.
@@ -425,7 +425,7 @@ impl FaultService {
         fenced.map_err(LatchRefusal::Fence)
     }
 
-    /// Makes a maintenance session. What stands on its resources is found first.
+    /// Makes a maintenance session. The objects that stand on its resources are found first.
     ///
     /// # Errors
     /// When nobody looks for faults any more; inside, when the session is refused.

@@ -207,7 +207,7 @@ impl Client {
         self.ask(config::CONFIRM, request).await
     }
 
-    /// What clients configured, as a document.
+    /// Configuration of clients, as a document.
     ///
     /// # Errors
     /// When no agent runs, or it refuses.
@@ -370,7 +370,7 @@ impl Client {
         self.text(packages::PACKAGES).await
     }
 
-    /// Resets the box to factory state, but for a dry run. The answer has a line for each thing that goes.
+    /// Resets the box to factory state, except in a dry run. The answer has a line for each thing that goes.
     ///
     /// # Errors
     /// When no agent runs, or the reset fails.
@@ -460,7 +460,7 @@ impl Client {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() =
-            path.parse().map_err(|_| ClientError::Refused(format!("`{path}` is no path")))?;
+            path.parse().map_err(|_| ClientError::Refused(format!("`{path}` is not a path")))?;
         request
             .headers_mut()
             .insert(http::header::HOST, http::HeaderValue::from_static("localhost"));
@@ -479,7 +479,7 @@ impl Client {
 #[derive(Debug)]
 pub struct AnswerLines {
     body: Incoming,
-    /// What came after the last line.
+    /// Bytes after the last line.
     partial: Vec<u8>,
 }
 

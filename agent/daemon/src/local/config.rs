@@ -570,7 +570,7 @@ impl Change {
                 export.check()?;
                 return Self::of_edit(configuration, imported(export), Vec::new());
             }
-            // It is no edit, and taken before.
+            // It is not an edit, and taken before.
             ChangeContent::Rollback(_) => Placement::Wishes(Vec::new()),
         };
         let (edit, kept) = intended::place(configuration, placement).map_err(ChangeError::Edit)?;

@@ -12,7 +12,8 @@ use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_va
 use super::rules::RecordingRule;
 use super::{Field, Message};
 
-/// Depth of nested messages that are copied. Those of the protocols nest half as deep; a deeper one only costs time.
+/// Depth of nested messages that are copied. Messages of the protocols nest half as deep; a deeper one only costs
+/// time.
 const MAX_DEPTH: usize = 16;
 /// Bytes that the key and the length of a field take at most.
 const FRAME: usize = 10;

@@ -41,7 +41,7 @@ pub(super) struct FaultsService<D> {
     faults: Option<FaultService>,
 }
 
-/// What one caller gets to see.
+/// Alarms that one caller may see.
 #[derive(Debug)]
 struct View {
     filter: AlarmFilter,

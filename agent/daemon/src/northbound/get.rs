@@ -349,7 +349,7 @@ impl PathAnswer<'_> {
         let schema = self.view.models.schema(self.origin());
         let filter = self.reader.filter(self.origin());
         let at = schema.node(path.last().map_or(schema.root(), |step| step.node));
-        // The printer writes keys wherever it writes an entry; they are no reason to write one.
+        // The printer writes keys wherever it writes an entry; they do not make it write one.
         let entry_is_configured = matches!(found, NodeRef::Leaf(_)) && self.is_in_given_entry(path);
         let is_shown = |node: &Node| {
             selection.is_within_depth(node.id)

@@ -85,7 +85,7 @@ pub const MAX_MESSAGE_SIZE: usize = limits::MESSAGE_SIZE.figure;
 /// Families of services on the listener, as the native model names them.
 pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
 
-/// What some of the services need beside the core.
+/// Parts that some of the services need beside the core.
 #[derive(Debug)]
 pub struct RouteParts {
     pub ignored: Arc<IgnoredSubscriptions>,

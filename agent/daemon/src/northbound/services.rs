@@ -177,7 +177,9 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
             Ok(wire::resolve_request::Result::Done) => true,
             Ok(wire::resolve_request::Result::Failed) => false,
             _ => {
-                return Err(Refusal::invalid("`result` must be RESULT_DONE or RESULT_FAILED").into());
+                return Err(
+                    Refusal::invalid("`result` must be RESULT_DONE or RESULT_FAILED").into()
+                );
             }
         };
         let entry = self.0.resolve(&by, id, is_done).await;

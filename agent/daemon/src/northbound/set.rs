@@ -21,7 +21,7 @@ use super::path::{Access, JoinedPath, Prefix, in_current_form};
 use super::status::Refusal;
 use crate::gnsi::pathz::PathPermissions;
 
-/// What a request has beside its message.
+/// Context of a request, beside its message.
 #[derive(Debug, Default)]
 pub(super) struct RequestOptions {
     /// Rights on paths; `None` where no policy restricts them.

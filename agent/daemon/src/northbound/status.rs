@@ -161,8 +161,8 @@ impl Refusal {
         Self::new(Code::Unavailable, "the agent is stopping")
     }
 
-    /// An invalid path. One that the models do not have is not implemented for a reader (3.3.4) and not found for a
-    /// writer (3.4.7); other mistakes are invalid arguments.
+    /// An invalid path. A path that the models do not have is not implemented for a reader (3.3.4) and not found for
+    /// a writer (3.4.7); other mistakes are invalid arguments.
     pub(super) fn path(error: &PathError, access: Access) -> Self {
         let code = match (error, access) {
             (error, Access::Read) if error.is_unknown() => Code::Unimplemented,

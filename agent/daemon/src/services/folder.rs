@@ -22,7 +22,7 @@ pub(super) fn read(folder: &Path) -> Result<PackageFiles, ServiceError> {
     PackageFiles::new(files).map_err(refused)
 }
 
-/// Reads a file that is no larger than a package may be.
+/// Reads a file that is not larger than a package may be.
 pub(super) fn bounded(path: &Path) -> Result<Vec<u8>, ServiceError> {
     let failed = |source| file_error("read", path, source);
     let mut octets = Vec::new();

@@ -67,7 +67,7 @@ pub struct OfferedPackages {
 }
 
 impl OfferedPackages {
-    /// Reads the packages. One that is refused is noted and left out: the box has to come up without it.
+    /// Reads the packages. A refused package is noted and left out: the box has to come up without it.
     ///
     /// # Errors
     /// When the folder cannot be read, or others could put packages into it.
@@ -84,15 +84,15 @@ impl OfferedPackages {
         Ok(Self { stored, of_folder, refused })
     }
 
-    /// Those that another process, which has a folder in `scratch`, could load; others are noted.
+    /// Packages that another process, which has a folder in `scratch`, could load; others are noted.
     pub async fn tried(mut self, scratch: &Path) -> Self {
         self.stored = without_refused(self.stored, scratch, &mut self.refused).await;
         self.of_folder = without_refused(self.of_folder, scratch, &mut self.refused).await;
         self
     }
 
-    /// Loads the packages, those of the folder whose types the database does not have. One that is refused is noted, and the
-    /// others are loaded.
+    /// Loads the packages, those of the folder whose types the database does not have. A refused package is noted,
+    /// and the others are loaded.
     pub fn load(mut self, models: Arc<Models>) -> (ServiceTypes, Vec<RefusedPackage>) {
         let mut types = ServiceTypes::new(models).with_keeper(UserSecrets::keeper());
         let refused = &mut self.refused;

@@ -1,4 +1,4 @@
-//! Those who may sign packages, and the revocation lists of their authorities.
+//! Signers of packages, and the revocation lists of their authorities.
 
 use std::fs;
 use std::io;

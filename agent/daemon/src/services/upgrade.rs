@@ -66,8 +66,8 @@ impl Upgrade<'_> {
         Ok(String::new())
     }
 
-    /// Makes the exchange, then walks each instance in a change of its own. Those that fail keep the version that they have.
-    /// Returns a line for each of them.
+    /// Makes the exchange, then walks each instance in a change of its own. Instances that fail keep the version that
+    /// they have. Returns a line for each of them.
     pub(super) async fn each(&self, expected: Option<PlanHash>) -> Result<String, CommitError> {
         let found = self.preview(true, false).await?.hash;
         if let Some(expected) = expected.filter(|it| *it != found) {

@@ -26,7 +26,7 @@ pub enum FaultAction {
     Profile(FaultProfile),
 }
 
-/// What is measured.
+/// Faults to measure.
 #[derive(Clone, Debug, Args)]
 pub struct FaultProfile {
     /// Resources that fail, such as interface:eth1. Several resources fail at the same time
@@ -118,7 +118,7 @@ pub struct FaultReport {
     pub ttl: Option<u32>,
 }
 
-/// What a reporter says of a condition.
+/// Report of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum ReportVerb {
     /// The condition holds, and the reporter repeats the report within its ttl
@@ -132,7 +132,7 @@ pub enum ReportVerb {
 /// A word that something is down.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub struct FaultLatch {
-    /// What is down, such as interface:eth1 or next-hop:192.0.2.1
+    /// Resource that is down, such as interface:eth1 or next-hop:192.0.2.1
     #[arg(value_name = "RESOURCE")]
     pub resource: String,
     /// Take it back
@@ -152,7 +152,7 @@ pub struct FaultLatch {
     pub allow_isolation: bool,
 }
 
-/// What an operator says of an alarm.
+/// State that an operator gives an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum OperatorVerb {
     /// Nothing: withdraws the acknowledgement
@@ -208,7 +208,7 @@ pub struct FaultWatch {
     pub resume: Option<PathBuf>,
 }
 
-/// What a watcher asks for. The wire format of the local socket.
+/// Request of a watcher. The wire format of the local socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FaultWatchRequest {
     pub filter: FaultFilter,

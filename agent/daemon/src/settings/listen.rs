@@ -171,7 +171,7 @@ mod tests {
             ("[::1]:", "expected an IP address and a port"),
             ("[::1]9339", "expected an IP address and a port"),
             ("[::1]:99999", "expected an IP address and a port"),
-            ("[fe80::1%]:9339", "is no name of a port"),
+            ("[fe80::1%]:9339", "is not a port name"),
         ] {
             let error = text.parse::<ListenAddress>().unwrap_err();
             assert!(error.contains(want), "{text}: {error}");

@@ -198,7 +198,7 @@ pub enum InstanceAction {
     },
 }
 
-/// What came of an action, as an operator knows it.
+/// Result of an action, as an operator knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum ActionResult {
     Done,

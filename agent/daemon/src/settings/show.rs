@@ -263,7 +263,7 @@ impl Show {
         }
     }
 
-    /// The view of which the command makes a table, and what it is to show; `None` where the agent answers with text.
+    /// The view that the command makes a table of, and what it is to show; `None` where the agent answers with text.
     pub fn view(&self, json: bool) -> Option<(View, Option<&str>)> {
         match self {
             Self::Interfaces { name } => Some((View::Interfaces, name.as_deref())),

@@ -156,7 +156,8 @@ impl Users {
     pub fn role(&self, name: &str) -> Option<Role> {
         let configured = self.shared.configured.get().and_then(|it| it.role(name));
         match configured {
-            // A controller that writes back what it has read names users without a role. Those of the box keep theirs.
+            // A controller that writes back what it has read names users without a role. Users of the box keep
+            // theirs.
             Some(Role::None) | None => self.own_role(name).or(configured),
             Some(_) => configured,
         }

@@ -67,7 +67,7 @@ impl Password {
     /// Reads a password from the first line of a file.
     ///
     /// # Errors
-    /// When the file cannot be read, or its first line is no valid password.
+    /// When the file cannot be read, or its first line is not a valid password.
     pub fn from_file(path: &Path) -> Result<Self, PasswordError> {
         let content = fs::read(path).map(Zeroizing::new).map_err(|source| {
             PasswordError::File(StoreError::File { action: "read", path: path.into(), source })
@@ -78,7 +78,7 @@ impl Password {
     /// Reads a password from the text before the first line end.
     ///
     /// # Errors
-    /// When the line is no valid password.
+    /// When the line is not a valid password.
     pub fn first_line(content: &[u8]) -> Result<Self, PasswordError> {
         let line = content.split(|byte| *byte == b'\n').next().unwrap_or_default();
         Self::new(line.strip_suffix(b"\r").unwrap_or(line))

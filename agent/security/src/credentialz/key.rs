@@ -255,7 +255,9 @@ pub(super) fn octets_of(
             Ok((octets, Some(first.to_owned()), comment))
         }
         (None, Ok(octets)) if !octets.is_empty() => Ok((octets, None, String::new())),
-        (Some(_), Err(_)) if !text.contains('\0') => Err(malformed("the middle of the text is not base64")),
+        (Some(_), Err(_)) if !text.contains('\0') => {
+            Err(malformed("the middle of the text is not base64"))
+        }
         _ => Ok((input.to_vec(), None, String::new())),
     }
 }

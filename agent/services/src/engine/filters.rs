@@ -18,7 +18,8 @@ pub(super) fn add(environment: &mut Environment<'_>) {
 /// An address with its length; one without has that of its family.
 fn prefix(text: &str) -> Result<IpNet, Error> {
     let parsed = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    parsed.map_err(|_| wrong(format!("`{text}` is neither an address nor an address with a length")))
+    parsed
+        .map_err(|_| wrong(format!("`{text}` is neither an address nor an address with a length")))
 }
 
 /// The `number`th address of a network, counted from 0; from its end for negative numbers.

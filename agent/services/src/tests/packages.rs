@@ -35,7 +35,10 @@ fn files_that_are_missing_or_too_many_are_named() {
     let errors = &["service.toml:4:8: `templates/main.txt` does not say what it puts out"];
     refused(read(&[("service.toml", &odd), module, ("templates/main.txt", "")]), errors);
     let files = PackageFiles::new([("service.toml".into(), Arc::from(&b"\xff"[..]))]).unwrap();
-    refused(Package::read(models(), &files).map(|it| it.0), &["service.toml: the file is not text"]);
+    refused(
+        Package::read(models(), &files).map(|it| it.0),
+        &["service.toml: the file is not text"],
+    );
 }
 
 #[test]

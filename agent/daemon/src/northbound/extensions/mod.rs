@@ -33,7 +33,7 @@ pub(super) struct SetExtensions {
     pub(super) options: CommitOptions,
     /// True when the effects are to be reported, and nothing is to be changed.
     pub(super) dry_run: bool,
-    /// What the answer waits for beside the commit.
+    /// Condition that the answer waits for, beside the commit.
     pub(super) wait: Option<WaitOption>,
 }
 

@@ -545,7 +545,7 @@ fn an_unconfirmed_commit_leaves_nothing_behind() {
     const SETTLED: Duration = Duration::from_secs(10);
     /// Time limit of a rollback; later it counts as incomplete.
     const PATIENCE: Duration = Duration::from_secs(20);
-    /// Steps of shrinking a failure, each of which may take that long.
+    /// Steps of shrinking a failure; each may take that long.
     const SHRINKS: u32 = 6;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let rig = RefCell::new(Some(runtime.block_on(Rig::new())));

@@ -13,7 +13,7 @@ use serde_json::json;
 
 /// Name of the action.
 pub(super) const PING: &str = "ping";
-/// The most packets of one ping: a probe tells whether a host answers, and is no load.
+/// The most packets of one ping: a probe tells whether a host answers, and must not be a load.
 const MAX_COUNT: u32 = 1000;
 /// The most bytes behind the ICMP header: what fits into one Ethernet frame of IPv6.
 const MAX_SIZE: usize = 1452;

@@ -38,7 +38,7 @@ use super::messages::{
 };
 use super::registry::SessionId;
 
-/// Bytes of the result of an action, which is evaluated in one piece, and of which opaque values are saved.
+/// Bytes of the result of an action. A result is evaluated in one piece, and opaque values of it are saved.
 const MAX_RESULT: usize = 64 << 10;
 /// Time for an answer to the question how far an action is: the handler looks it up, and does nothing for it.
 const QUERY_TIME: Duration = Duration::from_secs(30);
@@ -296,7 +296,7 @@ impl OpenActions {
         Ok(())
     }
 
-    /// Has an action done again of which nobody can tell whether it was done, if that does no harm.
+    /// Repeats an action that may have been done already, if that does no harm.
     fn doubt(&mut self, id: u64, reason: String) {
         let Some(action) = self.open.get_mut(&id) else { return };
         let holder = self.holders.get(&action.request.name());

@@ -19,7 +19,7 @@ pub struct Registration {
     pub name: SmolStr,
     pub calls: BTreeSet<ServedCall>,
     pub actions: BTreeSet<ActionName>,
-    /// Those of the actions that may be done twice.
+    /// Actions that may be done twice.
     pub idempotent_actions: BTreeSet<ActionName>,
 }
 

@@ -156,7 +156,7 @@ fn leaf(
     let path: Path = text.parse().map_err(|error| invalid(format!("{error}")))?;
     let path = schema.resolve_write(&path).map_err(|error| invalid(error.to_string()))?;
     let (Some(instance), Some(last)) = (path.0.get(1), path.last()) else {
-        return Err(invalid("it is no leaf of an instance".to_owned()));
+        return Err(invalid("the path is not a leaf of an instance".to_owned()));
     };
     let module = |node| &schema.module(schema.node(node).module).name;
     let service = &schema.node(instance.node).name;
@@ -164,7 +164,7 @@ fn leaf(
     let is_own = module(last.node) == module(instance.node) && !schema.node(last.node).config;
     if !is_served || !is_own {
         let reason =
-            format!("`{text}` is no state of an instance of a type that the handler serves");
+            format!("`{text}` is not state of an instance of a type that the handler serves");
         return Err(HandlerError::new(HandlerErrorKind::Denied, reason));
     }
     if json.is_empty() {

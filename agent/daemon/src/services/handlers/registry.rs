@@ -40,7 +40,7 @@ static HANDLER_EDITS: Limit = Limit {
     unit: "bytes in the edits of a handler's open transactions",
     reason: "as much as one Set may have; a thousand instances with a hundred routes each take 20 MB",
 };
-/// Messages that wait for a handler to read. One that leaves so many unread has stopped.
+/// Messages that wait for a handler to read. A handler that leaves so many unread has stopped.
 const OUTBOX_DEPTH: usize = 256;
 /// Time for the work of a transaction.
 pub(super) const WORK_TIME: Duration = Duration::from_secs(30);
@@ -215,7 +215,7 @@ impl Registry {
 
     /// Notes that nobody does the work of a handler any more.
     fn lose(&mut self, session: &Session) {
-        // Those that came and went under further names have left the work of others, which is named.
+        // Handlers that came and went under further names have left the work of others, which is named.
         if self.lost.len() < MAX_HANDLERS || self.lost.contains_key(&session.name) {
             let work = self.lost.entry(session.name.clone()).or_default();
             work.calls.extend(session.served.iter().cloned());
@@ -630,7 +630,7 @@ fn opaque(text: &str) -> Result<Option<Arc<str>>, String> {
         return Err(format!("the opaque values of a state have at most {MAX_OPAQUE} bytes"));
     }
     let values: Map<String, JsonValue> = serde_json::from_str(text)
-        .map_err(|error| format!("the opaque values are no JSON object: {error}"))?;
+        .map_err(|error| format!("the opaque values are not a JSON object: {error}"))?;
     // One form for equal values: what other states depend on does not differ by blanks.
     Ok(Some(serde_json::to_string(&values).unwrap_or_default().into()))
 }

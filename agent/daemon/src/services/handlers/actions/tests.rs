@@ -112,7 +112,7 @@ impl Driven {
         }
     }
 
-    /// What was said, and the end.
+    /// Messages, and the end.
     fn outcome(mut self) -> String {
         let end = self.wait.as_mut().map(|it| it.end_rx.try_recv());
         let end = match end {
@@ -176,7 +176,7 @@ async fn an_action_is_followed_through_every_loss() {
         // The agent was started anew.
         ("resume attach ended", "query7 ended 2"),
         ("attach resume unseen result", "query7 action7 ended 1"),
-        // What comes from somebody else, of nothing, or unasked.
+        // Messages from somebody else, about nothing, or unasked.
         ("attach begin stale", "action7 Unknown open"),
         ("attach result", "Unknown open"),
         ("attach begin ended", "action7 Precondition open"),
