@@ -179,7 +179,7 @@ async fn what_is_wrong_is_refused_with_its_place() {
         (&["set", "-"], "{\"holdfast:system\": {\"hostname\": 7}}", "/system/hostname"),
         (&["set", mtu, "many"], "", "path `/interfaces/interface[name=eth0]/mtu`"),
         (&["set", mtu, "1", "2"], "", "the leaf has one value"),
-        (&["set", "/interfaces/interface[name=eth0]", "1"], "", "it is not a leaf"),
+        (&["set", "/interfaces/interface[name=eth0]", "1"], "", "the path is not a leaf"),
         (&["set", "/nothing/here", "1"], "", "path `/nothing/here`"),
         (&["set", "interface", "eth0", "mtuu", "1"], "", "unknown word `mtuu`"),
         (&["set", mtu], "", "to set a leaf, give its value after its path"),

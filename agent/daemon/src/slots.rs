@@ -173,7 +173,7 @@ async fn read_list(program: &Path) -> Result<Vec<String>, SlotError> {
     }
     let unreadable = |reason| SlotError::Unreadable { program: program.into(), reason };
     if text.len() as u64 > MAX_LIST {
-        return Err(unreadable(format!("it says more than {MAX_LIST} bytes")));
+        return Err(unreadable(format!("the output has more than {MAX_LIST} bytes")));
     }
     let status = child.wait().await.map_err(failing)?;
     if !status.success() {
@@ -183,7 +183,7 @@ async fn read_list(program: &Path) -> Result<Vec<String>, SlotError> {
     let versions: Vec<String> =
         text.lines().map(|line| line.trim().to_owned()).filter(|it| !it.is_empty()).collect();
     match versions.iter().find_map(|version| check_version(version).err()) {
-        None if versions.is_empty() => Err(unreadable("it prints nothing".to_owned())),
+        None if versions.is_empty() => Err(unreadable("the output is empty".to_owned())),
         None => Ok(versions),
         Some(wrong) => Err(unreadable(wrong)),
     }
@@ -249,7 +249,7 @@ pub(crate) mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (does, want) in [
             ("echo 1; echo ' 2.0 b '; echo", Ok(vec!["1", "2.0 b"])),
-            ("true", Err("it prints nothing")),
+            ("true", Err("the output is empty")),
             ("echo 1; exit 3", Err("exit status: 3")),
             ("echo --force", Err("begins with `-`")),
             ("printf 'a\\001b\\n'", Err("is not one line")),

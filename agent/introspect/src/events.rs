@@ -43,8 +43,10 @@ impl EventStreams {
 
     fn acquire(&self) -> Result<OwnedSemaphorePermit, HttpError> {
         self.places.clone().try_acquire_owned().map_err(|_| {
-            let error =
-                format!("{} readers of events are connected, which is all that may be", self.limit);
+            let error = format!(
+                "{} readers of events are connected already, which is the limit",
+                self.limit
+            );
             HttpError::with_status(StatusCode::SERVICE_UNAVAILABLE, error)
         })
     }

@@ -119,7 +119,7 @@ impl PackageFiles {
             return Err(fail(reason).into());
         }
         if self.0.insert(path.into(), content).is_some() {
-            return Err(fail("it is in the archive twice").into());
+            return Err(fail("the file is in the archive twice").into());
         }
         let size = self.0.values().map(|content| content.len()).sum();
         let fits = PACKAGE_FILES.check(self.0.len()).and_then(|()| PACKAGE_SIZE.check(size));
@@ -154,14 +154,14 @@ fn append(
 fn refused_kind(kind: EntryType) -> Option<&'static str> {
     match kind {
         EntryType::Regular => None,
-        EntryType::Directory => Some("it is a folder; a package has regular files only"),
+        EntryType::Directory => Some("the entry is a folder; a package has regular files only"),
         EntryType::Symlink | EntryType::Link => {
-            Some("it is a link; a package has regular files only")
+            Some("the entry is a link; a package has regular files only")
         }
         EntryType::Char | EntryType::Block | EntryType::Fifo => {
-            Some("it is a device or a pipe; a package has regular files only")
+            Some("the entry is a device or a pipe; a package has regular files only")
         }
-        _ => Some("it is an extension of tar; `holdfast service pack` writes none"),
+        _ => Some("the entry is an extension of tar; `holdfast service pack` writes none"),
     }
 }
 
@@ -169,15 +169,15 @@ fn refused_kind(kind: EntryType) -> Option<&'static str> {
 fn refused_path(path: &str) -> Option<&'static str> {
     let odd = |c: char| !c.is_ascii_graphic() || matches!(c, '\\' | ':');
     if path.starts_with('/') {
-        return Some("its path begins at the root; a package has relative paths");
+        return Some("the path begins at the root; a package has relative paths");
     }
     if path.split('/').any(|part| part == "..") {
-        return Some("its path leads out of the package");
+        return Some("the path leads out of the package");
     }
     if path.split('/').any(|part| part.is_empty() || part == ".") {
-        return Some("its path has an empty part, or `.`");
+        return Some("the path has an empty part, or `.`");
     }
-    path.contains(odd).then_some("its path has a character that no file of a package needs")
+    path.contains(odd).then_some("the path has a character that no file of a package needs")
 }
 
 #[cfg(test)]
@@ -239,7 +239,7 @@ mod tests {
         for (path, reason) in [
             ("/etc/passwd", "/etc/passwd: its path begins at the root"),
             ("templates/../../x", "templates/../../x: its path leads out"),
-            ("./service.toml", "./service.toml: its path has an empty part, or `.`"),
+            ("./service.toml", "./service.toml: the path has an empty part, or `.`"),
             ("a//b", "a//b: its path has an empty part"),
             ("a b", "a b: its path has a character"),
             ("a\nb", "its path has a character"),
@@ -270,7 +270,7 @@ mod tests {
         let mut twice = archive();
         let first: Vec<u8> = twice[..2 * RECORD].to_vec();
         twice.splice(0..0, first);
-        check(&twice, "service.toml: it is in the archive twice");
+        check(&twice, "service.toml: the file is in the archive twice");
     }
 
     #[test]

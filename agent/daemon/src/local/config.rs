@@ -630,7 +630,9 @@ fn leaf_wish(
     let schema = models.schema(origin);
     let node = schema.node(named.last().map_or(schema.root(), |step| step.node));
     let Some(leaf) = &node.leaf else {
-        return Err(refused("it is not a leaf; give a file to set more than one leaf".to_owned()));
+        return Err(refused(
+            "the path is not a leaf; give a file to set more than one leaf".to_owned(),
+        ));
     };
     let texts = values.into_iter().flat_map(|(_, values)| match values {
         serde_json::Value::Array(values) => values,

@@ -198,7 +198,7 @@ fn read(path: &Path) -> Result<OfferedPackage, ServiceError> {
     let (outline, files) = read_archive(path, &octets)?;
     let wanted = outline.archive_name();
     if path.file_name().is_none_or(|name| *name != *wanted) {
-        let reason = format!("it holds `{wanted}`, and is called otherwise");
+        let reason = format!("the archive holds `{wanted}`, and is called otherwise");
         let errors = PackageError::of_file("", reason).into();
         return Err(ServiceError::Package { path: path.to_owned(), errors });
     }
@@ -222,7 +222,7 @@ pub(super) fn read_archive(
 /// Refuses what others could change: a package decides what its service writes.
 fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), ServiceError> {
     let reason = match (metadata.uid(), metadata.mode()) {
-        (owner, _) if !is_root_or_own(owner) => format!("it belongs to user {owner}"),
+        (owner, _) if !is_root_or_own(owner) => format!("the file belongs to user {owner}"),
         (_, mode) if mode & WRITABLE_BY_OTHERS != 0 => format!("its mode is {:o}", mode & 0o7777),
         _ => return Ok(()),
     };

@@ -66,7 +66,7 @@ pub(super) async fn check(folder: &Path, packages: &[Candidate<'_>]) -> Result<(
     let child = command.spawn()?;
     confine(&child);
     let output = timeout(TRIAL_TIME, child.wait_with_output()).await.map_err(|_| {
-        TrialError::Refused(format!("it did not end within {} s", TRIAL_TIME.as_secs()))
+        TrialError::Refused(format!("the check did not end within {} s", TRIAL_TIME.as_secs()))
     })??;
     if output.status.success() {
         return Ok(());

@@ -79,7 +79,7 @@ pub fn private_key(what: &str, encoding: Encoding, bytes: &[u8]) -> Result<Priva
         })?
     } else {
         let borrowed = PrivateKeyDer::try_from(bytes)
-            .map_err(|_| refused("it is neither PKCS#8 nor PKCS#1 nor SEC 1"))?;
+            .map_err(|_| refused("the key is neither PKCS#8 nor PKCS#1 nor SEC 1"))?;
         borrowed.clone_key()
     };
     Ok(PrivateKey::from(key))
@@ -101,6 +101,6 @@ pub(super) fn parse<'d>(der: &'d CertificateDer<'_>) -> Result<X509Certificate<'
     match parse_x509_certificate(der) {
         Ok(([], certificate)) => Ok(certificate),
         Ok(_) => Err("something follows the certificate".to_owned()),
-        Err(error) => Err(format!("it is malformed: {error}")),
+        Err(error) => Err(format!("the certificate is malformed: {error}")),
     }
 }

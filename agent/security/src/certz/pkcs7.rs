@@ -36,7 +36,8 @@ pub(super) fn certificates(
     let mut certificates = Vec::new();
     let mut rest = set;
     while !rest.is_empty() {
-        let (after, element) = Any::from_ber(rest).map_err(|_| refused("it is malformed"))?;
+        let (after, element) =
+            Any::from_ber(rest).map_err(|_| refused("the block is malformed"))?;
         let raw = &rest[..rest.len() - after.len()];
         let number = certificates.len() + 1;
         if element.tag() != Tag::Sequence {
@@ -49,7 +50,7 @@ pub(super) fn certificates(
         rest = after;
     }
     if certificates.is_empty() {
-        return Err(refused("it holds no certificate"));
+        return Err(refused("the block holds no certificate"));
     }
     Ok(certificates)
 }

@@ -56,7 +56,7 @@ impl AuthenticationPolicy {
             }
             let counts = [rule.subjects.len(), rule.authorities.len()];
             if counts.iter().any(|count| !(1..=MAX_ENTRIES).contains(count)) {
-                return Err(at("it needs 1 to 4096 subjects and as many authorities"));
+                return Err(at("the rule needs 1 to 4096 subjects and as many authorities"));
             }
             if !rule.subjects.iter().all(|subject| is_pattern(subject)) {
                 return Err(at("a subject is a name, with `*` nowhere but at its end"));

@@ -198,7 +198,7 @@ impl Profiles {
             ));
         }
         if self.ids().any(|existing| existing == id) {
-            return Err(CertzError::exists(profile_name(id), "it is there already"));
+            return Err(CertzError::exists(profile_name(id), "the profile exists already"));
         }
         if self.0.len() >= MAX_PROFILES {
             return Err(CertzError::precondition(
@@ -233,7 +233,7 @@ impl Profiles {
             "" => Err(CertzError::invalid("ssl_profile_id", "must be given")),
             SYSTEM_DEFAULT_PROFILE => Err(CertzError::precondition(
                 profile_name(id),
-                "it is the identity of the box and cannot be changed",
+                "the profile is the identity of the box and cannot be changed",
             )),
             _ => self
                 .0
@@ -496,12 +496,12 @@ impl Profile {
                 let (what, reason) = if is_new(chain) {
                     (
                         "certificate_chain",
-                        "it does not verify against the trust bundle of the profile",
+                        "the chain does not verify against the trust bundle of the profile",
                     )
                 } else {
                     (
                         "trust_bundle",
-                        "the certificate chain of the profile does not verify against it",
+                        "the certificate chain of the profile does not verify against the bundle",
                     )
                 };
                 CertzError::invalid(what, format!("{reason}: {error}"))

@@ -87,7 +87,7 @@ impl PublicKey {
             });
         let mut key = key?;
         if name.is_some_and(|name| name != key.algorithm().as_str()) {
-            return Err(malformed("its name is not that of its content".to_owned()));
+            return Err(malformed("the name of the type does not fit the content".to_owned()));
         }
         key.set_comment(comment);
         let key = Self(key);
@@ -245,7 +245,7 @@ pub(super) fn octets_of(
     let malformed = |why: &str| KeyError::Malformed { what, why: why.to_owned() };
     let text = std::str::from_utf8(input).map(str::trim).unwrap_or_default();
     if text.contains(['\n', '\r']) && !text.contains('\0') {
-        return Err(malformed("it has several lines"));
+        return Err(malformed("the text has several lines"));
     }
     let mut words = text.splitn(3, [' ', '\t']);
     let (first, second) = (words.next().unwrap_or_default(), words.next());

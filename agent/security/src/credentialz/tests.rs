@@ -203,7 +203,12 @@ fn invalid_keys_are_refused() {
     assert_eq!(private(LOCKED), KeyError::Encrypted);
     assert!(private(b"-----BEGIN RSA PRIVATE KEY-----").to_string().contains("OpenSSH's format"));
     assert_eq!(Certificate::parse_for_host(USER_CERTIFICATE), Err(KeyError::ForUsers));
-    assert!(Certificate::parse(USER).unwrap_err().to_string().contains("no type of certificates"));
+    assert!(
+        Certificate::parse(USER)
+            .unwrap_err()
+            .to_string()
+            .contains("the type is not one of certificates")
+    );
     let octets = std::str::from_utf8(HOST_CERTIFICATE).unwrap().split(' ').nth(1).unwrap();
     let half = &octets.as_bytes()[..octets.len() / 8 * 4];
     assert!(Certificate::parse(half).unwrap_err().to_string().contains("ends too early"));

@@ -133,11 +133,11 @@ fn known_leaf(
     let path: Path = rest.parse().map_err(|error| wrong(format!("{error}")))?;
     let patterns = schema.resolve_read(&path).map_err(|error| error.to_string())?;
     let [pattern] = &patterns[..] else {
-        return Err(wrong("it names more than one leaf".to_owned()));
+        return Err(wrong("the path names more than one leaf".to_owned()));
     };
     let node = schema.node(pattern.last().unwrap_or(schema.root()));
     if !matches!(node.kind, NodeKind::Leaf | NodeKind::LeafList) {
-        return Err(wrong("it is not a leaf".to_owned()));
+        return Err(wrong("the path is not a leaf".to_owned()));
     }
     if node.config != (plane == Plane::Ground) {
         let other = if node.config { "configuration: `config`" } else { "state: `state`" };

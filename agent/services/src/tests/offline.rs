@@ -164,7 +164,7 @@ fn answers_that_mean_nothing_are_refused() {
         (r#"{"state":{"/interfaces/interface[name=eth1]/state/colour":1}}"#, "the model has no"),
         (r#"{"state":{"/interfaces/interface[name=eth1]/mtu":1400}}"#, "it is configuration"),
         (r#"{"config":{"/interfaces/interface[name=eth1]/state/mtu":1400}}"#, "it is state"),
-        (r#"{"state":{"/interfaces/interface[name=eth1]/state":{}}}"#, "it is not a leaf"),
+        (r#"{"state":{"/interfaces/interface[name=eth1]/state":{}}}"#, "the path is not a leaf"),
         (r#"{"state":{"/interfaces/interface[name=*]/state/mtu":1400}}"#, "a value for each key"),
         (r#"{"state":{"/interfaces/interface[name=eth1]/state/mtu":"x"}}"#, "state/mtu"),
     ] {

@@ -97,7 +97,8 @@ impl ServiceModule<'_> {
         })?;
         let schema = &models.native;
         let path = self.path();
-        let list = schema.find(&path).ok_or_else(|| fail(format!("it makes no list `{path}`")))?;
+        let list =
+            schema.find(&path).ok_or_else(|| fail(format!("the module makes no list `{path}`")))?;
         let NodeKind::List { keys } = &schema.node(list).kind else {
             return Err(fail(format!("`{path}` is not a list")));
         };

@@ -319,7 +319,9 @@ impl OpenActions {
             Step::Unsent if self.holders.contains_key(&action.request.name()) => {
                 return action.enter(Step::Unsent, action.time());
             }
-            Step::Unsent => failed(format!("it was not begun: no handler came within {seconds} s")),
+            Step::Unsent => {
+                failed(format!("the action was not begun: no handler came within {seconds} s"))
+            }
             Step::Sent { is_accepted: false, .. } => {
                 failed(format!("its handler has not accepted it within {seconds} s"))
             }

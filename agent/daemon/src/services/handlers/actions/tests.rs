@@ -152,7 +152,7 @@ async fn an_action_is_followed_through_every_loss() {
         ("attach begin accepted 300 result", "action7 Unknown failed not done within 300 s"),
         // Nobody has it yet.
         ("begin attach", "action7 open"),
-        ("begin 300", "failed it was not begun: no handler came within 300 s"),
+        ("begin 300", "failed the action was not begun: no handler came within 300 s"),
         // The handler is lost, and asked by id.
         ("attach begin accepted detach attach running result", "action7 query7 ended 1"),
         ("attach begin accepted detach attach ended", "action7 query7 ended 2"),
