@@ -483,7 +483,7 @@ async fn each_change_is_posted_as_a_cloud_event_until_it_is_taken() {
     };
     let refused = post("http://127.0.0.1:8443/hook").output().unwrap();
     let refused = String::from_utf8(refused.stderr).unwrap();
-    assert!(refused.contains("https:// alone"), "{refused}");
+    assert!(refused.contains("https:// addresses only"), "{refused}");
     let mut watcher = post("https://127.0.0.1:8443/hook").spawn().unwrap();
     let posted = || std::fs::read_to_string(folder.path().join("posted")).unwrap_or_default();
     eventually_async("the snapshot is posted again", async || {

@@ -131,7 +131,7 @@ async fn faulty_bootstrap_servers_change_nothing() {
         ("voucher", "BOOTZ_OV_INVALID", "no valid chain leads to a trusted certificate"),
         ("expired", "BOOTZ_OV_INVALID", "expired"),
         ("signature", "BOOTZ_OV_INVALID", "the signature of the bootstrap data is not valid"),
-        ("nonce", "BOOTZ_OV_INVALID", "another nonce"),
+        ("nonce", "BOOTZ_OV_INVALID", "does not carry the nonce"),
         ("serial", "BOOTZ_CONFIGURATION_INVALID", "no response for serial number `HF-1`"),
     ] {
         let _server = bootstrap.faulty(fault).await;

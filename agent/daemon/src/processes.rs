@@ -214,7 +214,7 @@ mod tests {
             (0, "install", "11"),
             (0, "holdfast", "10"),
             (10, "", "10"),
-            (0, "", "neither pid nor name"),
+            (0, "", "names no process"),
             (99, "", "no process 99"),
             (12, "cp", "named `dd`, not `cp`"),
             (0, "dd", "processes 12, 13 are named `dd`"),

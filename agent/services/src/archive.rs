@@ -241,8 +241,8 @@ mod tests {
             ("templates/../../x", "templates/../../x: its path leads out"),
             ("./service.toml", "./service.toml: the path has an empty part, or `.`"),
             ("a//b", "a//b: its path has an empty part"),
-            ("a b", "a b: its path has a character"),
-            ("a\nb", "its path has a character"),
+            ("a b", "a b: the path has a character"),
+            ("a\nb", "the path has a character"),
         ] {
             check(&entry(EntryType::Regular, path), reason);
         }

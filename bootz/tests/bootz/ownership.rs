@@ -275,7 +275,7 @@ fn voucher_can_require_revocation_checks() {
         (vec![revocation_list(&scene.domain, &[])], ""),
         (vec![revocation_list(&scene.domain, &[OWNER + 1])], ""),
         (vec![revocation_list(&scene.domain, &[OWNER])], "is revoked"),
-        (vec![revocation_list(&elsewhere, &[])], "no chain"),
+        (vec![revocation_list(&elsewhere, &[])], "no valid chain"),
         (Vec::new(), "no revocation list"),
     ];
     for (lists, want) in rows {

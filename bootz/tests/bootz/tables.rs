@@ -108,14 +108,14 @@ fn a_payload_is_for_this_box_and_complete() {
         (|data| data.responses.insert(0, response("other")), ""),
         (|data| data.responses.retain(|it| it.serial_num != "123"), "no response for serial"),
         (|data| data.responses.push(response("123")), "several responses"),
-        (|data| data.nonce = "another".to_owned(), "another nonce"),
-        (|data| data.nonce.clear(), "another nonce"),
+        (|data| data.nonce = "another".to_owned(), "does not carry the nonce"),
+        (|data| data.nonce.clear(), "does not carry the nonce"),
         (|data| data.responses[0].boot_config = None, "boot_config: the field is missing"),
         (
             |data| data.responses[0].server_trust_cert.clear(),
             "server_trust_cert: the field is missing",
         ),
-        (|data| data.responses[0].server_trust_cert = "QUJD".to_owned(), "no certificate"),
+        (|data| data.responses[0].server_trust_cert = "QUJD".to_owned(), "not a certificate"),
         (|data| data.responses[0].certz_profiles = profiles(&["a", "b"]), ""),
         (|data| data.responses[0].certz_profiles = profiles(&["a", "a"]), "`a` occurs twice"),
         (

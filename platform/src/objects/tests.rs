@@ -346,7 +346,7 @@ fn impossible_objects_are_refused() {
     route("10.0.0.1/8", "[index=a]/next-hop = drop", "", "10.0.0.0/8");
     let hop = "/next-hop[index=a]/next-hop";
     route("2001:db8::/32", "[index=a]/next-hop = 192.0.2.1", hop, "IPv4 gateway");
-    route("10.0.0.0/8", "[index=a]/next-hop = 0.0.0.0", hop, "no gateway");
+    route("10.0.0.0/8", "[index=a]/next-hop = 0.0.0.0", hop, "cannot be a gateway");
     let interface = "/next-hop[index=a]/interface";
     route(
         "2001:db8::/32",
@@ -354,7 +354,12 @@ fn impossible_objects_are_refused() {
         interface,
         "fe80::1 is link-local: set `interface`",
     );
-    route("10.0.0.0/8", "[index=a]/next-hop = drop\n[index=b]/interface = e", "", "drops what");
+    route(
+        "10.0.0.0/8",
+        "[index=a]/next-hop = drop\n[index=b]/interface = e",
+        "",
+        "drops, but other next hops",
+    );
     route(
         "10.0.0.0/8",
         "[index=a]/next-hop = 192.0.2.1\n[index=b]/next-hop = 192.0.2.1",

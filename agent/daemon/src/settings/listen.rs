@@ -165,12 +165,12 @@ mod tests {
             assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), want);
         }
         for (text, want) in [
-            ("box:9339", "expected an IP address and a port"),
-            ("[127.0.0.1]:9339", "expected an IP address and a port"),
-            ("127.0.0.1%lo", "expected an IP address and a port"),
-            ("[::1]:", "expected an IP address and a port"),
-            ("[::1]9339", "expected an IP address and a port"),
-            ("[::1]:99999", "expected an IP address and a port"),
+            ("box:9339", "give an IP address and a port"),
+            ("[127.0.0.1]:9339", "give an IP address and a port"),
+            ("127.0.0.1%lo", "give an IP address and a port"),
+            ("[::1]:", "give an IP address and a port"),
+            ("[::1]9339", "give an IP address and a port"),
+            ("[::1]:99999", "give an IP address and a port"),
             ("[fe80::1%]:9339", "is not a port name"),
         ] {
             let error = text.parse::<ListenAddress>().unwrap_err();

@@ -92,7 +92,7 @@ async fn the_worst_alarm_comes_first_then_the_oldest() {
     for wrong in ["x", "1", "1.2", "x.2.a", "1.x.a"] {
         let refused = agent.get(&format!("/scheduler/alarms?after={wrong}")).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{wrong}");
-        assert!(refused.text.contains("no place that a page ended at"), "{}", refused.text);
+        assert!(refused.text.contains("is not a place at which a page ended"), "{}", refused.text);
     }
     agent.stop().await;
 }

@@ -144,7 +144,7 @@ fn an_invalid_key_option_refuses_the_upload() {
         (key_option("pty", "x"), "`pty` takes no value"),
         (key_option("command", "a\nssh-rsa B"), "control characters"),
         (key_option("environment", "=x"), "NAME=value"),
-        (key_option("expiry-time", "tomorrow"), "no time"),
+        (key_option("expiry-time", "tomorrow"), "not a time"),
     ] {
         let error = after(&rules(), with(vec![option])).unwrap_err();
         assert!(error.contains(why) && error.contains("account `bob`"), "{error}");
@@ -366,7 +366,7 @@ fn a_certificate_is_attached_to_a_present_host_key() {
         (None, Some(stamp("h")))
     );
 
-    refused(vec![server_keys(&[(b"", HOST_CERTIFICATE)])], "for none of the host keys");
+    refused(vec![server_keys(&[(b"", HOST_CERTIFICATE)])], "to none of the host keys");
     refused(vec![server_keys(&[(HOST, USER_CERTIFICATE)])], "for users, not for hosts");
     refused(vec![server_keys(&[(HOST, b""), (HOST, b"")])], "host key 2 is the same");
     refused(vec![server_keys(&[(b"", b"")])], "artefact 1 has neither");

@@ -49,8 +49,8 @@ fn parameters_have_their_types_and_defaults() {
 #[test]
 fn parameters_that_break_a_rule_are_refused_with_it() {
     for (document, want) in [
-        ("[]", "no JSON document of an instance"),
-        ("{", "no JSON document of an instance"),
+        ("[]", "not a JSON document of an instance"),
+        ("{", "not a JSON document of an instance"),
         ("{}", "the key `name` is missing"),
         (r#"{"name":[]}"#, "`[]` is not a value of the key"),
         (r#"{"name":""}"#, "name"),

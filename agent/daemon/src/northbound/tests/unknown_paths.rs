@@ -141,7 +141,7 @@ async fn other_mistakes_are_refused_beside_an_ignored_path() {
     };
     let rows: [(Change, Code, &str); 14] = [
         (also(path("/interfaces/interface[nome=eth0]")), Code::InvalidArgument, "nome"),
-        (also(path("/interfaces[name=eth0]")), Code::InvalidArgument, "no list"),
+        (also(path("/interfaces[name=eth0]")), Code::InvalidArgument, "not a list"),
         (also(nameless("/interfaces")), Code::InvalidArgument, "no name"),
         (also(nameless("bogus:/interfaces")), Code::InvalidArgument, "no name"),
         (also(keys_on_depth), Code::InvalidArgument, "keys on `...`"),

@@ -303,8 +303,8 @@ fn a_bundle_of_another_implementation_is_read() {
         ("", "the PEM text is malformed"),
         (&*BLOCK.replace("PKCS7", "CERTIFICATE"), "the block is labelled `CERTIFICATE`"),
         (&*format!("{BLOCK}{BLOCK}"), "something follows the block"),
-        (&*BLOCK.replace(body, &body.replace("MII", "MAA")), "no SignedData with certificates"),
-        (&*BLOCK.replace(body, ""), "no SignedData with certificates"),
+        (&*BLOCK.replace(body, &body.replace("MII", "MAA")), "not a SignedData with certificates"),
+        (&*BLOCK.replace(body, ""), "not a SignedData with certificates"),
     ] {
         let error = TrustBundle::from_pkcs7("here", text).unwrap_err().to_string();
         assert!(error.starts_with("here: PKCS#7") && error.contains(want), "{error}");
