@@ -151,7 +151,7 @@ async fn a_live_type_is_upgraded_with_the_hash_of_its_dry_run() {
     // A change of a client in between makes it another plan.
     on.move_bolt("br7").await;
     let refused = second.install(&on.agent, &["--expected", &hash]).unwrap_err();
-    assert!(refused.contains(&format!("instead of {hash}")), "{refused}");
+    assert!(refused.contains(&format!("not {hash} as expected")), "{refused}");
     on.is_at("1.0.0", 1400).await;
 
     let output = second.upgrade(&on.agent, &[]);

@@ -431,7 +431,10 @@ fn invalid_union_replace_combinations_are_refused() {
         (format!("{text}; {text}"), "only one CLI text"),
         (format!("{text}; {native}; {openconfig}"), "CLI text and native paths"),
         (format!("{native}; {text}"), "CLI text and native paths"),
-        (format!("{openconfig}; {}", openconfig.replace('x', "y")), "another entry"),
+        (
+            format!("{openconfig}; {}", openconfig.replace('x', "y")),
+            "the request sets this leaf to",
+        ),
         ("union /interfaces/interface[name=eth0] {}".to_owned(), "use a delete"),
         ("union cli: hostnam x".to_owned(), "line 1"),
         (

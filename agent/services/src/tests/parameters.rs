@@ -56,7 +56,7 @@ fn parameters_that_break_a_rule_are_refused_with_it() {
         (r#"{"name":""}"#, "name"),
         (r#"{"name":"a","colour":1}"#, "/services/s[name=a]/colour`: the model has no such node"),
         (r#"{"name":"a","port":"eth/0"}"#, "/services/s[name=a]/port`: "),
-        (r#"{"name":"a","facts":{"seen":"x"}}"#, "it is state"),
+        (r#"{"name":"a","facts":{"seen":"x"}}"#, "state cannot be written"),
         (r#"{"name":"a","needed":"x"}"#, "When condition"),
         (r#"{"name":"a","end":[{"id":9,"address":"::1"}]}"#, "Must condition"),
         (r#"{"name":"a","end":[{"id":1,"address":"::1"},{"id":2,"address":"::1"}]}"#, "Unique"),

@@ -169,7 +169,7 @@ fn every_bad_line_is_named_with_what_is_right_there() {
     let below = "valid here: `type VALUE`, `enabled VALUE`";
     let errors = parse(native(), "interface eth0 state\ninterface eth0 mut 9").unwrap_err();
     assert_eq!(errors[0].reason, "`state` is state, which cannot be written");
-    assert!(errors[1].reason.contains(below) && errors[1].reason.contains("is `mtu` meant?"));
+    assert!(errors[1].reason.contains(below) && errors[1].reason.contains("did you mean `mtu`?"));
     let errors = parse(native(), "interface eth0\nmtu 1400").unwrap_err();
     let hint = "to belong to the line above, it must be indented deeper";
     assert!(errors[0].reason.ends_with(hint), "{}", errors[0]);

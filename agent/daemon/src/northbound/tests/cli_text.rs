@@ -253,9 +253,11 @@ async fn every_bad_line_is_reported_and_nothing_is_applied() {
     let all = rpc::BadRequest::decode(details.details[0].value.as_slice()).unwrap();
     let messages: Vec<&str> =
         all.field_violations.iter().map(|it| it.description.as_str()).collect();
-    for (messages, part) in
-        messages.iter().zip(["within 68..65535", "is `mtu` meant?", "is `interface` meant?"])
-    {
+    for (messages, part) in messages.iter().zip([
+        "within 68..65535",
+        "did you mean `mtu`?",
+        "did you mean `interface`?",
+    ]) {
         assert!(messages.contains(part), "{messages}");
     }
     assert_eq!(messages.len(), 3);
