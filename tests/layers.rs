@@ -134,7 +134,7 @@ fn crates_depend_only_on_crates_below() {
         };
         for dependency in dependencies(&package) {
             if dependency.starts_with("holdfast") && !allowed.contains(&dependency.as_str()) {
-                broken.push(format!("{name} -> {dependency} is no arrow of ours"));
+                broken.push(format!("the arrow {name} -> {dependency} is not allowed"));
             }
             if let Some((_, users)) = RESERVED.iter().find(|(outside, _)| *outside == dependency)
                 && !users.contains(&name.as_str())

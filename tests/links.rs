@@ -106,7 +106,7 @@ fn check(
     match headings.get(target.as_path()) {
         Some(anchors) if anchors.contains(anchor) => Ok(()),
         Some(_) => Err(format!("{} has no such heading", target.display())),
-        None => Err(format!("{} is no document with headings", target.display())),
+        None => Err(format!("{} is not a document with headings", target.display())),
     }
 }
 
@@ -162,7 +162,7 @@ fn anchor(heading: &str) -> String {
     is_kept.map(|sign| if sign == ' ' { '-' } else { sign }).collect()
 }
 
-/// The lines of a document that are no code blocks, fenced or indented, with their numbers. An indented block follows
+/// The lines of a document outside of code blocks, fenced or indented, with their numbers. An indented block follows
 /// an empty line; other indented lines go on with a list.
 fn lines_of_text(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let (mut is_fenced, mut may_begin) = (false, true);

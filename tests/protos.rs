@@ -1,8 +1,8 @@
 //! The project's own `.proto` files against the facts about the public interfaces.
 //!
-//! What `holdfast-proto` compiled is written in the shape of the fact tables (`data/facts/proto/`, one file
-//! a package), then every element is compared with its row: a wrong number, a missing field and a message
-//! that no public interface has all show up as one readable line.
+//! The messages that `holdfast-proto` compiled are written in the shape of the fact tables (`data/facts/proto/`, one
+//! file a package), then every element is compared with its row: a wrong number, a missing field and a message that
+//! no public interface has all show up as one readable line.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};

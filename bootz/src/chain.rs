@@ -13,13 +13,13 @@ use webpki::{
 #[non_exhaustive]
 pub enum ChainError {
     /// A certificate or revocation list is malformed, or no valid chain exists.
-    #[error("no chain to a trusted certificate holds")]
+    #[error("no valid chain leads to a trusted certificate")]
     Path(#[source] webpki::Error),
     /// The leaf is itself a trusted certificate, but is not valid at this time.
     #[error("the trusted certificate is not valid at this time")]
     Expired,
     /// A revocation list names the certificate, or one that it was issued by.
-    #[error("the certificate, or one that it was issued by, is revoked")]
+    #[error("the certificate, or that of an issuer, is revoked")]
     Revoked,
     /// The voucher asks for a revocation check, and the server sent no revocation list.
     #[error("revocation has to be checked, but there is no revocation list")]

@@ -14,7 +14,7 @@ pub use crate::chain::ChainError;
 use crate::chain::{self, Revocation};
 use crate::signature::{self, DigestAlgorithm, SignatureError};
 
-/// Largest message that is read, in octets. A voucher with a long chain has some ten thousand.
+/// Largest message that is read, in bytes. A voucher with a long chain has some ten thousand.
 pub const LARGEST: usize = 1 << 20;
 
 const SIGNED_DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.2");
@@ -25,32 +25,32 @@ const MESSAGE_DIGEST: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.1
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CmsError {
-    /// Longer than [`LARGEST`] octets.
-    #[error("it has {0} octets, more than are read")]
+    /// Longer than [`LARGEST`] bytes.
+    #[error("the message has {0} bytes, more than are read")]
     TooLong(usize),
     /// Not in the form of RFC 5652.
-    #[error("it cannot be read as a signed CMS message")]
+    #[error("the message cannot be read as a signed CMS message")]
     Malformed(#[source] der::Error),
     /// Another kind of CMS message.
-    #[error("it is no signed CMS message but one of kind {0}")]
+    #[error("the message is not a signed CMS message: its kind is {0}")]
     OtherKind(ObjectIdentifier),
     /// Without any signature.
-    #[error("it is not signed")]
+    #[error("the message is not signed")]
     Unsigned,
     /// The certificate of a signer is missing from the message.
-    #[error("the certificate of its signer is not in it")]
+    #[error("the message lacks the certificate of its signer")]
     NoSigner,
     /// The signed attributes do not match the content.
-    #[error("its signed attributes are those of another content")]
+    #[error("the signed attributes of the message belong to another content")]
     OtherContent,
     /// It has the content in it, where a signature alone is expected.
-    #[error("it holds a content of its own; a detached signature holds none")]
+    #[error("the message has content, but a detached signature must have none")]
     NotDetached,
     /// The signature is wrong, or uses an unsupported algorithm.
-    #[error("its signature is not valid: {0}")]
+    #[error("the signature of the message is not valid: {0}")]
     Signature(String),
     /// The signer is not trusted.
-    #[error("its signer is not trusted")]
+    #[error("the signer of the message is not trusted")]
     Untrusted(#[source] ChainError),
 }
 

@@ -7,11 +7,11 @@ pub const OPTION_V4: u8 = 143;
 /// DHCPv6 option `OPTION_V6_SZTP_REDIRECT`, for the option request option.
 pub const OPTION_V6: u16 = 136;
 
-/// Octets of the length before each URI.
+/// Bytes of the length before each URI.
 const LENGTH: usize = 2;
-/// Octets before the value of a DHCPv4 option: its code and its length.
+/// Bytes before the value of a DHCPv4 option: its code and its length.
 const HEADER_V4: usize = 2;
-/// Octets before the value of a DHCPv6 option: its code and its length, two each.
+/// Bytes before the value of a DHCPv6 option: its code and its length, two each.
 const HEADER_V6: usize = 4;
 
 /// Servers taken from one option, and ignored entries reported. One option has room for five thousand entries, and
@@ -38,14 +38,14 @@ pub enum OptionError {
         entry: usize,
     },
     /// An entry is not UTF-8.
-    #[error("entry {entry} of the list of servers is no text")]
+    #[error("entry {entry} of the list of servers is not text")]
     NoText {
         /// Counted from 1.
         entry: usize,
     },
 }
 
-/// Parses the value of either option, without its code and length: pairs of a length in two octets, big-endian,
+/// Parses the value of either option, without its code and length: pairs of a length in two bytes, big-endian,
 /// and a URI.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::signature::DigestAlgorithm;
 
-/// Octets of a line of PEM.
+/// Bytes of a line of PEM.
 const PEM_LINE: usize = 64;
 
 /// Reason for not using an identity.
@@ -40,7 +40,7 @@ impl IdevidChain {
         let read = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
         let chain = read.map_err(|error| IdentityError::Certificate(error.to_string()))?;
         if chain.is_empty() {
-            return Err(IdentityError::Certificate("there is none".to_owned()));
+            return Err(IdentityError::Certificate("the chain is empty".to_owned()));
         }
         Ok(Self(chain))
     }
@@ -120,7 +120,7 @@ impl SigningKey {
     /// # Errors
     /// When the cryptographic library fails.
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, IdentityError> {
-        let refused = |_| IdentityError::Key("it does not sign".to_owned());
+        let refused = |_| IdentityError::Key("the key does not sign".to_owned());
         match &self.key {
             IdevidKeyPair::Rsa(key, encoding) => {
                 let mut signature = vec![0; key.public_modulus_len()];
@@ -160,6 +160,8 @@ fn ecdsa(der: &[u8], digest: DigestAlgorithm) -> Result<EcdsaKeyPair, IdentityEr
             .ok()
     });
     fitting.ok_or_else(|| {
-        IdentityError::Key("it is neither RSA nor ECDSA on a curve that fits its digest".to_owned())
+        IdentityError::Key(
+            "the key is neither RSA nor ECDSA on a curve that fits its digest".to_owned(),
+        )
     })
 }

@@ -4,7 +4,7 @@ use holdfast_proto::bootz::SoftwareImage;
 
 /// The only defined algorithm for image hashes, as `ietf-sztp-conveyed-info` names it.
 const SHA256: &str = "ietf-sztp-conveyed-info:sha-256";
-/// Octets of a SHA-256 digest.
+/// Bytes of a SHA-256 digest.
 const DIGEST: usize = 32;
 
 /// The software of this box.
@@ -45,8 +45,8 @@ pub enum ImageError {
     /// Algorithm other than SHA-256.
     #[error("intended_image.hash_algorithm `{0}` is not supported")]
     Algorithm(String),
-    /// Text other than 32 octets in hexadecimal digits.
-    #[error("intended_image.os_image_hash `{0}` is no SHA-256 digest")]
+    /// Text other than 32 bytes in hexadecimal digits.
+    #[error("intended_image.os_image_hash `{0}` is not a SHA-256 digest")]
     Digest(String),
     /// A required field is missing.
     #[error("intended_image.{0} is missing")]
@@ -105,7 +105,7 @@ impl Image {
     }
 }
 
-/// Parses hexadecimal digits, with colons between all octets or none.
+/// Parses hexadecimal digits, with colons between all bytes or none.
 fn digest(text: &str) -> Option<[u8; DIGEST]> {
     let joined = match text.contains(':') {
         true if text.split(':').all(|octet| octet.len() == 2) => text.replace(':', ""),

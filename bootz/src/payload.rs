@@ -33,11 +33,11 @@ pub struct BootstrapPayload {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PayloadError {
-    /// The octets are not a `BootstrapDataSigned`.
+    /// The bytes are not a `BootstrapDataSigned`.
     #[error("the bootstrap data cannot be read: {0}")]
     Malformed(String),
     /// The nonce is that of another request.
-    #[error("the bootstrap data carries another nonce than the one that was sent")]
+    #[error("the bootstrap data does not carry the nonce that was sent")]
     Nonce,
     /// No response names this box.
     #[error("the bootstrap data has no response for serial number `{0}`")]
@@ -97,7 +97,7 @@ impl BootstrapPayload {
         let boot_config = response.boot_config.clone();
         Ok(Self {
             boot_config: boot_config
-                .ok_or_else(|| PayloadError::field("boot_config", "it is missing"))?,
+                .ok_or_else(|| PayloadError::field("boot_config", "the field is missing"))?,
             server_trust_cert: parse_trust_anchor(&response.server_trust_cert)?,
             checksum: checksum(data),
             response,
@@ -108,7 +108,10 @@ impl BootstrapPayload {
 fn parse_trust_anchor(text: &str) -> Result<CertificateDer<'static>, PayloadError> {
     const FIELD: &str = "server_trust_cert";
     if text.is_empty() {
-        return Err(PayloadError::field(FIELD, "it is missing, so nothing can be reported"));
+        return Err(PayloadError::field(
+            FIELD,
+            "the address is missing, so nothing can be reported",
+        ));
     }
     let octets = STANDARD.decode(text);
     let der = CertificateDer::from(
@@ -116,7 +119,9 @@ fn parse_trust_anchor(text: &str) -> Result<CertificateDer<'static>, PayloadErro
     );
     match webpki::anchor_from_trusted_cert(&der) {
         Ok(_) => Ok(der),
-        Err(error) => Err(PayloadError::field(FIELD, format!("it is no certificate: {error}"))),
+        Err(error) => {
+            Err(PayloadError::field(FIELD, format!("the field is not a certificate: {error}")))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use prost::Message;
 use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256;
 use rustls::crypto::hpke::{EncapsulatedSecret, Hpke, HpkePrivateKey};
 
-/// Octets of the private key.
+/// Bytes of the private key.
 pub const SECRET: usize = 32;
 
 /// An X25519 key pair for HPKE (RFC 9180) in base mode with HKDF-SHA256 and AES-256-GCM. Neither `info` nor additional
@@ -22,12 +22,12 @@ pub struct TransportKey {
 pub struct DecryptionError;
 
 impl TransportKey {
-    /// Makes a key from 32 random octets, which the caller draws from a secure source.
+    /// Makes a key from 32 random bytes, which the caller draws from a secure source.
     #[must_use]
     pub fn from_secret(secret: [u8; SECRET]) -> Self {
         let private = PrivateKey::from_private_key(&X25519, &secret).ok();
         let public = private.and_then(|private| private.compute_public_key().ok());
-        let public = public.expect("any 32 octets are an X25519 key");
+        let public = public.expect("any 32 bytes are an X25519 key");
         Self { secret: secret.to_vec().into(), public: public.as_ref().to_vec() }
     }
 

@@ -37,7 +37,7 @@ pub enum UriError {
     #[error("`{0}` is not a bootz:// URI")]
     OtherScheme(String),
     /// Malformed URI.
-    #[error("`{uri}` is no server: {reason}")]
+    #[error("`{uri}` does not name a server: {reason}")]
     Malformed {
         /// Text of the URI.
         uri: String,
@@ -51,21 +51,21 @@ impl FromStr for ServerUri {
 
     fn from_str(text: &str) -> Result<Self, UriError> {
         let malformed = |reason| UriError::Malformed { uri: text.to_owned(), reason };
-        let uri: Uri = text.parse().map_err(|_| malformed("it cannot be read as a URI"))?;
+        let uri: Uri = text.parse().map_err(|_| malformed("the text cannot be read as a URI"))?;
         if !uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME)) {
             return Err(UriError::OtherScheme(text.to_owned()));
         }
-        let authority = uri.authority().ok_or_else(|| malformed("it has no host"))?;
+        let authority = uri.authority().ok_or_else(|| malformed("the URI has no host"))?;
         if authority.as_str().contains('@') {
-            return Err(malformed("it names a user"));
+            return Err(malformed("the URI names a user"));
         }
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err(malformed("it has a path or a query"));
+            return Err(malformed("the URI has a path or a query"));
         }
         let host = Host::read(authority.host());
-        let host = host.ok_or_else(|| malformed("its host is neither a name nor an address"))?;
+        let host = host.ok_or_else(|| malformed("the host is neither a name nor an address"))?;
         let port = authority.port_u16().filter(|port| *port != 0);
-        Ok(Self { host, port: port.ok_or_else(|| malformed("it has no port"))? })
+        Ok(Self { host, port: port.ok_or_else(|| malformed("the URI has no port"))? })
     }
 }
 

@@ -55,7 +55,7 @@ pub enum VoucherError {
     /// The signer's certificate is that of a box rather than of the vendor's signing service.
     #[error(
         "the ownership voucher is signed by a certificate that looks like the IDevID of a box (it has {0}): the vendor \
-         has to sign vouchers with another"
+         has to sign vouchers with another certificate"
     )]
     SignedByBox(&'static str),
     /// The voucher is not yet valid, or has expired.
@@ -132,7 +132,7 @@ impl Voucher {
 
     fn valid_at(&self, now: UnixTime) -> Result<(), VoucherError> {
         if self.created.as_secs() > now.as_secs().saturating_add(CLOCK_SKEW_TOLERANCE) {
-            return Err(VoucherError::Time("was made in the future; is the clock right?"));
+            return Err(VoucherError::Time("was made in the future: check the clock of the box"));
         }
         if self.expires.is_some_and(|expires| expires.as_secs() < now.as_secs()) {
             return Err(VoucherError::Time("has expired"));

@@ -12,7 +12,7 @@ use tonic::{Code, Status, Streaming};
 
 /// Messages queued for sending on a stream. One suffices, as a message is made only after the answer to the last.
 const QUEUE_DEPTH: usize = 1;
-/// Largest answer that is read, in octets. Boot configurations include certificates and policies of some
+/// Largest answer that is read, in bytes. Boot configurations include certificates and policies of some
 /// megabytes; a server that is not verified yet must not be able to exhaust the memory of the box.
 const LARGEST_ANSWER: usize = 64 << 20;
 

@@ -164,18 +164,18 @@ pub enum EncodeError {
     #[error("link `{0}` does not exist")]
     LinkNotFound(SmolStr),
     /// A link of this name exists, is not ours, and cannot be changed into the requested one.
-    #[error("link `{0}` is there already, not made by the agent, and cannot be changed into this")]
+    #[error(
+        "link `{0}` exists already: others made it, and it cannot be changed into the configured one"
+    )]
     OthersLink(SmolStr),
     /// A route of another program has the same destination and metric, and does not lead the same way, or belongs to a
     /// program that looks after it.
     #[error(
-        "another program's route is in its place: `{0}`; remove that one, or give this one another metric"
+        "a route of another program has the same prefix and metric: `{0}`; remove that route, or configure another metric"
     )]
     OthersRoute(String),
     /// The stored message of a route cannot be read.
-    #[error(
-        "the route `{0}` of another program cannot be put back: what was stored of it cannot be read"
-    )]
+    #[error("cannot put back the route `{0}` of another program: its stored form cannot be read")]
     UnreadableRoute(String),
     /// No transport carries out operations on this kind of key.
     #[error("no codec for {0}")]

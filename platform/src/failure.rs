@@ -1,6 +1,7 @@
 //! Failures of resources, as the engine walks them: see [`ImpactWalk`](holdfast_scheduler::ImpactWalk).
 //!
-//! What goes with a link is what the kernel would remove with it, so the lists are those of [`descriptors`].
+//! The objects that fail with a link are those that the kernel would remove with it, so the lists are those of
+//! [`descriptors`].
 
 use std::net::IpAddr;
 
@@ -9,7 +10,7 @@ use holdfast_scheduler::{Failure, Key, KindId, Space, Target};
 use crate::descriptors::{kinds, link};
 use crate::values::MAIN_TABLE;
 
-/// Kinds of which values that are not ours fail with their link: the engine has to find them by their keys.
+/// Kinds whose values fail with their link even if they are not ours: the engine has to find them by their keys.
 pub const INDEXED_KINDS: [KindId; 2] = [kinds::ADDRESS, kinds::NEIGHBOR];
 
 /// Failure of an interface: the link and everything on it, of ours or not.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-/// Longest host name that the kernel accepts, in octets (`__NEW_UTS_LEN`).
+/// Longest host name that the kernel accepts, in bytes (`__NEW_UTS_LEN`).
 const MAX_NAME: usize = 64;
 /// Time limit of the helper for one name; it makes one system call.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ impl HostnameWriter {
     }
 }
 
-/// Sends the length in one octet, then the name. The answer is an errno in four octets, little-endian, or zero.
+/// Sends the length in one byte, then the name. The answer is an errno in four bytes, little-endian, or zero.
 fn send_name(socket: &mut UnixStream, name: &str) -> io::Result<i32> {
     let Ok(length) = u8::try_from(name.len()) else { return Ok(Errno::EINVAL as i32) };
     socket.write_all(&[&[length], name.as_bytes()].concat())?;

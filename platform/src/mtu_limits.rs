@@ -6,9 +6,9 @@ use smol_str::SmolStr;
 
 use crate::values::{Link, LinkKind, LinkMtu};
 
-/// MTU of a bridge without ports, octets of layer 3 (`ETH_DATA_LEN`).
+/// MTU of a bridge without ports, bytes of layer 3 (`ETH_DATA_LEN`).
 const BRIDGE_WITHOUT_PORTS: u32 = 1500;
-/// Smallest MTU of a tunnel, however small the link below it is, octets of layer 3 (`ETH_MIN_MTU`).
+/// Smallest MTU of a tunnel, however small the link below it is, bytes of layer 3 (`ETH_MIN_MTU`).
 const LEAST_OF_TUNNEL: u32 = 68;
 
 /// MTUs of the links of one namespace, with the links that follow them. A change costs as much as there are links that
@@ -30,7 +30,7 @@ struct Entry {
     master: Option<SmolStr>,
     /// The part of a link that follows others, as it was observed.
     part: Option<LinkMtu>,
-    /// Octets that a tunnel adds.
+    /// Bytes that a tunnel adds.
     overhead: u32,
 }
 

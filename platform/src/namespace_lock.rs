@@ -28,13 +28,13 @@ use crate::netns::{Netns, NetnsError};
 
 /// Name of the socket, in the abstract names of the namespace.
 const NAME: &[u8] = b"holdfast/network-namespace";
-/// Time for a connection to the holder, and for its answer. One that runs answers within milliseconds.
+/// Time for a connection to the holder, and for its answer. A holder that runs answers within milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Attempts to learn whose the name is: a holder may end at that moment, or may not listen yet.
 const ATTEMPTS: u32 = 5;
 /// Pause between two of them. A holder listens within microseconds after it has the name.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(200);
-/// Octets of an answer that are read: a version, and the longest path of Linux (4096).
+/// Bytes of an answer that are read: a version, and the longest path of Linux (4096).
 const ANSWER_OCTETS: u64 = 4224;
 /// Pause after a connection that could not be taken, mostly for want of a file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -17,7 +17,7 @@ const NAMED_NAMESPACES: &str = "/run/netns";
 /// Choice of the namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NetnsSetting {
-    /// Those in which the agent was started.
+    /// Namespaces in which the agent was started.
     #[default]
     Current,
     /// A name as `ip netns` knows it, or the path of a namespace file.

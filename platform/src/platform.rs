@@ -65,7 +65,7 @@ impl Platform {
         Self::start_with(settings, Codecs::default(), None)
     }
 
-    /// `receive_buffer` is the size for kernel notifications in octets; `None` for the largest possible.
+    /// `receive_buffer` is the size for kernel notifications in bytes; `None` for the largest possible.
     pub(crate) fn start_with(
         settings: &PlatformSettings,
         codecs: Codecs,

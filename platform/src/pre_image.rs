@@ -19,9 +19,9 @@ use crate::values::{
     Neighbor, Password, RouteTarget, TextFile,
 };
 
-/// The octets cannot be decoded.
+/// The bytes cannot be decoded.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read what an object was before us")]
+#[error("cannot read the stored pre-image of an object")]
 pub struct PreImageError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 /// Row format. Fields are only ever added, with a default.
@@ -132,7 +132,7 @@ pub fn to_bytes(value: &dyn ObjectValue) -> Option<Vec<u8>> {
 /// Decodes the output of [`to_bytes`].
 ///
 /// # Errors
-/// When the octets have another form.
+/// When the bytes have another form.
 pub fn from_bytes(octets: &[u8]) -> Result<(Key, SharedValue), PreImageError> {
     let row: PreImageRow =
         serde_json::from_slice(octets).map_err(|error| PreImageError(error.into()))?;

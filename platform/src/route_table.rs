@@ -24,7 +24,7 @@ use crate::values::Family;
 /// Routes of one answer; those beyond are counted. A person reads fewer, and a full table of the Internet stays out of
 /// memory.
 const MOST_ROUTES: usize = 10_000;
-/// Number of the table with the addresses of the box itself (`RT_TABLE_LOCAL`), which is no routing.
+/// Number of the table with the addresses of the box itself (`RT_TABLE_LOCAL`), which does not route.
 const LOCAL_TABLE: u32 = 255;
 
 /// Choice of routes.
@@ -81,7 +81,7 @@ pub enum RouteTableError {
     /// The kernel gave no list.
     #[error("cannot list the {what} of the kernel: {reason}")]
     Kernel {
-        /// What was asked for.
+        /// The requested routes.
         what: &'static str,
         /// Answer of the kernel.
         reason: String,

@@ -1,7 +1,7 @@
 //! Values as JSON, for inspection of the engine and for replaying recordings.
 //!
-//! The form is that of the types of values in this version: nothing of it is stored. What the database keeps of a value is
-//! a [`pre_image`](crate::pre_image), whose form later versions read.
+//! The form is that of the types of values in this version: nothing of it is stored. The database keeps a
+//! [`pre_image`](crate::pre_image) of a value, whose form later versions read.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub enum ValueJsonError {
     #[error("values of kind {} are not recorded", _0.0)]
     Kind(KindId),
     /// The document is not a value of this kind.
-    #[error("the document is no value of kind {}", kind.0)]
+    #[error("the document is not a value of kind {}", kind.0)]
     Document {
         /// Expected kind.
         kind: KindId,

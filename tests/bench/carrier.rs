@@ -27,7 +27,7 @@ const IFF_RUNNING: u32 = 0x40;
 const AF_INET: u8 = 2;
 /// Multicast group of links, as a bit of the socket's address.
 pub(crate) const RTMGRP_LINK: u32 = 1;
-/// Octets of the header of a message, of a link's, and of a route's.
+/// Bytes of the header of a message, of a link's, and of a route's.
 const HEADER: usize = 16;
 const ROUTE_HEADER: usize = 12;
 
@@ -86,7 +86,7 @@ impl CarrierLink {
     }
 }
 
-/// Another tap, whose carrier comes and goes before a loss. The kernel then delays its work on the carrier that is lost.
+/// Another tap, whose carrier comes and goes ahead of a loss. The kernel then delays its work on the carrier that is lost.
 const ELSEWHERE: &str = "tap2";
 
 /// Makes the links with which carriers are lost, and shows them below `/sys`, as on a box: the agent looks at their carriers there.
@@ -108,7 +108,7 @@ pub(crate) fn elsewhere() -> CarrierSwitch {
     CarrierSwitch::Holder { name: ELSEWHERE, file: None }
 }
 
-/// What gives a link its carrier and takes it, without the start of a process.
+/// Tap that gives a link its carrier and takes it, without the start of a process.
 #[derive(Debug)]
 pub(crate) enum CarrierSwitch {
     Peer { socket: Socket, index: u32 },

@@ -68,7 +68,7 @@ pub(crate) struct Row {
     pub(crate) target: Duration,
 }
 
-/// Octets for each value, history included, and the target.
+/// Bytes for each value, history included, and the target.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) octets: f64,

@@ -27,7 +27,7 @@ pub(crate) struct Sizes {
     /// Losses of a carrier, and faults that a program reports, of each row.
     pub(crate) losses: usize,
     pub(crate) faults: usize,
-    /// Alarm rules, of which one fits.
+    /// Alarm rules; one of them fits.
     pub(crate) rules: usize,
     /// Routes that a loss takes the way from: some, and many.
     pub(crate) some: u32,

@@ -318,7 +318,7 @@ struct SetTimes {
 }
 
 impl SetTimes {
-    /// Medians of several runs, each by itself.
+    /// Medians of several runs, each alone.
     fn median(runs: Vec<Self>) -> Self {
         fn middle<T: Ord + Copy>(runs: &[SetTimes], of: impl Fn(&SetTimes) -> T) -> T {
             let mut all: Vec<T> = runs.iter().map(of).collect();
@@ -459,7 +459,7 @@ impl Table {
         }
         let engine::Memory { octets, original, target } = memory;
         self.add(
-            "engine: octets for each value",
+            "engine: bytes for each value",
             &format!("{octets:.0}"),
             &format!("the original {original:.0}"),
             octets / original,
@@ -481,7 +481,7 @@ impl Table {
         );
     }
 
-    /// Delays by their percentiles, of which one has a target in milliseconds.
+    /// Delays by their percentiles; one has a target in milliseconds.
     fn delays(&mut self, what: &str, mut delays: Vec<Duration>, judged: usize, target: f64) {
         delays.sort();
         let at = |percent| milliseconds(percentile(&delays, percent));

@@ -1,6 +1,6 @@
 //! Delay of a lost carrier: from the loss itself to the client that is told, and to the kernel's use of another way.
 //!
-//! A raw listener is no beginning: the kernel tells of the carrier of a plain port up to a second late.
+//! A raw listener does not give the beginning: the kernel tells of the carrier of a plain port up to a second late.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -28,7 +28,7 @@ use super::{STATIC_ROUTES, Table, port_with, yardstick};
 pub(crate) struct Sizes {
     /// Losses that one client is told.
     pub(crate) losses: usize,
-    /// Losses of which the last of many streams is told, and the streams.
+    /// Losses until the last of many streams is told, and the streams.
     pub(crate) shared_losses: usize,
     pub(crate) streams: usize,
     /// Losses that follow one another, and the length of each.
@@ -69,9 +69,10 @@ impl Sizes {
     };
 }
 
-/// Pause before a loss: it is told by itself, and shortly after an event on another link.
+/// Pause before a loss: it is told alone, and shortly after an event on another link.
 const PAUSE: Duration = Duration::from_millis(10);
-/// What pauses differ by from loss to loss: the agent looks at carriers every 20 ms, and a loss must not follow its looks.
+/// Difference of pauses from loss to loss: the agent looks at carriers every 20 ms, and a loss must not follow its
+/// looks.
 const STAGGER: Duration = Duration::from_millis(7);
 const STAGGERED: u32 = 20;
 /// Pause between two questions by which way the kernel sends.

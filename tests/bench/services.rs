@@ -182,10 +182,10 @@ async fn set_all(client: &GnmiClient, values: impl Iterator<Item = (String, Valu
 
 fn octets_for_each(table: &mut Table, octets: u64, (count, things): (u32, &str)) {
     let each = f64::from(u32::try_from(octets / u64::from(count)).unwrap_or(u32::MAX));
-    table.row(&format!("octets for each of {count} {things}"), each, None, None);
+    table.row(&format!("bytes for each of {count} {things}"), each, None, None);
 }
 
-/// Events on links, each of which opens the gate of one instance.
+/// Events on links; each opens the gate of one instance.
 async fn event_rows(
     table: &mut Table,
     (client, net): (&GnmiClient, &Netns),

@@ -15,7 +15,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 /// The protocol number of the routes of the yardstick, so that they can be told apart.
 const PROTOCOL: u8 = 151;
 
-/// Octets in one send, as many as the kernel accepts at once with the default socket buffer.
+/// Bytes in one send, as many as the kernel accepts at once with the default socket buffer.
 const BATCH_BYTES: u32 = 64 * 1024;
 
 /// From linux/rtnetlink.h and linux/netlink.h.
@@ -31,7 +31,7 @@ const RTA_GATEWAY: u16 = 5;
 /// The group into which links are put to be deleted by one message.
 const GROUP: u32 = 4_711;
 
-/// Octets of one request: netlink header, route header, three attributes of eight octets.
+/// Bytes of one request: netlink header, route header, three attributes of eight bytes.
 const REQUEST_BYTES: u32 = 16 + 12 + 3 * 8;
 
 /// The destination of a route by its number: 10.0.0.0/8 has room for all.

@@ -22,7 +22,7 @@ const CONNECTIONS: usize = 8;
 const SUBSCRIPTIONS: u32 = 400;
 /// Wrong passwords that are tried.
 const GUESSES: u32 = 200;
-/// Most memory of the agent, in octets, whatever attackers do.
+/// Most memory of the agent, in bytes, whatever attackers do.
 const MEMORY: u64 = 700 << 20;
 
 pub(crate) async fn row(effort: &mut Effort) -> Result<Row> {
@@ -45,7 +45,7 @@ pub(crate) async fn row(effort: &mut Effort) -> Result<Row> {
         let peak = agent.peak_resident_bytes();
         let (acknowledged, _) = load.take_counts();
         let mut faults = load.faults(&agent, &net).await;
-        faults.extend((peak > MEMORY).then(|| format!("{peak} octets of memory")));
+        faults.extend((peak > MEMORY).then(|| format!("{peak} bytes of memory")));
         faults.extend((acknowledged == 0).then(|| "clients were shut out".to_owned()));
         row.attempted(acknowledged, faults);
     }

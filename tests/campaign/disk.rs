@@ -17,7 +17,7 @@ use crate::{Effort, Row};
 
 /// Space for the database and some hundred changes.
 const SMALL_DISK: &str = "size=24m";
-/// Octets of the image of a file system of its own.
+/// Bytes of the image of a file system of its own.
 const IMAGE: u64 = 64 << 20;
 /// Longest time of load, in milliseconds.
 const LOAD_MS: u64 = 400;

@@ -16,11 +16,11 @@ use crate::{Effort, Row, panics};
 const CALLS: u32 = 20_000;
 /// Moments at which the agent is measured.
 const SAMPLES: u32 = 10;
-/// Growth of the resident memory from the middle of the run to its end, in octets: the history is full by then, and what is
+/// Growth of the resident memory from the middle of the run to its end, in bytes: the history is full by then, and what is
 /// left is the measure of the allocator.
 const GROWTH: u64 = 16 << 20;
 
-/// What the process holds.
+/// Resources that the process holds.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     resident: u64,

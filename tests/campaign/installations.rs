@@ -14,10 +14,10 @@ use crate::{Effort, Row, panics};
 const ROUNDS: u32 = 1_000;
 /// Moments at which the agent is measured.
 const SAMPLES: u32 = 10;
-/// Growth of the resident memory from the middle of the run to its end, in octets: the histories are full by then.
+/// Growth of the resident memory from the middle of the run to its end, in bytes: the histories are full by then.
 const GROWTH: u64 = 4 << 20;
-/// Processor time of the last tenth of the run, in percent of that of the second one. What each round leaves behind would make every
-/// later one slower.
+/// Processor time of the last tenth of the run, in percent of that of the second one. Leftovers of each round would
+/// make every later one slower.
 const SLOWER: u128 = 130;
 
 #[derive(Clone, Copy, Debug)]

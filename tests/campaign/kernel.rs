@@ -56,7 +56,7 @@ struct Repeated(Child);
 
 impl Drop for Repeated {
     fn drop(&mut self) {
-        // It never ends by itself.
+        // It never ends on its own.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -19,15 +19,15 @@ const STATIC_ROUTES: &str = "/network-instances/network-instance[name=DEFAULT]/p
 
 /// Routes of the group that is changed as one.
 const GROUP: u32 = 20;
-/// Smallest MTU that is set, octets of layer 3, and how many are used.
+/// Smallest MTU that is set, bytes of layer 3, and how many are used.
 const MTU: u32 = 1300;
 const MTUS: u32 = 190;
-/// Octets that OpenConfig counts besides (the Ethernet header).
+/// Bytes that OpenConfig counts besides (the Ethernet header).
 const HEADER: u32 = 14;
 /// Pause between two looks at the box.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// What one client changes.
+/// Changes of one client.
 #[derive(Clone, Copy, Debug)]
 enum Target {
     /// Metric of a group of routes.
@@ -145,7 +145,7 @@ impl Load {
             if found != known.acknowledged && found != known.asked {
                 faults.push(format!("{target:?}: {found} is configured after {known:?}"));
             }
-            // What is there now is what goes on.
+            // Present values go on.
             (lock(progress).acknowledged, lock(progress).asked) = (found, found);
             let deadline = Instant::now() + WAIT_LIMIT;
             while !in_kernel(net, *target, found) {

@@ -99,7 +99,7 @@ impl Row {
     }
 }
 
-/// What an agent has logged and never may.
+/// Lines that an agent has logged and never may.
 pub(crate) fn panics(agent: &AgentProcess) -> Vec<String> {
     let log = agent.log();
     log.lines().filter(|line| line.contains("panicked")).map(ToOwned::to_owned).collect()

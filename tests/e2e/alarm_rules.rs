@@ -80,7 +80,7 @@ async fn a_rule_is_an_alarm_while_it_fits_one() {
     let off = client.read("holdfast_native:/fault-state/rule[owner=noc][name=off]/state").await;
     assert_eq!(off.unwrap_err().code(), Code::NotFound);
 
-    // What a rule comes to is a level, after a restart, too.
+    // The result of a rule is a level, after a restart, too.
     let created = leaf(&client, NATIVE, LINKS, "time-created").await;
     agent.kill();
     agent.restart().await;

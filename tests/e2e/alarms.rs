@@ -94,7 +94,7 @@ async fn a_link_without_a_carrier_is_an_alarm_until_it_is_back() {
         told.until("delete /system/alarms").await;
         assert_eq!(leaf(&client, OPENCONFIG, DOWN, "id").await, None);
     }
-    // A port without configuration, and one that is to be down, are no faults.
+    // A port without configuration, and one that is to be down, are not faults.
     net.ip("link set p1 down");
     net.ip("link set p0 down");
     wait_until_open(&client, DOWN).await;
@@ -328,12 +328,12 @@ pub(crate) fn acknowledge(agent: &AgentProcess, id: &str) -> String {
     fault(agent, &["ack", id])
 }
 
-/// What `holdfast fault ...` prints.
+/// Output of `holdfast fault ...`.
 pub(crate) fn fault(agent: &AgentProcess, arguments: &[&str]) -> String {
     printed(agent, "fault", arguments)
 }
 
-/// What a command at the box prints. It begins with `holdfast: ` where the command fails.
+/// Output of a command at the box. It begins with `holdfast: ` where the command fails.
 pub(crate) fn printed(agent: &AgentProcess, command: &str, arguments: &[&str]) -> String {
     let output = agent.command(command).args(arguments).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
@@ -483,7 +483,7 @@ async fn each_change_is_posted_as_a_cloud_event_until_it_is_taken() {
     };
     let refused = post("http://127.0.0.1:8443/hook").output().unwrap();
     let refused = String::from_utf8(refused.stderr).unwrap();
-    assert!(refused.contains("https:// alone"), "{refused}");
+    assert!(refused.contains("https:// addresses only"), "{refused}");
     let mut watcher = post("https://127.0.0.1:8443/hook").spawn().unwrap();
     let posted = || std::fs::read_to_string(folder.path().join("posted")).unwrap_or_default();
     eventually_async("the snapshot is posted again", async || {

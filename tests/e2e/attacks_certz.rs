@@ -16,7 +16,7 @@ const SERVER: &str = "/system/grpc-servers/grpc-server[name=DEFAULT]";
 const SERIAL: u64 = 7;
 /// A number of revocation lists above the limit of a bundle.
 const MANY_LISTS: usize = 5000;
-/// Octets of an upload within the limit of a message, and of one above it.
+/// Bytes of an upload within the limit of a message, and of one above it.
 const LARGE: usize = 20 << 20;
 const TOO_LARGE: usize = 65 << 20;
 

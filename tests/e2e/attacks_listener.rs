@@ -56,11 +56,11 @@ async fn malformed_http2_streams_cost_bounded_memory_on_each_listener() {
             client.capabilities().await.unwrap();
             served += 1;
             let held = agent.resident_bytes();
-            assert!(held < MOST_BYTES, "{kind}: {held} octets are held, {at_rest} at rest");
+            assert!(held < MOST_BYTES, "{kind}: {held} bytes are held, {at_rest} at rest");
             sleep(Duration::from_millis(20)).await;
         }
         let sent = attack.join().unwrap();
-        assert!(sent > 10_000, "{kind}: {sent} streams are no attack");
+        assert!(sent > 10_000, "{kind}: {sent} streams do not make an attack");
         assert!(served > 10, "{kind}: {served} calls were served");
         // New connections are accepted as well.
         agent.gnmi().await.capabilities().await.unwrap();

@@ -32,7 +32,7 @@ const WAVES: [(usize, bool); 3] = [(100, false), (20, false), (80, true)];
 const GUESS_TIMEOUT: Duration = Duration::from_millis(20);
 /// Calls without credentials that fill the smallest history many times over.
 const FLOOD: usize = 3000;
-/// The smallest accounting history, in octets.
+/// The smallest accounting history, in bytes.
 const SMALL_HISTORY: &str = "65536";
 
 /// One login; `None` when it was given up.

@@ -51,7 +51,7 @@ fn wildcards(count: usize) -> GetRequest {
     get(vec![parse_path(&"/...".repeat(count))])
 }
 
-/// A path to a port with `count` keys, whose names and values have a few octets.
+/// A path to a port with `count` keys, whose names and values have a few bytes.
 fn keys(count: usize) -> GetRequest {
     let mut path = parse_path("/interfaces/interface");
     path.elem[1].key = (0..count).map(|at| (format!("k{at}"), String::new())).collect();
@@ -153,7 +153,7 @@ fn check_refusals(refusals: &[Status], limit: &Limit, least: usize) {
     }
 }
 
-/// A small request for a large answer, again and again, none of which is taken.
+/// A small request for a large answer, again and again; no answer is taken.
 #[tokio::test]
 async fn answers_that_are_not_taken_are_bounded() {
     const CALLS: usize = 24;
@@ -162,7 +162,7 @@ async fn answers_that_are_not_taken_are_bounded() {
     let many = get(vec![gnmi::Path::default(); 1000]);
     let size = watcher.get(many.clone()).await.unwrap().encoded_len();
     let fit = CALLER_ANSWERS.figure / size;
-    assert!(fit < CALLS / 2, "answers of {size} octets are no attack");
+    assert!(fit < CALLS / 2, "answers of {size} bytes do not make an attack");
 
     let call = ("/gnmi.gNMI/Get", &many);
     let untaken = untaken_calls(agent.address(), &config, call, &WATCHER, CALLS);
@@ -178,7 +178,7 @@ async fn answers_that_are_not_taken_are_bounded() {
     .await;
 }
 
-/// Subscriptions to everything, none of which is read.
+/// Subscriptions to everything; none is read.
 #[tokio::test]
 async fn open_subscriptions_are_bounded() {
     /// RPCs of one connection.
@@ -208,7 +208,7 @@ async fn open_subscriptions_are_bounded() {
     .await;
 }
 
-/// Octets that a client takes on a connection before it has read them: the answers for a hundred collectors.
+/// Bytes that a client takes on a connection before it has read them: the answers for a hundred collectors.
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
 #[tokio::test]

@@ -40,7 +40,7 @@ fn check_over(status: &Status, limit: &Limit, place: &str) {
     for part in [limit.name, &limit.figure.to_string(), place] {
         assert!(text.contains(part), "`{part}` is not in: {text}");
     }
-    assert!(text.len() < 4 * EXCERPT, "{} octets", text.len());
+    assert!(text.len() < 4 * EXCERPT, "{} bytes", text.len());
 }
 
 #[tokio::test]
@@ -111,10 +111,10 @@ async fn oversized_sets_are_refused_with_the_limit_named() {
     let path = format!("/interfaces/interface[name={name}]/config/mtu");
     let refused = client.update(&path, 1414).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{}", refused.message());
-    assert!(refused.message().len() < 4 * EXCERPT, "{} octets", refused.message().len());
+    assert!(refused.message().len() < 4 * EXCERPT, "{} bytes", refused.message().len());
     let words =
         client.set(typed("holdfast_cli:/", typed_value::Value::AsciiVal(name))).await.unwrap_err();
     assert_eq!(words.code(), Code::InvalidArgument, "{}", words.message());
     let longest = agent.log().lines().map(str::len).max().unwrap();
-    assert!(longest < 8 * EXCERPT, "a line of the log has {longest} octets");
+    assert!(longest < 8 * EXCERPT, "a line of the log has {longest} bytes");
 }

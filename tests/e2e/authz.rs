@@ -124,7 +124,7 @@ async fn grpcurl_reaches_each_service_of_gnsi() {
     let listed = grpcurl(&agent, &["list"], "").await.unwrap();
     // service and RPC, message, part of the answer or of the error
     for (service, rpc, message, answer_part) in [
-        ("gnsi.authz.v1.Authz", "Probe", r#"{"user":"a","rpc":"Get"}"#, "`rpc` has to be"),
+        ("gnsi.authz.v1.Authz", "Probe", r#"{"user":"a","rpc":"Get"}"#, "`rpc` must be"),
         ("gnsi.pathz.v1.Pathz", "Probe", r#"{"path":{}}"#, "`user` is missing"),
         ("gnsi.certz.v1.Certz", "GetProfileList", "{}", "system_default_profile"),
         (

@@ -128,10 +128,10 @@ async fn faulty_bootstrap_servers_change_nothing() {
     let agent = start_agent(&net, &bootstrap, &["--bootz-rpc", "unary"]).await;
     let hostname = agent.gnmi().await.read("/system/state/hostname").await.unwrap();
     for (fault, status, why) in [
-        ("voucher", "BOOTZ_OV_INVALID", "no chain to a trusted certificate"),
+        ("voucher", "BOOTZ_OV_INVALID", "no valid chain leads to a trusted certificate"),
         ("expired", "BOOTZ_OV_INVALID", "expired"),
         ("signature", "BOOTZ_OV_INVALID", "the signature of the bootstrap data is not valid"),
-        ("nonce", "BOOTZ_OV_INVALID", "another nonce"),
+        ("nonce", "BOOTZ_OV_INVALID", "does not carry the nonce"),
         ("serial", "BOOTZ_CONFIGURATION_INVALID", "no response for serial number `HF-1`"),
     ] {
         let _server = bootstrap.faulty(fault).await;
@@ -152,7 +152,7 @@ async fn faulty_bootstrap_servers_change_nothing() {
     start(&agent);
     until_status(&agent, "BOOTZ_CONFIGURATION_APPLIED").await;
     eventually("the report is refused", || {
-        bootz(&agent, &["status"]).contains("no TLS connection")
+        bootz(&agent, &["status"]).contains("cannot make a TLS connection")
     })
     .await;
     assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_CONFIGURATION_APPLIED"));
@@ -184,7 +184,7 @@ async fn bootstrap_resumes_after_power_cut_and_unusable_configuration() {
     let bootstrap = BootstrapFixture::new(&net, broken);
     let mut agent = start_agent(&net, &bootstrap, &[]).await;
     bootz(&agent, &["start", "--bootz-uri", "bootz://192.0.2.1:15006", "--src-interface", "none0"]);
-    let bound = || bootz(&agent, &["status"]).contains("cannot go out by interface `none0`");
+    let bound = || bootz(&agent, &["status"]).contains("cannot send through interface `none0`");
     eventually("the interface is missed", bound).await;
     start(&agent);
     eventually("nobody is there", || bootz(&agent, &["status"]).contains("cannot connect")).await;
@@ -233,7 +233,7 @@ async fn hostile_bootstrap_servers_cost_bounded_memory() {
         start(&agent);
         eventually("the box comes", || hostile.connections() > 0).await;
         let complaint = match malice {
-            HostileBehavior::Garbage | HostileBehavior::HangUp => "no TLS connection",
+            HostileBehavior::Garbage | HostileBehavior::HangUp => "cannot make a TLS connection",
             HostileBehavior::Silence | HostileBehavior::Drip => "",
         };
         eventually("it is told", || bootz(&agent, &["status"]).contains(complaint)).await;
@@ -244,7 +244,7 @@ async fn hostile_bootstrap_servers_cost_bounded_memory() {
             assert!(refused.message().contains("a bootstrap"), "{refused:?}");
         }
         let more = agent.resident_bytes().saturating_sub(before);
-        assert!(more < MOST_MEMORY, "{malice:?}: {more} octets more");
+        assert!(more < MOST_MEMORY, "{malice:?}: {more} bytes more");
         assert_eq!(get_boot(&mut boot_config_stub(&agent).await).await, None, "{malice:?}");
 
         bootz(&agent, &["terminate"]);
@@ -268,7 +268,7 @@ async fn an_image_is_installed_when_its_server_and_its_digest_are_right() {
         ("trust", IMAGE, IMAGE_SHA256, "cannot connect to `https://192.0.2.1:8443/image`: no TLS"),
         ("none", "https://192.0.2.1:8443/none", IMAGE_SHA256, "404"),
         ("none", "https://192.0.2.1:1/image", IMAGE_SHA256, "cannot connect to 192.0.2.1:1"),
-        ("none", "ftp://192.0.2.1/image", IMAGE_SHA256, "only http:// and https://"),
+        ("none", "ftp://192.0.2.1/image", IMAGE_SHA256, "give an http:// or https:// address"),
     ] {
         let (net, http) = (Netns::enter(), serve_image().await);
         let url = if url == "http" { &http } else { url };

@@ -118,7 +118,7 @@ async fn hostile_dhcp_server_costs_bounded_memory() {
     eventually("the box asks again", || hostile.answered() > 1).await;
     assert!(accepts_connections(&agent).await, "everybody else is served");
     let more = agent.resident_bytes().saturating_sub(before);
-    assert!(more < MOST_MEMORY, "{more} octets more");
+    assert!(more < MOST_MEMORY, "{more} bytes more");
     assert_eq!((net.addresses(PORT), net.routes("150").len()), (Vec::new(), 0));
 
     drop(hostile);

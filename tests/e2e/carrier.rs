@@ -194,7 +194,7 @@ async fn the_setting_follows_the_addresses_and_is_given_back() {
     // A change by others is repaired.
     net.shell("sysctl -qw net.ipv4.conf.eth0.ignore_routes_with_linkdown=0");
     eventually("it is on again", || settings(&net, "eth0") == on()).await;
-    // What another program had set is put back.
+    // A value that another program had set is put back.
     client
         .update(&format!("{}/addresses", ipv4_of("eth1")), addresses(&["10.0.1.1/24"]))
         .await

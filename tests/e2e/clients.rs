@@ -311,7 +311,10 @@ async fn gnmic_writes_and_reads_text() {
     gnmic.run(&["set", "--update-cli", "no interface br0"]).await;
     assert!(net.find_link("br0").is_none());
     let complaint = gnmic.refused(&["set", "--update-cli", "interface eth0 mut 1400"]).await;
-    assert!(complaint.contains("line 1") && complaint.contains("is `mtu` meant?"), "{complaint}");
+    assert!(
+        complaint.contains("line 1") && complaint.contains("did you mean `mtu`?"),
+        "{complaint}"
+    );
 }
 
 /// The CLI text in gnmic's output, which is a JSON string or the text itself.

@@ -114,7 +114,7 @@ async fn a_dry_run_shows_the_difference_and_its_plan_is_the_one_that_is_made() {
     assert_eq!(json["plan"], json!(hash), "{json}");
 
     let other = refused(&agent, &["set", "--expect", "0123456789abcdef", "-"], change);
-    assert!(other.contains("plan of this change has become"), "{other}");
+    assert!(other.contains("repeat the dry run"), "{other}");
     config(&agent, &["set", "--expect", &hash, "-"], change);
     assert_eq!(net.link("eth0").mtu, 1500);
     assert!(net.find_link("br7").is_some());
@@ -182,7 +182,7 @@ async fn what_is_wrong_is_refused_with_its_place() {
         (&["set", "-"], "{\"holdfast:system\": {\"hostname\": 7}}", "/system/hostname"),
         (&["set", mtu, "many"], "", "path `/interfaces/interface[name=eth0]/mtu`"),
         (&["set", mtu, "1", "2"], "", "the leaf has one value"),
-        (&["set", "/interfaces/interface[name=eth0]", "1"], "", "it is not a leaf"),
+        (&["set", "/interfaces/interface[name=eth0]", "1"], "", "the path is not a leaf"),
         (&["set", "/nothing/here", "1"], "", "path `/nothing/here`"),
         (&["set", "interface", "eth0", "mtuu", "1"], "", "unknown word `mtuu`"),
         (&["set", mtu], "", "to set a leaf, give its value after its path"),
@@ -221,7 +221,7 @@ async fn what_was_exported_makes_a_like_box() {
     assert_eq!(config(&agent, &["export"], ""), export);
 }
 
-/// A person edits the text, sees what that does, and says `yes`. What others changed meanwhile stays.
+/// A person edits the text, sees what that does, and says `yes`. Changes of others meanwhile stay.
 #[tokio::test]
 async fn an_editor_changes_what_the_person_changed() {
     let (net, agent) = start().await;

@@ -44,7 +44,7 @@ async fn configure(client: &GnmiClient) {
     add_route(client, "203.0.113.0/24", &[("10.0.0.2", None)]).await;
 }
 
-/// What administrators are told next: a change, who else is told, the state, and the object.
+/// The next message to administrators: a change, who else is told, the state, and the object.
 async fn told(stream: &mut Streaming<wire::WatchResponse>) -> String {
     let Content::Event(event) = next(stream).await else { panic!("a step is told") };
     let who = if event.consumer.is_empty() { "admins" } else { event.consumer.as_str() };
@@ -86,7 +86,7 @@ async fn the_thirteen_steps() {
     ];
     let consumer = python_with(&agent, "maintenance_client.py", &["own-action"], &variables);
     let (printed, ()) = tokio::join!(consumer, administer(&agent, &client, &net));
-    // Steps 3, 4, 5 and 9: the consumer is told, moves by itself, says so, and is told that it is over for it.
+    // Steps 3, 4, 5 and 9: the consumer is told, moves on its own, says so, and is told that it is over for it.
     let lines: Vec<&str> = printed.lines().filter(|line| !line.starts_with("snapshot")).collect();
     let wanted = ["replied own-action", "state draining PLANNED_MAINTENANCE", "moved 1"];
     assert!(wanted.iter().all(|line| lines.contains(line)), "{printed}");
@@ -123,7 +123,7 @@ async fn administer(agent: &AgentProcess, client: &GnmiClient, net: &holdfast_te
     let allowed = client.read(&format!("{}/allowed-action", consumer("voice"))).await.unwrap();
     assert_eq!(allowed, json!(["move", "own-action", "stop"]));
 
-    // 5: who has to agree does. The other one replies by itself.
+    // 5: who has to agree does. The other one replies on its own.
     let agreed = wire::ReplyRequest {
         id: session.id.clone(),
         consumer: "data".to_owned(),

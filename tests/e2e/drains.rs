@@ -143,7 +143,7 @@ async fn a_policy_drains_and_loses_no_packet() {
     })
     .await;
 
-    // What is neither an interface nor a next hop has no ways to be led away from.
+    // A resource that is neither an interface nor a next hop has no ways to be led away from.
     assert_eq!(report("x-errors@box", "raised"), "");
     wait_until_open(&client, "fence-failed.policy-errors@box").await;
     assert_eq!(report("x-errors@box", "cleared"), "");

@@ -49,7 +49,7 @@ async fn repeated_repairs_of_an_object_leave_one_line_a_minute() {
         let repairs = log.lines().filter(|line| line.contains("repaired what had changed"));
         repairs.map(ToOwned::to_owned).collect()
     };
-    // A repair is over when it is listed. An address that goes before would be a failure of its repair.
+    // A repair is over when it is listed. An address that goes earlier would be a failure of its repair.
     let transactions = |agent: &AgentProcess| {
         agent.show("transactions").lines().filter(|line| line.starts_with('#')).count()
     };
@@ -185,7 +185,7 @@ async fn foreign_link_of_the_same_name_is_left_alone() {
     let refused = client.update("holdfast_native:/interfaces/interface[name=x0]", pair).await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
-    assert!(refused.message().contains("not made by the agent"), "{refused}");
+    assert!(refused.message().contains("others made it"), "{refused}");
 
     let bridge = json!({"type": "bridge", "enabled": true});
     client.update("holdfast_native:/interfaces/interface[name=br0]", bridge).await.unwrap();
@@ -195,7 +195,7 @@ async fn foreign_link_of_the_same_name_is_left_alone() {
     net.ip("link set br0 alias theirs");
     let theirs = net.link("br0");
     agent.restart().await;
-    eventually("it says so", || agent.show("values").contains("not made by the agent")).await;
+    eventually("it says so", || agent.show("values").contains("others made it")).await;
     assert_eq!(net.link("br0"), theirs);
     net.ip("link del br0");
     eventually("the bridge is there", || {

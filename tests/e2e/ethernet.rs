@@ -103,7 +103,7 @@ async fn port_refuses_an_unsupported_speed() {
         ethernet[leaf] = value;
         let entry = port("eth0", &ethernet);
         let refused = client.replace(PORT, entry.clone()).await.unwrap_err();
-        check_refusal(refused, &[&path, reason, "the agent cannot set it"]);
+        check_refusal(refused, &[&path, reason, "the agent cannot change that"]);
         let refused = union(&client, vec![interfaces(json!([entry]))]).await.unwrap_err();
         check_refusal(refused, &[&path, reason]);
     }

@@ -89,7 +89,10 @@ async fn a_profile_beyond_its_limit_fails_and_names_the_step() {
     let refused = profile(&agent, &["--runs", "1", "--limit", "0", "interface:eth0"]);
     assert!(!refused.status.success());
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("0 ms are the limit") && said.contains("% until"), "{said}");
+    assert!(
+        said.contains("the limit is 0 ms") && said.contains("% of the time passed until"),
+        "{said}"
+    );
     assert!(!refused.stdout.is_empty(), "the timeline is printed all the same");
     assert_eq!(open_alarms(&agent), "");
 
@@ -99,6 +102,6 @@ async fn a_profile_beyond_its_limit_fails_and_names_the_step() {
     fault(&agent, &["data-plane-down", "interface:eth0"]);
     let refused = profile(&agent, &["interface:eth0"]);
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("is said to forward nothing already"), "{said}");
+    assert!(said.contains("is latched as forwarding nothing already"), "{said}");
     assert!(open_alarms(&agent).contains("data-plane-down"), "it stays");
 }

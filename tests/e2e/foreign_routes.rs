@@ -111,7 +111,7 @@ async fn a_default_route_is_taken_over_without_a_gap_and_given_back() {
         assert_eq!(ours.lines().count(), 1, "{metric}: {ours}");
         assert!(ours.contains("proto 150 metric 20"), "{metric}: {ours}");
         assert!(!agent.show("pending").contains("0.0.0.0/0"), "{metric}");
-        // What was there before is known after a crash.
+        // The earlier routes are known after a crash.
         agent.kill();
         agent.restart().await;
         assert_eq!(net.ip("route show default"), ours, "{metric}");
@@ -220,7 +220,7 @@ async fn a_different_route_in_the_same_place_is_named() {
         .await;
         let refused = set_routes(&client, &[route(prefix, gateway)]).await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition, "{command}: {refused}");
-        for part in [prefix, named, "remove that one, or give this one another metric"] {
+        for part in [prefix, named, "remove that route, or configure another metric"] {
             assert!(refused.message().contains(part), "{part} in {refused}");
         }
         net.ip(&command.replace(" add ", " del "));
@@ -373,7 +373,7 @@ async fn next_hops_that_the_kernel_cannot_have_are_refused_before_it() {
     let links = entry("2001:db8:9::/48", &[("", "eth0", ""), ("", "eth1", "")]);
     let refused = set_routes(&client, &[links]).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
-    assert!(refused.message().contains("with an address each"), "{refused}");
+    assert!(refused.message().contains("needs an address for each of them"), "{refused}");
 
     const LOCAL_LINK: &str = "openconfig-local-routing:LOCAL_LINK";
     let on_link = [
@@ -393,7 +393,7 @@ async fn next_hops_that_the_kernel_cannot_have_are_refused_before_it() {
     let alone = [entry("10.9.0.0/16", &[(LOCAL_LINK, "", "")])];
     let refused = set_routes(&client, &alone).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
-    assert!(refused.message().contains("an interface has to say which"), "{refused}");
+    assert!(refused.message().contains("is link-local: set `interface`"), "{refused}");
 }
 
 #[tokio::test]

@@ -166,7 +166,7 @@ async fn the_default_network_instance_is_always_there() {
     agent.restart().await;
     let client = agent.gnmi().await;
     assert_eq!(client.read(&name).await.unwrap(), json!("STATIC"));
-    // What was read can be sent back, and taken away: the instance stays.
+    // The answer can be sent back, and taken away: the instance stays.
     let read = client.read_as("/network-instances", DataType::Config).await;
     client.replace("/network-instances", read.unwrap()).await.unwrap();
     assert_eq!(client.read(&name).await.unwrap(), json!("STATIC"));

@@ -212,7 +212,7 @@ async fn a_neighbor_cannot_have_an_address_of_another_link() {
     assert_eq!(agent.show("pending"), "");
 }
 
-/// One that cannot be in the kernel yet is told from one that waits for an address of the box.
+/// A gateway that cannot be in the kernel yet is told from one that waits for an address of the box.
 #[tokio::test]
 async fn a_neighbor_of_a_link_that_is_down_waits_for_an_address_to_go() {
     let net = ports(&["eth0", "eth1"]);
@@ -238,7 +238,7 @@ async fn a_neighbor_of_a_link_that_is_down_waits_for_an_address_to_go() {
     assert!(net.ip("neighbor show nud permanent").contains("192.0.2.1"));
 }
 
-/// The kernel takes 255 octets, without a final zero.
+/// The kernel takes 255 bytes, without a final zero.
 #[tokio::test]
 async fn a_description_may_have_255_octets() {
     let net = Netns::enter().with_veth("eth0", "peer0");
@@ -249,7 +249,7 @@ async fn a_description_may_have_255_octets() {
     assert_eq!(net.link("eth0").alias, longest);
     let path = format!("{}/description", config_of("eth0"));
     let words = refused(&client, &path, json!("x".repeat(256)), Code::InvalidArgument).await;
-    assert!(words.contains("at most 255 octets"), "{words}");
+    assert!(words.contains("at most 255 bytes"), "{words}");
     client.delete(&path).await.unwrap();
     assert_eq!(net.link("eth0").alias, "");
 }

@@ -130,7 +130,7 @@ async fn a_bomb_is_refused_at_the_limit_of_its_method() {
         assert_eq!(answer.status.code(), Code::ResourceExhausted, "{path}: {:?}", answer.status);
         assert!(answer.status.message().contains(limit), "{path}: {:?}", answer.status);
         let grown = agent.peak_resident_bytes() - before;
-        // Besides the message: the octets that arrive, and what the allocator keeps.
+        // Besides the message: the bytes that arrive, and what the allocator keeps.
         let allowed = (2 * most + 32) * MIB as u64;
         assert!(grown < allowed, "{path}: {} MiB", grown / MIB as u64);
     }

@@ -104,7 +104,8 @@ fn ns(ms: u64) -> u64 {
     ms * 1_000_000
 }
 
-/// The cases of RT-5.5 of featureprofiles. What is short there is told never here, so that a slow machine is no failure.
+/// The cases of RT-5.5 of featureprofiles. A short time there is an endless time here, so that a slow machine does
+/// not fail a test.
 // proves sv.C53
 #[tokio::test]
 async fn a_status_is_told_once_it_has_held_for_its_time() {

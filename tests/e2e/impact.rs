@@ -1,4 +1,4 @@
-//! What suffers from a fault: marks, impacts, root causes, and words from outside that something is down.
+//! Consequences of a fault: marks, impacts, root causes, and words from outside that something is down.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -46,8 +46,8 @@ pub(crate) async fn wait_for(client: &GnmiClient, entry: &str, wanted: &str) {
     .await;
 }
 
-/// Waits until the impact of an alarm has these routes. Beside them, the addresses of the link are down, of which the kernel makes
-/// one itself in its own time.
+/// Waits until the impact of an alarm has these routes. Beside them, the addresses of the link are down; the kernel
+/// makes one of them in its own time.
 async fn wait_for_impact(client: &GnmiClient, id: &str, routes_down: u64, degraded: u64) {
     let figure = async |name: &str| leaf(client, NATIVE, id, &format!("impact/{name}")).await;
     eventually_async(&format!("{routes_down} routes suffer from {id}"), async || {
@@ -158,7 +158,7 @@ async fn a_port_that_is_said_to_be_down_is_down_until_that_is_taken_back() {
     let observed = format!("{}/state/observed-status", link("eth0"));
     assert_eq!(client.read(&observed).await.unwrap(), json!("UP"));
 
-    // What the kernel does, a replaced configuration and a restart change nothing of it.
+    // Changes of the kernel, a replaced configuration and a restart change nothing of it.
     net.ip("link set p0 down");
     net.ip("link set p0 up");
     agent.kill();

@@ -99,7 +99,7 @@ async fn all_of_ipv6_waits_while_its_link_cannot_carry_it() {
     is_back(&net, &agent, "after a flap").await;
 }
 
-/// Others switch IPv6 off on a port of which the configuration says nothing, as containers do.
+/// Others switch IPv6 off on a port that the configuration does not mention, as containers do.
 #[tokio::test]
 async fn what_others_switch_off_is_waited_for() {
     let net = Netns::enter().with_veth("eth0", "peer0");
@@ -154,7 +154,7 @@ async fn the_mtu_of_a_tunnel_waits_for_room_on_its_device() {
     client.update(&native("vx0"), vxlan(7, Some(1500))).await.unwrap();
     let waits = |agent: &AgentProcess| {
         let pending = agent.show("pending");
-        let reason = "MTU 1500 does not fit device eth0 (MTU 1400 less 50 octets)";
+        let reason = "MTU 1500 is too large for device eth0 (MTU 1400 less 50 bytes)";
         pending.contains("PENDING") && pending.contains(reason)
     };
     eventually("it waits", || waits(&agent)).await;

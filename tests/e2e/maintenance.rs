@@ -451,7 +451,7 @@ async fn the_operator_at_the_box_makes_sessions_and_replies() {
     client.update("holdfast_native:/maintenance/settings/drain-timeout", 30).await.unwrap();
     assert_eq!(command(&agent, &["list"]), "");
     let early = command(&agent, &["create", "interface:eth0", "--in", "1"]);
-    assert!(early.contains("it starts too soon"), "{early}");
+    assert!(early.contains("the session starts too soon"), "{early}");
     let id = command(&agent, &["create", "interface:eth0", "--in", "60", "--takes", "60"]);
     let id = id.trim();
     let listed = command(&agent, &["list"]);

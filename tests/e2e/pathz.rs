@@ -289,7 +289,7 @@ async fn zombies_queue_and_waits_are_read_by_those_who_have_rights_to_their_path
     let paths: Vec<&String> = lists.iter().chain(&plans).chain(&waits).collect();
     let [plan, queue, wait] = [0, 1, 2];
     let [plan_of_acme, zombie, wait_of_acme, wait_of_zombie] = [3, 4, 5, 6];
-    // What is permitted, and what of the paths can then be read.
+    // Permissions, and the paths that can then be read.
     let rows: [(&[usize], &[usize]); 6] = [
         (&[], &[]),
         (&[plan], &[plan, plan_of_acme, zombie]),

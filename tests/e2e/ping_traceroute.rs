@@ -263,21 +263,21 @@ async fn the_command_line_pings_and_traces_from_the_managed_namespace() {
     for host in HOST {
         let (is_ok, text, error) = run_probe(&network, "ping", &format!("{host} -c 3 -i 0.02"));
         assert!(is_ok, "{text}{error}");
-        assert!(text.starts_with(&format!("ping {host}, 56 octets\n")), "{text}");
-        assert!(text.contains(&format!("64 octets from {host}: sequence 3, ttl 63, ")), "{text}");
+        assert!(text.starts_with(&format!("ping {host}, 56 bytes\n")), "{text}");
+        assert!(text.contains(&format!("64 bytes from {host}: sequence 3, ttl 63, ")), "{text}");
         assert!(text.contains("3 sent, 3 received, 0 % lost\nround trip: least "), "{text}");
     }
     let (is_ok, text, error) =
         run_probe(&network, "ping", &format!("{UNUSED_ADDRESS} -c 1 -W 0.2"));
-    assert!(!is_ok && error == "holdfast: nothing has answered\n", "{error}");
+    assert!(!is_ok && error == "holdfast: no answer has come\n", "{error}");
     assert!(text.ends_with("1 sent, 0 received, 100 % lost\n"), "{text}");
     let (is_ok, _, error) = run_probe(&network, "ping", &format!("{} -S 198.51.100.77", HOST[0]));
-    assert!(!is_ok && error.contains("`198.51.100.77` is no address of this box"), "{error}");
+    assert!(!is_ok && error.contains("`198.51.100.77` is not an address of this box"), "{error}");
     let (is_ok, _, error) = run_probe(&network, "ping", &format!("{} -6", HOST[0]));
     assert!(!is_ok && error.contains("is not an address of IPV6"), "{error}");
     let too_long = format!("{} -D -s 2000 -c 1", HOST[0]);
     let (is_ok, _, error) = run_probe(&network, "ping", &too_long);
-    assert!(!is_ok && error.contains("2000 octets do not get to"), "{error}");
+    assert!(!is_ok && error.contains("a packet of 2000 bytes cannot reach"), "{error}");
     let (_, text, _) = run_probe(&network, "ping", &format!("{} -c 2 -i 0.02 --json", HOST[0]));
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -132,7 +132,7 @@ async fn probes_of_both_families_and_modes_outlast_a_restart_and_go_with_their_e
     here.routers[0].ip("address del 2001:db8::2/64 dev p0");
     wait_until_open(&here.client, six).await;
 
-    // One that the kernel has never heard of is told at once, by the kernel's own word.
+    // A target that the kernel has never heard of is told at once, by the kernel's own word.
     here.set_gateway(false);
     here.net.ip("neigh flush dev eth0");
     wait_until_open(&here.client, neighbor).await;

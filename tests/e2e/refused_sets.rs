@@ -97,7 +97,7 @@ async fn invalid_sets_have_their_error_codes() {
             Code::InvalidArgument,
         ),
         (
-            "a prefix with host bits that is no prefix",
+            "a prefix with host bits that is not a prefix",
             update(&format!("{STATIC_ROUTES}/static[prefix=10.0.0.0]/config/prefix"), "10.0.0.0"),
             Code::InvalidArgument,
         ),

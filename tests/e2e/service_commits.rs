@@ -105,7 +105,7 @@ async fn taken_back(end: impl AsyncFnOnce(&mut AgentProcess, &Gnmic)) {
     eventually("both have their routes inside", || has_routes() == [true, true]).await;
     let refused = operate(&agent, &["redeploy", "bridge-access"]).unwrap_err();
     assert!(refused.contains("waits to be confirmed"), "{refused}");
-    // What has come back is not to go on at once.
+    // An instance that has come back is not to go on at once.
     for peer in ["peer1", "peer2"] {
         net.ip(&format!("link set {peer} down"));
     }

@@ -77,7 +77,7 @@ async fn a_handler_in_python_makes_what_an_instance_asks_for() {
     assert_eq!(master(&on).as_deref(), Some("br0"), "nothing of the refused Set stays");
     plans_with(&on.gnmic, &["sized-port[name='acme']", "reached"]).await;
 
-    // What a handler has made stays without it, and goes with its instance.
+    // The output of a handler stays without it, and goes with its instance.
     handler.kill().await;
     on.gnmic.run(&["set", "--delete", ACME]).await;
     assert_eq!(master(&on), None);

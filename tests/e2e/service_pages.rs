@@ -139,7 +139,7 @@ fn instantiated(line: &str) -> String {
     values.into_iter().fold(line.to_owned(), |line, (form, value)| line.replace(form, value))
 }
 
-/// What the operations do is tested by name elsewhere; here, their arguments are as the guide says.
+/// The effects of the operations are tested by name elsewhere; here, their arguments are as the guide says.
 #[tokio::test]
 async fn the_commands_of_operations_are_understood() {
     let net = Netns::enter();
@@ -152,7 +152,7 @@ async fn the_commands_of_operations_are_understood() {
     update(&gnmic, acme, r#"{"bridge": "br0", "port": "eth9"}"#).await;
     let lines = lines_with("Run services", "holdfast service redeploy");
     assert!(lines.len() >= 13, "{lines:#?}");
-    // Those that there is nothing for, in the order of the guide.
+    // Operations without an object, in the order of the guide.
     let refusals = [
         ("reschedule", "there is no call 7"),
         ("cancel", "there is no call 7"),

@@ -59,7 +59,7 @@ async fn a_signer_that_is_revoked_installs_nothing_and_is_named_with_what_it_ins
     fs::write(&lists, authority.revocation_list(&[ANN])).unwrap();
     let refused = grpcurl(&agent, &INSTALL, &install_request(&uplinks, &uplinks, &ann)).await;
     let refused = refused.unwrap_err();
-    for part in ["PermissionDenied", "its signer is not trusted", "is revoked"] {
+    for part in ["PermissionDenied", "the signer of the message is not trusted", "is revoked"] {
         assert!(refused.contains(part), "`{part}` is not in {refused}");
     }
     fs::remove_file(&lists).unwrap();
@@ -76,7 +76,7 @@ async fn a_signer_that_is_revoked_installs_nothing_and_is_named_with_what_it_ins
     eventually_async("nobody is refused any more", is_cleared).await;
     fs::write(&lists, authority.revocation_list(&[ANN])).unwrap();
 
-    // What was installed stays, and says so.
+    // An installed package stays, and says so.
     agent.restart().await;
     let gnmic = Gnmic::for_admin(&agent);
     update(&gnmic, ACME, r#"{"gateway": "192.0.2.1/24"}"#).await;

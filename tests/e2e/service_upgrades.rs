@@ -148,10 +148,10 @@ async fn a_live_type_is_upgraded_with_the_hash_of_its_dry_run() {
         assert!(shown.contains(part), "`{part}` is not in {shown}");
     }
     on.is_at("1.0.0", 1400).await;
-    // What a client changes in between makes it another plan.
+    // A change of a client in between makes it another plan.
     on.move_bolt("br7").await;
     let refused = second.install(&on.agent, &["--expected", &hash]).unwrap_err();
-    assert!(refused.contains(&format!("instead of {hash}")), "{refused}");
+    assert!(refused.contains(&format!("not {hash} as expected")), "{refused}");
     on.is_at("1.0.0", 1400).await;
 
     let output = second.upgrade(&on.agent, &[]);
@@ -227,7 +227,7 @@ async fn a_version_without_a_component_type_that_is_in_use_is_forced_alone() {
         assert!(refused.contains(part), "`{part}` is not in {refused}");
     }
     on.is_at("1.0.0", 1400).await;
-    // What the old components asked for stays, and is nobody's.
+    // Claims of the old components stay, and belong to nobody.
     let both = Package::of_outline(&outline, ("2.0.0", "1400"));
     both.upgrade(&on.agent, &["--force"]);
     on.is_at("2.0.0", 1400).await;

@@ -1,4 +1,4 @@
-//! What instances of services wait for, and how clients wait for instances.
+//! Waits of service instances, and how clients wait for instances.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

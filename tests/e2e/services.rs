@@ -430,7 +430,7 @@ async fn packages_are_installed_and_removed_while_the_agent_runs() {
     assert_eq!(operate(&agent, &["list"]).unwrap(), "");
 }
 
-/// Octets that an agent may grow by forty installations and removals, for its histories. It was three times as much when each left
+/// Bytes that an agent may grow by forty installations and removals, for its histories. It was three times as much when each left
 /// nodes and texts of modules behind.
 const GROWTH: u64 = 4 << 20;
 
@@ -450,7 +450,7 @@ async fn installations_and_removals_take_no_memory_beyond_the_first() {
     };
     let before = rounds(20);
     let after = rounds(40);
-    assert!(after < before + GROWTH, "{before} octets have become {after}");
+    assert!(after < before + GROWTH, "{before} bytes have become {after}");
 }
 
 /// An archive of a package whose module stands for ten million nodes.
@@ -546,8 +546,14 @@ async fn packages_come_over_the_network_from_trusted_signers_alone() {
     let agent = AgentProcess::start_with(&net, &["--service-trust", &trusted[0]]).await;
     let other = packed.path().join("trusted.pem");
     for (request, reason) in [
-        (install_request(&archive, &archive, &stranger), "its signer is not trusted"),
-        (install_request(&archive, &other, &trusted), "signed attributes are those of another"),
+        (
+            install_request(&archive, &archive, &stranger),
+            "the signer of the message is not trusted",
+        ),
+        (
+            install_request(&archive, &other, &trusted),
+            "signed attributes of the message belong to another",
+        ),
         (request.replace(r#""signature": ""#, r#""signature": "AAAA"#), "cannot be read"),
         (r#"{"archive": "AAAA"}"#.to_owned(), "cannot be read"),
     ] {

@@ -268,7 +268,7 @@ async fn wildcards_of_both_families_go_together() {
             assert!(device.accepts(&format!("{address}:9340")).await, "{wanted}: {address}");
         }
     }
-    assert!(TcpStream::connect("127.0.0.1:9340").await.is_err(), "IPv4 was given by itself");
+    assert!(TcpStream::connect("127.0.0.1:9340").await.is_err(), "IPv4 was given alone");
 }
 
 #[tokio::test]
@@ -351,7 +351,8 @@ async fn wait_online_returns_when_the_configuration_is_in_the_kernel() {
     let (code, text) = run(&device, "--timeout 1");
     assert_eq!(code, Some(1), "{text}");
     assert!(
-        text.contains("not everything that is configured") && text.contains("PENDING  link/eth9"),
+        text.contains("some of the configuration is not in the system")
+            && text.contains("PENDING  link/eth9"),
         "{text}"
     );
     assert_eq!(run(&device, "--allow-pending --timeout 60").0, Some(0));

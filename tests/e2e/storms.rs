@@ -1,4 +1,4 @@
-//! Storms: more changes than anybody could tell one by one. What is told in the end is right.
+//! Storms: more changes than anybody could tell one by one. The last report is right.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -47,7 +47,7 @@ fn entries(part: &Value, list: &str, key: &str) -> BTreeMap<String, Value> {
     keyed.collect()
 }
 
-/// What is wrong with what is told of the links; empty when all of it is right.
+/// Errors in the reports of the links; empty when all of them are right.
 async fn differences(client: &GnmiClient) -> Vec<String> {
     let interfaces = client.read("holdfast_native:/interfaces").await.unwrap();
     let alarms = client.read("holdfast_native:/fault-state").await.unwrap();

@@ -150,7 +150,7 @@ async fn updates_only_omits_initial_values() {
 // proves 1.124
 #[tokio::test]
 async fn qos_marking_sets_the_dscp_of_the_stream() {
-    /// AF11, and its value in the octet with two more bits.
+    /// AF11, and its value in the byte with two more bits.
     const DSCP: u32 = 10;
     const TOS: &str = "tos:0x28";
     let net = Netns::enter().with_veth("eth0", "peer0");

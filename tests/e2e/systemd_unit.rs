@@ -24,8 +24,8 @@ use crate::documents::port;
 use crate::factory::accepts_connections;
 use crate::ping_traceroute::{System, collect_ping, ping};
 
-/// The largest exposure of the plain unit by `systemd-analyze security`, in tenths: 2.1 with version 252, each point of
-/// which is explained in the user guide; later versions differ slightly.
+/// The largest exposure of the plain unit by `systemd-analyze security`, in tenths: 2.1 with version 252, and the
+/// user guide explains each point; later versions differ slightly.
 const MAX_EXPOSURE: u32 = 25;
 /// The largest exposure of the unit of handlers, in tenths: 0.4 with version 252.
 const MAX_HANDLER_EXPOSURE: u32 = 10;

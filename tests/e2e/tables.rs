@@ -274,7 +274,7 @@ async fn colours_and_redrawing_are_for_terminals() {
     assert!(piped.matches("host name").count() >= 2 && !piped.contains('\x1b'), "{piped}");
 }
 
-/// What the completion of a shell offers for a line, by the script that the program prints.
+/// Words that the completion of a shell offers for a line, by the script that the program prints.
 fn completed(agent: &AgentProcess, shell: &str, line: &str) -> String {
     let command = agent.command("completion");
     let program = command.get_args().nth(2).unwrap().to_string_lossy().into_owned();

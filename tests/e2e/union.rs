@@ -19,7 +19,7 @@ use tonic::{Code, Status};
 use crate::documents::{STATIC_ROUTES, config_of, ipv4_of, port, route};
 use crate::union_cases::tried;
 
-/// A name over the kernel's limit of fifteen octets.
+/// A name over the kernel's limit of fifteen bytes.
 const TOO_LONG: &str = "interface-name-too-long";
 
 /// An entry with CLI text.
@@ -271,7 +271,7 @@ async fn native_leaf_stays_when_openconfig_replaces_its_entry() {
         json!({"name": "eth0", "config": {"name": "eth0", "mtu": 1314}}),
     );
     tried(&client, vec![elsewhere, whole], kernel).await.unwrap();
-    assert_eq!(kernel(), (1300, String::new(), true), "cleared but for the knob");
+    assert_eq!(kernel(), (1300, String::new(), true), "cleared except for the knob");
 }
 
 /// Case 3: the origins agree, or the request is refused with both sides, and nothing changes.

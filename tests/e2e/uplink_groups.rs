@@ -161,7 +161,7 @@ async fn a_group_that_depends_on_itself_is_refused_with_the_way_round() {
         text.contains("eth2 is a dependent of `one` and a member of `two`, eth1 is a dependent of `two` and a member of `one`"),
         "{text}"
     );
-    // Interfaces that nobody knows are no error: they may come later, and are lost until then.
+    // Interfaces that nobody knows are not an error: they may come later, and are lost until then.
     let unknown = json!({"name": "uplinks", "member": ["eth7"], "dependent": ["eth8"]});
     client.update(GROUP, unknown).await.unwrap();
     wait_until_open(&client, UPLINKS).await;

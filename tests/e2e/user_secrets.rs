@@ -116,7 +116,7 @@ async fn a_password_of_a_client_logs_in_while_gnsi_is_off() {
     assert!(!all.contains("hunter2") && !all.contains("$6$"));
     check_files(&agent);
 
-    // It goes before the one that was set at the box, and credentialz alone counts while gNSI is on.
+    // It takes precedence over the one that was set at the box, and credentialz alone counts while gNSI is on.
     let set = agent.user(&["set", "ada", "--role", "admin"], "set at the box");
     assert!(set.status.success(), "{set:?}");
     assert!(
@@ -250,7 +250,7 @@ async fn accounting_and_log_contain_no_passwords() {
     loop {
         let record = format!("{:?}", records.message().await.unwrap().unwrap());
         assert!(!record.contains("hunter2"), "{record}");
-        // As octets of a message.
+        // As bytes of a message.
         assert!(!record.contains("104, 117, 110, 116, 101, 114, 50"), "{record}");
         sets += usize::from(record.contains("gNMI/Set"));
         if record.contains("RecordSubscribe") {

@@ -23,7 +23,7 @@ async fn cleartext_is_not_served() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let mut socket = TcpStream::connect(agent.address()).await.unwrap();
-    // An HTTP/2 client's first octets (RFC 9113 section 3.4): the preface and empty SETTINGS.
+    // An HTTP/2 client's first bytes (RFC 9113 section 3.4): the preface and empty SETTINGS.
     socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     let mut answer = Vec::new();
     let read = socket.read_to_end(&mut answer);

@@ -115,5 +115,5 @@ async fn veth_end_as_openconfig_port_follows_its_peer() {
     let refusal = client.set(SetRequest { update: vec![third], ..Default::default() }).await;
     let refusal = refusal.unwrap_err();
     assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal}");
-    assert!(refusal.message().contains("link `va` names it, too"), "{refusal}");
+    assert!(refusal.message().contains("link `va` names the same end"), "{refusal}");
 }

@@ -44,7 +44,7 @@ async fn the_page_shows_values_live_and_their_graph() {
     net.ip("link set peer5 up");
     browser.wait_for_text("tr[data-key='link/eth5'] .state", "CONFIGURED").await;
 
-    // A route of which one next hop cannot be reached is there, and says what it does without.
+    // A route with one next hop that cannot be reached is there, and says what it does without.
     let hop = json!({"index": "1", "config": {"index": "1", "next-hop": "203.0.113.2"}});
     let hops = format!("{STATIC_ROUTES}/static[prefix=198.51.100.0/24]/next-hops");
     client.update(&hops, json!({"next-hop": [hop]})).await.unwrap();
@@ -259,7 +259,7 @@ async fn every_view_fits_its_screen_in_the_light_and_in_the_dark() {
             assert_eq!(browser.run(BROKEN_WORDS).await.unwrap(), json!([]), "{at}");
             browser.picture(&pictures.join(format!("{view}-{screen}.png"))).await.unwrap();
         }
-        // What was tapped is on the screen, without that anything moves.
+        // The tapped place is on the screen, and nothing moves.
         browser.click("#tab-values").await.unwrap();
         browser.wait_for_text("#view-values .legend", "What the words mean").await;
         browser.run("window.scrollTo(0, 600)").await.unwrap();
@@ -315,7 +315,7 @@ async fn an_address_leads_back_to_what_it_was_taken_from() {
     browser.back().await.unwrap();
     browser.wait_for_text("#detail-label", "link eth0").await;
 
-    // What is right can be left out in every view, and stays out in the next one.
+    // Values that are right can be left out in every view, and stays out in the next one.
     browser.click("#close").await.unwrap();
     browser.click("#tab-values").await.unwrap();
     browser.click("#only-wrong").await.unwrap();

@@ -46,7 +46,7 @@ pub struct ResourceUse {
     pub processor: Duration,
     /// Pages of memory that were touched for the first time.
     pub page_faults: u64,
-    /// Octets passed to write(2).
+    /// Bytes passed to write(2).
     pub written_bytes: u64,
 }
 
@@ -409,7 +409,7 @@ impl AgentProcess {
         fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
     }
 
-    /// Resident memory at present, in octets.
+    /// Resident memory at present, in bytes.
     ///
     /// # Panics
     /// When it does not run.
@@ -417,7 +417,7 @@ impl AgentProcess {
         self.memory("VmRSS:")
     }
 
-    /// Peak of the resident memory since the start, in octets.
+    /// Peak of the resident memory since the start, in bytes.
     ///
     /// # Panics
     /// When it does not run.
@@ -425,7 +425,7 @@ impl AgentProcess {
         self.memory("VmHWM:")
     }
 
-    /// What the process has used so far.
+    /// Resources that the process has used so far.
     ///
     /// # Panics
     /// When it does not run.

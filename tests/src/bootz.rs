@@ -124,7 +124,7 @@ impl BootstrapFixture {
         .collect()
     }
 
-    /// Options with which a factory-new box bootstraps by itself, with DHCP.
+    /// Options with which a factory-new box bootstraps without a command, with DHCP.
     pub fn options_of_factory_new(&self) -> Vec<String> {
         [self.options(), vec!["--bootz-port".to_owned(), PORT.to_owned()]].concat()
     }
@@ -285,7 +285,7 @@ pub fn image(url: &str, sum: &str) -> String {
     )
 }
 
-/// A URI as in the DHCP option: its length in two octets, then the text.
+/// A URI as in the DHCP option: its length in two bytes, then the text.
 fn option(uri: &str) -> Vec<u8> {
     let length = u16::try_from(uri.len()).expect("a short URI");
     [&length.to_be_bytes()[..], uri.as_bytes()].concat()
@@ -296,9 +296,9 @@ fn option(uri: &str) -> Vec<u8> {
 pub enum HostileBehavior {
     /// Accepts the connection, and never sends anything.
     Silence,
-    /// Sends octets that are not TLS, without end.
+    /// Sends bytes that are not TLS, without end.
     Garbage,
-    /// Begins a handshake with a record of the largest length, and sends its octets slowly, one by one.
+    /// Begins a handshake with a record of the largest length, and sends its bytes slowly, one by one.
     Drip,
     /// Closes the connection at once.
     HangUp,
@@ -307,7 +307,7 @@ pub enum HostileBehavior {
 impl HostileBehavior {
     /// The head of a TLS handshake record of 16 KiB.
     const RECORD: [u8; 5] = [0x16, 3, 3, 0x40, 0];
-    /// Pause between two octets of [`HostileBehavior::Drip`].
+    /// Pause between two bytes of [`HostileBehavior::Drip`].
     const PAUSE: Duration = Duration::from_millis(50);
 
     fn serve(self, mut stream: TcpStream, stopped: &AtomicBool) -> io::Result<()> {

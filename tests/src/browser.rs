@@ -147,8 +147,8 @@ impl Browser {
         self.post("execute/sync", json!({"script": script, "args": []})).await
     }
 
-    /// Takes the screen of a device: its width and height in CSS pixels, and whether its user likes it dark. Those below
-    /// [`PHONE_WIDTH`] are phones, which lay a page out by its viewport.
+    /// Takes the screen of a device: its width and height in CSS pixels, and whether its user likes it dark. Screens
+    /// below [`PHONE_WIDTH`] are phones, which lay a page out by its viewport.
     ///
     /// # Errors
     /// When the browser refuses.

@@ -15,7 +15,7 @@ use crate::netns::Netns;
 /// Ports of servers and clients (RFC 2131 section 4.1).
 const SERVER_PORT: u16 = 67;
 const CLIENT_PORT: u16 = 68;
-/// Octets of a message before its options, the magic cookie included (RFC 2131 section 2).
+/// Bytes of a message before its options, the magic cookie included (RFC 2131 section 2).
 const HEAD: usize = 240;
 /// Interval at which the server checks if it has to end.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -31,7 +31,7 @@ enum MalformedReply {
     Short,
     /// Has an option whose length exceeds the rest of the message.
     Overlong,
-    /// Has options of random octets.
+    /// Has options of random bytes.
     Random,
     /// Offers the unspecified address.
     NoAddress,
@@ -101,7 +101,7 @@ fn message_type(message: &[u8]) -> u8 {
     0
 }
 
-/// A pseudo-random octet that depends on its place alone, so that failures can be reproduced.
+/// A pseudo-random byte that depends on its place alone, so that failures can be reproduced.
 fn octet(place: usize) -> u8 {
     let mixed = (place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed.to_be_bytes()[0]

@@ -28,7 +28,7 @@ pub async fn eventually_async<F: Future<Output = bool>>(what: &str, holds: impl 
     eventually_within(WAIT_LIMIT, what, holds).await;
 }
 
-/// Like [`eventually_async`], for what takes a known time by itself.
+/// Like [`eventually_async`], for what takes a known time anyway.
 ///
 /// # Panics
 /// When it does not hold within `limit`.

@@ -44,7 +44,7 @@ pub fn section(heading: &str) -> String {
     found.unwrap_or_else(|| panic!("no page of the guide has the section `{heading}`"))
 }
 
-/// The section of a text with this heading. A line that begins with `#` in a block of code is no heading.
+/// The section of a text with this heading. A line that begins with `#` in a block of code is not a heading.
 fn section_of(text: &str, heading: &str) -> Option<String> {
     let mut is_code = false;
     let mut section: Option<String> = None;

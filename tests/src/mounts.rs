@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use nix::sched::{CloneFlags, unshare};
 
-/// Octets that are written at once, to fill a disk.
+/// Bytes that are written at once, to fill a disk.
 const FILL: usize = 4096;
 
 /// Gives this thread and its children a view of the mounts of their own.

@@ -196,7 +196,7 @@ impl Shell {
     /// Runs lines. Returns what they print.
     ///
     /// # Errors
-    /// What they print to the error output, when one fails.
+    /// Error output of the commands, when one fails.
     ///
     /// # Panics
     /// When no shell can be started.

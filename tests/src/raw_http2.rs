@@ -153,7 +153,7 @@ async fn send_malformed_streams(socket: AttackedSocket, end: Instant) -> u64 {
 /// HEADERS frames (RFC 9113, 6.2) that end their streams; `first` is the number of the first stream, from 0.
 fn malformed_streams(first: u32) -> Vec<u8> {
     const END_STREAM_AND_HEADERS: u8 = 0x5;
-    let length = u8::try_from(MALFORMED.len()).expect("a few octets");
+    let length = u8::try_from(MALFORMED.len()).expect("a few bytes");
     let frame = |number: u32| {
         let stream = (2 * number + 1).to_be_bytes();
         let head = [0, 0, length, 0x1, END_STREAM_AND_HEADERS];
@@ -224,7 +224,7 @@ fn grpc_request(server: SocketAddr, path: &str, headers: &[(&str, &str)]) -> req
     headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
 }
 
-/// Response to a call whose request body was made by hand: its headers, the octets of its messages, its status.
+/// Response to a call whose request body was made by hand: its headers, the bytes of its messages, its status.
 #[derive(Debug)]
 pub struct RawResponse {
     pub headers: HeaderMap,
@@ -232,7 +232,7 @@ pub struct RawResponse {
     pub status: tonic::Status,
 }
 
-/// Calls a method with the octets of a body, in which frames and messages may be whatever they are.
+/// Calls a method with the bytes of a body, in which frames and messages may be whatever they are.
 ///
 /// # Errors
 /// When the connection or the stream breaks.

@@ -14,7 +14,7 @@ use rustix::ioctl;
 const DEVICE: &str = "/dev/net/tun";
 /// `IFF_TAP` and `IFF_NO_PI`: frames of Ethernet, without a header of the driver.
 const TAP: u16 = 0x0002 | 0x1000;
-/// Octets of a name in `struct ifreq`, with the zero at its end.
+/// Bytes of a name in `struct ifreq`, with the zero at its end.
 const NAME_OCTETS: usize = 16;
 
 /// `struct ifreq`, as far as this request reads it.

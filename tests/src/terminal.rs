@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// What came of a command on a terminal.
+/// Result of a command on a terminal.
 #[derive(Clone, Debug)]
 pub struct TerminalRun {
     pub has_succeeded: bool,

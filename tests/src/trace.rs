@@ -137,7 +137,7 @@ impl Trace {
         for Tag { id, file, line } in &self.tags {
             let place = format!("{}:{line}", file.display());
             if !ids.contains(id.as_str()) {
-                problems.push(format!("{place}: `{id}` is no requirement"));
+                problems.push(format!("{place}: `{id}` is not a requirement"));
             } else if deviating.contains(id.as_str()) {
                 problems
                     .push(format!("{place}: {id} deviates on purpose, so nothing can prove it"));
@@ -146,7 +146,7 @@ impl Trace {
             }
         }
         for deviation in self.deviations.iter().filter(|row| !ids.contains(row.id.as_str())) {
-            problems.push(format!("tests/deviations.tsv: `{}` is no requirement", deviation.id));
+            problems.push(format!("tests/deviations.tsv: `{}` is not a requirement", deviation.id));
         }
         let tagged = self.tagged();
         for Deviation { id, .. } in optional.iter().filter(|row| !tagged.contains(row.id.as_str()))
@@ -167,7 +167,7 @@ impl Trace {
         for Exemption { id, why, instead, line } in &self.exemptions {
             let place = format!("{SCENARIOS}:{line}");
             if !ids.contains(id.as_str()) || !id.starts_with(SCENARIO_PREFIX) {
-                problems.push(format!("{place}: `{id}` is no scenario"));
+                problems.push(format!("{place}: `{id}` is not a scenario"));
             }
             if !exempted.insert(id) {
                 problems.push(format!("{place}: {id} stands there twice"));
@@ -444,7 +444,7 @@ mod tests {
             trace.problems(),
             [
                 "a.rs:7: 1.2 deviates on purpose, so nothing can prove it",
-                "a.rs:7: `9.9` is no requirement"
+                "a.rs:7: `9.9` is not a requirement"
             ]
         );
         let first =
@@ -484,8 +484,8 @@ mod tests {
                 "a.rs:7: kv.P1 stands in agent/scheduler/SCENARIOS.md as not applying",
                 "agent/scheduler/SCENARIOS.md:1: kv.P2 needs a reason, and what is done instead",
                 "agent/scheduler/SCENARIOS.md:2: kv.P2 stands there twice",
-                "agent/scheduler/SCENARIOS.md:3: `kv.Z1` is no scenario",
-                "agent/scheduler/SCENARIOS.md:4: `1.1` is no scenario",
+                "agent/scheduler/SCENARIOS.md:3: `kv.Z1` is not a scenario",
+                "agent/scheduler/SCENARIOS.md:4: `1.1` is not a scenario",
             ]
         );
         let second = Count { exempt: 2, must_total: 2, ..Count::default() };
@@ -528,7 +528,7 @@ mod tests {
         assert!(exemptions(file.path()).unwrap_err().to_string().contains("three cells"));
     }
 
-    /// Four requirements, of which one deviates, with these tags and these exemptions (one a line, from 0).
+    /// Four requirements, one of them deviating, with these tags and these exemptions (one a line, from 0).
     fn trace(tags: &[&str], exempt: &[(&str, &str, &str)]) -> Trace {
         let rows = [
             ["1.1", "M", "1A.", "x"],

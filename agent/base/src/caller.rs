@@ -60,7 +60,7 @@ impl Caller {
         Self::from_extensions(request.extensions())
     }
 
-    /// The caller of a request of which a handler has the extensions alone.
+    /// The caller of a request, for a handler that has only the extensions of the request.
     ///
     /// # Errors
     /// As [`Caller::authenticated`].

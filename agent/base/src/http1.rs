@@ -65,7 +65,7 @@ pub async fn serve<L: Listener>(
     }
 }
 
-/// Stream whose writes fail when the peer accepts no octet for a time.
+/// Stream whose writes fail when the peer accepts no byte for a time.
 #[derive(Debug)]
 struct WriteTimeout<S> {
     stream: S,
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     const BOUNDS: Bounds = Bounds { connections: 2, write_timeout: Some(Duration::from_secs(30)) };
-    /// Octets in flight between client and server in these tests.
+    /// Bytes in flight between client and server in these tests.
     const BUFFER: usize = 1024;
 
     struct Connections(mpsc::Receiver<DuplexStream>);
@@ -220,7 +220,7 @@ mod tests {
         tokio::time::sleep(limit + Duration::from_secs(1)).await;
         let mut rest = Vec::new();
         client.read_to_end(&mut rest).await.unwrap();
-        assert!(rest.len() < 10 * BUFFER, "{} octets came", rest.len());
+        assert!(rest.len() < 10 * BUFFER, "{} bytes came", rest.len());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,8 +1,8 @@
 //! One line of the log for each subject and minute.
 //!
-//! Where something fails again and again, or is repaired again and again, each line says what the one before it said. The first
-//! event of a subject is logged at once. Those that follow within a minute are merged into one, which is logged when the minute is over
-//! and begins the next one.
+//! Where something fails again and again, or is repaired again and again, each line says what the one before it said.
+//! The first event of a subject is logged at once. Later events within a minute are merged into one, which is logged
+//! when the minute is over and begins the next one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -2,22 +2,22 @@
 
 use std::fmt::{self, Write};
 
-/// Octets in an error text: an error travels in HTTP/2 trailers, of which clients accept 8 KiB by default.
+/// Bytes in an error text: an error travels in HTTP/2 trailers, of which clients accept 8 KiB by default.
 pub const ERROR_TEXT_OCTETS: usize = 4096;
 
 /// End of an error text that was cut to [`ERROR_TEXT_OCTETS`].
 pub const CUT_MARK: &str = "... (cut)";
 
-/// Octets of a path or value that an error text quotes, which leaves room for the explanation.
+/// Bytes of a path or value that an error text quotes, which leaves room for the explanation.
 pub const EXCERPT: usize = ERROR_TEXT_OCTETS / 4;
 
-/// Formats an error with at most [`ERROR_TEXT_OCTETS`] octets. A longer text is cut, ends with [`CUT_MARK`], and takes no
+/// Formats an error with at most [`ERROR_TEXT_OCTETS`] bytes. A longer text is cut, ends with [`CUT_MARK`], and takes no
 /// more memory than the part that is kept.
 pub fn error_text(error: &(impl fmt::Display + ?Sized)) -> String {
     cut_text(error, ERROR_TEXT_OCTETS)
 }
 
-/// Formats a path, a name or a value for an error text, with at most [`EXCERPT`] octets.
+/// Formats a path, a name or a value for an error text, with at most [`EXCERPT`] bytes.
 pub fn excerpt(text: &(impl fmt::Display + ?Sized)) -> String {
     cut_text(text, EXCERPT)
 }

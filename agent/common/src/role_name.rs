@@ -1,10 +1,11 @@
 //! Names of roles that an operator may choose.
 
-/// Most octets of the name of a role. It stands in every accounting record of its users.
+/// Most bytes of the name of a role. It stands in every accounting record of its users.
 pub const MAX_ROLE_NAME: usize = 64;
 
-/// True for a name that a role may have: letters, digits, `.`, `_` and `-`, beginning with a letter or digit. So it is no
-/// SPIFFE id, no pattern of an authz policy and no identity of a module. `typedef role` of the native model says the same.
+/// True for a name that a role may have: letters, digits, `.`, `_` and `-`, beginning with a letter or digit. So it
+/// is neither a SPIFFE id nor a pattern of an authz policy nor an identity of a module. `typedef role` of the native
+/// model says the same.
 pub fn is_role_name(text: &str) -> bool {
     text.len() <= MAX_ROLE_NAME
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())

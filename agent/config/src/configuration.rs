@@ -170,10 +170,10 @@ impl Configuration {
         services.walk(&WalkRequest { old: &ground, new: &ground, claims, book, surroundings })
     }
 
-    /// The configuration in which `ready` of the instances that are due is judged again, by the state of their objects.
-    /// Only service plans differ in it. What depends on configuration that the walks for this version have not read is left
-    /// as it is: a change beside this one may be about to change that. So is everything where more actions would be queued
-    /// than each of the changes beside this one has room for.
+    /// The configuration in which `ready` of the instances that are due is judged again, by the state of their
+    /// objects. Only service plans differ in it. A part that depends on configuration which the walks for this
+    /// version have not read is left as it is: a change beside this one may be about to change that. So is everything
+    /// where more actions would be queued than each of the changes beside this one has room for.
     #[must_use]
     pub fn with_ready_judged(&self, surroundings: &Surroundings) -> Self {
         let Some(services) = &self.services else { return self.clone() };

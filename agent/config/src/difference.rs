@@ -1,8 +1,8 @@
 //! The difference of the layers of two configurations, as lines of CLI text for people.
 //!
-//! It covers the layers of boot, clients and services, which the agent does not write by itself. The effective tree is
-//! not looked at, since its entries are derived as they are read. What the two versions share in memory is skipped, and
-//! text is made for the first [`MAX_DIFFERENCE_LINES`] lines alone; the rest is counted.
+//! It covers the layers of boot, clients and services, which others ask for. The effective tree is not looked at,
+//! since its entries are derived as they are read. Memory that the two versions share is skipped, and text is made
+//! for the first [`MAX_DIFFERENCE_LINES`] lines alone; the rest is counted.
 
 use std::collections::HashSet;
 

@@ -128,11 +128,13 @@ fn text(
     for (line, path) in absent {
         let place = path.to_path(schema).to_string();
         if mark == LeafMark::Factory {
-            let reason = format!("line {line}: a factory configuration says what there is");
+            let reason = format!(
+                "line {line}: a factory configuration cannot remove anything: leave out `no`"
+            );
             return Err(refused(place, EditCause::Unsupported(reason)));
         }
         if !put_absent(schema, &mut tree, &path) {
-            let reason = format!("line {line}: `no` takes a leaf or an entry here");
+            let reason = format!("line {line}: `no` needs a leaf or an entry here");
             return Err(refused(place, EditCause::Unsupported(reason)));
         }
     }

@@ -37,7 +37,8 @@ pub enum FenceItem {
 /// A change of the fence layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FenceChange {
-    /// Items that one owner gives up, and then those that it asks for. One that it has already asked for has the newer metric.
+    /// Items that one owner gives up, and then those that it asks for. An item that it has already asked for has the
+    /// newer metric.
     Items { owner: FenceOwner, lift: Lift, set: Vec<FenceItem> },
     /// All owners but these give up everything.
     Retain(BTreeSet<FenceOwner>),
@@ -111,7 +112,8 @@ impl FenceItem {
             next_hop.0.len() == entry.len() && next_hop.0.iter().zip(entry).all(is_step)
         });
         leaf.map(|leaf| next_hop.join(Step::node(leaf))).ok_or_else(|| {
-            let cause = EditCause::Malformed("it is no next hop of a static route".to_owned());
+            let cause =
+                EditCause::Malformed("the path is not a next hop of a static route".to_owned());
             refused(&next_hop.to_path(schema), cause)
         })
     }
@@ -138,8 +140,8 @@ impl Configuration {
     /// Computes the configuration after a change of the fence layer.
     ///
     /// # Errors
-    /// When an item is no item, there are too many, or the boot configuration or gNSI holds another value than an item that
-    /// is asked for.
+    /// When an item is not valid, there are too many, or the boot configuration or gNSI holds another value than an
+    /// item that is asked for.
     pub fn fenced(&self, change: &FenceChange) -> Result<Self, EditErrors> {
         let models = self.models();
         let leaves = |items: &[FenceItem]| {
@@ -304,7 +306,7 @@ impl Configuration {
         let owners = found.iter().flat_map(|leaf| leaf.meta.owners.iter());
         let stronger = owners.filter(|layer| matches!(layer.owner, Owner::Gnsi | Owner::Boot));
         let names: Vec<_> = stronger.map(|layer| layer.name().to_owned()).collect();
-        // A boot text that says `no X` is no owner of what there is instead.
+        // A boot text that says `no X` does not own what there is instead.
         let owner = if names.is_empty() {
             LayerKey::BOOT_NATIVE.name().to_owned()
         } else {

@@ -111,7 +111,7 @@ impl Ord for Keys {
     }
 }
 
-/// Compares octets, eight at a time. A long list compares the keys of an entry some twenty times to find it, and most keys
+/// Compares bytes, eight at a time. A long list compares the keys of an entry some twenty times to find it, and most keys
 /// are too short for a call of memcmp to pay.
 fn compare_octets(one: &[u8], other: &[u8]) -> Ordering {
     let shared = one.len().min(other.len());
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Texts of few octets, so that many of them share a beginning.
+        /// Texts of few bytes, so that many of them share a beginning.
         #[test]
         fn keys_are_ordered_as_their_values_are(
             one in "[ab\u{e9}]{0,20}",

@@ -42,9 +42,9 @@ pub struct Layers {
     pub factory_text: Option<Arc<[u8]>>,
     /// Owners that are switched off. Their layers are kept, and rank below the clients'.
     pub off: LayerSet,
-    /// Claims of services, of which their two trees are the join.
+    /// Claims of services; their two trees are the join.
     claims: Claims,
-    /// Items of the fence layer with their owners, of which its tree follows.
+    /// Items of the fence layer with their owners; its tree follows from them.
     fences: Fences,
     /// Service plans, which say how far the instances are.
     pub book: Book,
@@ -164,7 +164,7 @@ impl Layers {
         }
     }
 
-    /// Items of the fence layer, of which its tree follows.
+    /// Items of the fence layer; its tree follows from them.
     pub fn fences(&self) -> &Fences {
         &self.fences
     }

@@ -40,7 +40,7 @@ impl Limit {
 pub static MESSAGE_SIZE: Limit = Limit {
     name: "message-size",
     figure: 64 << 20,
-    unit: "octets in a message",
+    unit: "bytes in a message",
     reason: "a device with 100 000 routes is a Set of about 15 MB, and a root annotation adds one",
 };
 
@@ -48,15 +48,15 @@ pub static MESSAGE_SIZE: Limit = Limit {
 pub static READ_MESSAGE_SIZE: Limit = Limit {
     name: "read-message-size",
     figure: 1 << 20,
-    unit: "octets in a message of a reader",
-    reason: "room for 10 000 subscriptions of 100 octets; once decoded, a hostile one takes up to 80 times as much memory",
+    unit: "bytes in a message of a reader",
+    reason: "room for 10 000 subscriptions of 100 bytes; once decoded, a hostile one takes up to 80 times as much memory",
 };
 
 /// Limit for administrative requests that contain no whole configuration.
 pub static PLAIN_MESSAGE_SIZE: Limit = Limit {
     name: "plain-message-size",
     figure: 4 << 20,
-    unit: "octets in a message that holds no configuration",
+    unit: "bytes in a message that holds no configuration",
     reason: "what gRPC itself allows by default; a package comes in pieces of less",
 };
 
@@ -134,13 +134,13 @@ pub static SET_OPERATIONS: Limit = Limit {
     name: "set-operations",
     figure: 1_000_000,
     unit: "operations in a Set",
-    reason: "controllers send a box leaf by leaf; this many small updates take 2 s, and each is answered by itself",
+    reason: "controllers send a box leaf by leaf; this many small updates take 2 s, and each is answered on its own",
 };
 
 pub static JOINED_PATHS: Limit = Limit {
     name: "joined-paths",
     figure: 256 << 20,
-    unit: "octets of copies of the prefix",
+    unit: "bytes of copies of the prefix",
     reason: "each path is looked up with the prefix before it; 100 000 of them with the longest of the models are 50 MiB",
 };
 
@@ -189,28 +189,28 @@ pub static LIST_ENTRIES: Limit = Limit {
 pub static ANSWER_SIZE: Limit = Limit {
     name: "answer-size",
     figure: 256 << 20,
-    unit: "octets of memory for an answer while it is made",
+    unit: "bytes of memory for an answer while it is made",
     reason: "a box with 100 000 routes is a document of about 15 MB; leaves one by one take ten times what is sent",
 };
 
 pub static ERROR_TEXT: Limit = Limit {
     name: "error-text",
     figure: ERROR_TEXT_OCTETS,
-    unit: "octets in an error text",
-    reason: "an error travels in HTTP/2 trailers, of which clients accept 8 KiB by default",
+    unit: "bytes in an error text",
+    reason: "an error travels in HTTP/2 trailers; clients accept 8 KiB of them by default",
 };
 
 pub static CALLER_ANSWERS: Limit = Limit {
     name: "caller-answers",
     figure: 128 << 20,
-    unit: "octets of answers that one caller has not taken",
+    unit: "bytes of answers that one caller has not taken",
     reason: "two answers of the greatest size, or one for each of a thousand streams with its buffers",
 };
 
 pub static UNTAKEN_ANSWERS: Limit = Limit {
     name: "untaken-answers",
     figure: 512 << 20,
-    unit: "octets of answers that nobody has taken",
+    unit: "bytes of answers that nobody has taken",
     reason: "four callers at their limit; a quarter of what the unit lets the agent have",
 };
 

@@ -160,7 +160,7 @@ impl FromStr for Path {
             let (elem, after) = read_elem(rest).map_err(fail)?;
             elems.push(elem);
             rest = match after.strip_prefix('/') {
-                Some("") => return Err(fail("it ends with a slash")),
+                Some("") => return Err(fail("the path ends with a slash")),
                 Some(more) => more,
                 None => after,
             };
@@ -245,7 +245,7 @@ mod tests {
         for (text, reason) in [
             ("//a", "an element has no name"),
             ("/a//b", "an element has no name"),
-            ("/a/", "it ends with a slash"),
+            ("/a/", "the path ends with a slash"),
             ("/a[k]", "a key has no value"),
             ("/a[=v]", "a key has no name"),
             ("/a[k=v", "a key is not closed by `]`"),

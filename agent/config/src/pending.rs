@@ -19,7 +19,7 @@ pub struct PendingEntry {
     pub native: InstancePath,
     /// OpenConfig counterpart of the entry, if it has one.
     pub openconfig: Option<InstancePath>,
-    /// Native leaves of which any one suffices; empty for a shell that lacks no particular leaf.
+    /// Native leaves; any one of them suffices; empty for a shell that lacks no particular leaf.
     pub missing: Vec<SmolStr>,
 }
 

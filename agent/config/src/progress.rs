@@ -21,7 +21,7 @@ impl PartialEq for CancelToken {
 pub enum StopReason {
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
-    #[error("the client no longer waits for it")]
+    #[error("the client no longer waits for the answer")]
     Cancelled,
 }
 

@@ -1,12 +1,12 @@
-//! What clients may not write: the items of the services, while those are on.
+//! Reserved items: clients may not write the items of the services while those are on.
 //!
 //! Reserved are the rows of [`RESERVED_ITEMS`] and whatever the boot layers hold. The unit is the leaf. An
 //! entry that boot holds reserves all of its own leaves, set or not, and its existence, but not the
 //! lists in it. A request that names such an item and would change it is refused; a container or a
 //! wildcard that merely covers one takes the client's own copy away and leaves the owner's alone.
 //!
-//! Start at [`Configuration::reserved_for`](crate::Configuration::reserved_for) for what a delete names. What a request would set is
-//! compared by the union, which has all layers side by side anyway.
+//! Start at [`Configuration::reserved_for`](crate::Configuration::reserved_for) for what a delete names. The union compares what a request would set,
+//! because it has all layers side by side anyway.
 
 use crate::layer_key::Namespace;
 use crate::schema::{NodeId, Schema};
@@ -19,7 +19,7 @@ pub struct ReservedItem {
     pub openconfig: &'static str,
     /// Why, in words that follow the path.
     pub why: &'static str,
-    /// True when services may ask for it while it is not reserved. What claims hold is no secret.
+    /// True when services may ask for it while it is not reserved. Values of claims are not secrets.
     pub is_for_services: bool,
 }
 

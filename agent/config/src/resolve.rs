@@ -318,7 +318,7 @@ impl ElementLookup<'_> {
             return if elem.keys.is_empty() {
                 Ok(())
             } else {
-                Err(self.malformed("keys on a node that is no list"))
+                Err(self.malformed("keys on a node that is not a list"))
             };
         };
         for (name, text) in &elem.keys {
@@ -446,7 +446,7 @@ mod tests {
         check_read("/.../bogus", "`/.../bogus`: the model has no `/.../bogus`");
         check_read(
             "/system[name=x]",
-            "`/system[name=x]`: keys on a node that is no list at `/system[name=x]`",
+            "`/system[name=x]`: keys on a node that is not a list at `/system[name=x]`",
         );
         check_read(
             "/interfaces/interface[id=x]",

@@ -30,7 +30,7 @@ impl Configuration {
         let mut layers = self.layers().clone();
         for origin in [Origin::OpenConfig, Origin::Native] {
             let client = LayerKey::client(origin);
-            // What was read from rows shares no memory, and all that follows costs what differs in memory.
+            // Trees that were read from rows share no memory, and all that follows costs what differs in memory.
             let shared = earlier.tree(client).clone().sharing(layers.tree(client));
             *layers.tree_mut(client) = shared;
         }

@@ -158,7 +158,7 @@ mod tests {
         assert!(
             !format!("{secrets:?}").contains("hash\"") && !format!("{secrets:?}").contains("$6$")
         );
-        // Nor as octets.
+        // Nor as bytes.
         assert!(!format!("{secrets:?}").contains("36, 54"), "{secrets:?}");
     }
 

@@ -125,7 +125,7 @@ impl Configuration {
             return Ok(self.clone());
         }
         if !is_forced {
-            let text = |_: &ServiceTag| "the type has this instance".to_owned();
+            let text = |_: &ServiceTag| "the type still has this instance".to_owned();
             return Err(in_the_way(&self.models().native, &used, text));
         }
         let Some(list) = list_of(&self.models().native, service) else { return Ok(self.clone()) };
@@ -189,7 +189,7 @@ fn list_in<'t>(tree: &'t Tree<LeafMark>, path: &[Step]) -> Option<&'t List<LeafM
 struct Reading<'a> {
     old: &'a Schema,
     new: &'a Schema,
-    /// True when parameters without a place are left out, which is no problem then.
+    /// True when parameters without a place are left out, which does no harm then.
     drops_unfit: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Public keys that services give users: leaves of their claims, as any other.
 //!
-//! A key is no secret, so claims share it, hold it together and disagree about it by the rules for every leaf. It is not
+//! A key is not a secret, so claims share it, hold it together and disagree about it by the rules for every leaf. It is not
 //! mapped to the native model. It counts while gNSI is off, beside the keys that clients gave ([`Secrets`](crate::Secrets)), which are in no
 //! tree: so the union does not see that a client and a service ask for different keys, and this module does.
 
@@ -56,7 +56,7 @@ pub(crate) fn key_at<'t>(tree: &'t Tree<LeafMark>, path: &InstancePath) -> Optio
     }
 }
 
-/// Octets at the end of a key that an error text quotes: enough to tell keys apart.
+/// Bytes at the end of a key that an error text quotes: enough to tell keys apart.
 const KEY_END: usize = 8;
 
 /// Kind and end of a key, for error texts. All keys of a kind begin alike, and two long ones would push the names of those

@@ -20,7 +20,7 @@ impl Configuration {
         }
         let mut secrets = layers.secrets.clone();
         for UserKey { user, key, .. } in user_keys(&self.models().openconfig, layers.tree(LAYER)) {
-            // Both are equal, but for layers that were restored without a check: the client's goes first.
+            // Both are equal, except in layers that were restored without a check: the client's value wins.
             if secrets.get(&user, SecretLeaf::SshKey).is_none() {
                 secrets.restore(&user, SecretLeaf::SshKey, SecretRef::new(key.as_bytes()));
             }

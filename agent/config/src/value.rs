@@ -15,8 +15,8 @@ use crate::name::Name;
 /// Values are canonical: two values of one leaf are equal exactly when YANG says that they are
 /// (RFC 7950 section 9), so comparing and hashing need no schema.
 ///
-/// The size of a value determines that of trees. A value is no larger than a [`SmolStr`]: the niche in its tag
-/// holds the tags of the other variants, as long as none of them contains a `SmolStr` too, or more than 16 octets.
+/// The size of a value determines that of trees. A value is not larger than a [`SmolStr`]: the niche in its tag holds
+/// the tags of the other variants, as long as none of them contains a `SmolStr` too, or more than 16 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
     Bool(bool),

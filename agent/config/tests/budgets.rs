@@ -1,4 +1,4 @@
-//! Budgets of memory for a thousand routes: allocations and octets, which do not depend on the load of the machine.
+//! Budgets of memory for a thousand routes: allocations and bytes, which do not depend on the load of the machine.
 //!
 //! A row that fails has grown, or shows that its budget can be tightened. The count includes memory that is given back;
 //! `kept` is what stays. A thousand entries are worked on by one thread, so that all of it is counted.
@@ -20,7 +20,7 @@ struct Budget {
     kept_octets: i64,
 }
 
-/// An Edit that replaces the static routes by a thousand, all through one neighbour but for each `other`th.
+/// An Edit that replaces the static routes by a thousand, all through one neighbour except each `other`th.
 fn routes(other: usize) -> Edit {
     let route = |number: usize| {
         let prefix = format!("10.0.{}.{}/32", number / 256, number % 256);
@@ -49,7 +49,7 @@ fn check(what: &str, used: &AllocationInfo, budget: &Budget) {
     );
     assert!(
         count && octets,
-        "{what}: {allocations} allocations of at most {}, {bytes} octets kept of at most {}, for each route",
+        "{what}: {allocations} allocations of at most {}, {bytes} bytes kept of at most {}, for each route",
         budget.allocations,
         budget.kept_octets
     );

@@ -1,7 +1,7 @@
 //! The last service transactions: noted as they end, shown as state, and kept by the database.
 //!
-//! One that is done has its row in the write that makes it final. One that failed is written by itself, and nobody waits
-//! for that: a crash at that moment loses it.
+//! A transaction that is done has its row in the write that makes it final. A transaction that failed is written
+//! alone, and nobody waits for that: a crash at that moment loses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -125,7 +125,7 @@ impl CallerBudget {
         UNTAKEN_ANSWERS.check(table.all.answers + 1)
     }
 
-    /// Counts the octets of an answer that is ready.
+    /// Counts the bytes of an answer that is ready.
     ///
     /// # Errors
     /// When the caller, or all callers together, would have more than they may.
@@ -136,7 +136,7 @@ impl CallerBudget {
         Ok(self.charge(&mut table, Held { answers: octets, ..Held::default() }))
     }
 
-    /// Counts the octets of an answer that has to be given, whatever else is held: that of a change which is carried out.
+    /// Counts the bytes of an answer that has to be given, whatever else is held: that of a change which is carried out.
     pub fn hold_any_answer(&self, octets: usize) -> Charge {
         let mut table = self.0.budgets.table();
         self.charge(&mut table, Held { answers: octets, ..Held::default() })

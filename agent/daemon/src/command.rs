@@ -1,4 +1,4 @@
-//! `holdfast show`, `holdfast user` and other short commands, most of which ask the running agent.
+//! `holdfast show`, `holdfast user` and other short commands; most of them ask the running agent.
 //!
 //! Users can also be managed while no agent runs: then the commands open its database themselves. Packages of services
 //! need no agent at all.
@@ -53,7 +53,7 @@ const SOCKET_PAUSE: Duration = Duration::from_millis(100);
 pub enum CommandError {
     #[error(transparent)]
     Agent(#[from] ClientError),
-    #[error("not everything that is configured is in the system after {} s:\n{}", .0.as_secs(), .1)]
+    #[error("some of the configuration is not in the system after {} s:\n{}", .0.as_secs(), .1)]
     Unsettled(Duration, Unsettled),
     #[error("the agent has not read its configuration after {} s", .0.as_secs())]
     StillStarting(Duration),
@@ -81,7 +81,7 @@ pub enum CommandError {
     Unconfirmed,
     #[error("nothing is removed: the answer was not `yes`")]
     Declined,
-    #[error("nothing has answered")]
+    #[error("no answer has come")]
     NoAnswer,
     #[error("{0}")]
     Probe(String),
@@ -452,7 +452,7 @@ fn asynchronously<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
     Ok(runtime.map_err(CommandError::Process)?.block_on(work))
 }
 
-/// Prints to standard output; a reader that has seen enough is no failure.
+/// Prints to standard output; a reader that has seen enough is not a failure.
 fn print(text: &str) -> Result<(), CommandError> {
     match print_part(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CommandError::Print(error)),

@@ -32,7 +32,7 @@ pub enum ConfigCommandError {
     Agent(#[from] ClientError),
     #[error("cannot read `{}`", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("`{}` has more than {} octets", path.display(), MESSAGE_SIZE.figure)]
+    #[error("`{}` has more than {} bytes", path.display(), MESSAGE_SIZE.figure)]
     TooLarge { path: PathBuf },
     #[error("`{}` is not text in UTF-8", path.display())]
     NoText { path: PathBuf },

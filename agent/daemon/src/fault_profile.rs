@@ -50,12 +50,12 @@ const READ: usize = 10;
 pub enum ProfileError {
     #[error(transparent)]
     Agent(#[from] ClientError),
-    #[error("nothing was told of {0} within {PATIENCE:?}")]
+    #[error("the agent told nothing of {0} within {PATIENCE:?}")]
     NotTold(String),
-    #[error("`{0}` is said to forward nothing already: lift that first")]
+    #[error("`{0}` is latched as forwarding nothing already: lift that latch first")]
     IsDown(String),
     #[error(
-        "a fault of {resource} took {took:.1} ms, and {limit} ms are the limit: {share:.0} % until {step}"
+        "a fault of {resource} took {took:.1} ms; the limit is {limit} ms; {share:.0} % of the time passed until {step}"
     )]
     TooSlow { resource: String, took: f64, limit: u64, share: f64, step: &'static str },
 }

@@ -42,7 +42,7 @@ impl Taker {
     /// The taker that the arguments name; without one, messages are printed.
     ///
     /// # Errors
-    /// When the server is no HTTPS server, or the certificates cannot be read.
+    /// When the server is not an HTTPS server, or the certificates cannot be read.
     pub(crate) fn of(watch: &FaultWatch) -> Result<Option<Self>, WatchError> {
         if let Some(program) = &watch.exec {
             return Ok(Some(Self::Program(program.clone())));
@@ -75,7 +75,7 @@ impl Taker {
                 let answer = client.exchange(url, Some(content)).await;
                 let refusal = match answer {
                     Ok(answer) if answer.status.is_success() => return Ok(true),
-                    Ok(answer) => format!("`{url}` is answered with {}", answer.status),
+                    Ok(answer) => format!("the server of `{url}` answered {}", answer.status),
                     Err(error @ HttpError::Url(_)) => return Err(error.into()),
                     Err(error) => ErrorChain(&error).to_string(),
                 };
@@ -117,9 +117,9 @@ pub enum WatchError {
     Agent(#[from] ClientError),
     #[error("cannot start `{}`", program.display())]
     Program { program: PathBuf, source: io::Error },
-    #[error("`{0}` is not posted to: alarms are posted by https:// alone")]
+    #[error("cannot post to `{0}`: alarms are posted to https:// addresses only")]
     NotHttps(String),
-    #[error("--resume keeps what --exec or --post has taken: one of them is needed")]
+    #[error("--resume needs --exec or --post: it keeps the id of the last change that they took")]
     ResumeWithoutTaker,
     #[error("cannot read certificates from `{}`", path.display())]
     Trust { path: PathBuf, source: io::Error },
@@ -127,7 +127,7 @@ pub enum WatchError {
     Http(#[from] HttpError),
     #[error("cannot {action} `{}`", path.display())]
     Resume { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("`{}` has something else than the id of a change", path.display())]
+    #[error("`{}` does not hold the id of a change", path.display())]
     ResumeForm { path: PathBuf },
 }
 

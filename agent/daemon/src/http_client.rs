@@ -32,15 +32,15 @@ const STALL: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    #[error("`{0}` does not name a server: only http:// and https:// are used")]
+    #[error("`{0}` does not name a server: give an http:// or https:// address")]
     Url(String),
-    #[error("the certificate to trust the server of `{url}` by cannot be used")]
+    #[error("cannot use the certificate that the server of `{url}` is checked against")]
     Trust { url: String, source: rustls::Error },
     #[error("cannot connect to `{url}`")]
     Connect { url: String, source: NetworkError },
     #[error("the exchange with `{url}` failed")]
     Exchange { url: String, source: hyper::Error },
-    #[error("`{0}` is silent for {STALL:?}")]
+    #[error("`{0}` has sent nothing for {STALL:?}")]
     Stalled(String),
 }
 
@@ -52,7 +52,7 @@ pub struct HttpClient {
     pub trusts: Vec<CertificateDer<'static>>,
 }
 
-/// What is sent with a request: its type and its bytes.
+/// Content of a request: its type and its bytes.
 #[derive(Clone, Debug)]
 pub struct Content {
     pub content_type: &'static str,

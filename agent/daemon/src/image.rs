@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::http_client::{HttpClient, HttpError};
 
-/// The longest image, in octets: a whole system takes some hundred megabytes; more is a mistake that fills the
+/// The longest image, in bytes: a whole system takes some hundred megabytes; more is a mistake that fills the
 /// disk.
 pub const MAX_IMAGE: u64 = 8 << 30;
-/// Octets read from a file at a time.
+/// Bytes read from a file at a time.
 const READ: usize = 64 << 10;
 
 /// Expected digest of a file.
@@ -39,9 +39,9 @@ pub enum DigestMethod {
 pub enum ImageError {
     #[error(transparent)]
     Http(#[from] HttpError),
-    #[error("`{url}` is answered with {status}")]
+    #[error("the server of `{url}` answered {status}")]
     Status { url: String, status: StatusCode },
-    #[error("`{0}` has more than {MAX_IMAGE} octets")]
+    #[error("`{0}` has more than {MAX_IMAGE} bytes")]
     TooLong(String),
     #[error("cannot write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
@@ -103,7 +103,7 @@ impl fmt::Display for DigestMethod {
 }
 
 impl DigestMethod {
-    /// Octets of a digest of this kind.
+    /// Bytes of a digest of this kind.
     pub fn length(self) -> usize {
         match self {
             Self::Sha256 => digest::SHA256_OUTPUT_LEN,

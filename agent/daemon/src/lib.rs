@@ -3,10 +3,10 @@
 //! Start at `main.rs` for the command line and at [`settings`] for what can be set from outside. A request comes in
 //! through TLS, is tied to a [`holdfast_base::Caller`], and reaches the core task, which owns layers and engine.
 //!
-//! Absent on purpose: a cleartext listener, a default password, and any decision about configuration outside the core.
-//! A failure to read or apply the configuration at the start ends the process with a message that names the file. What only
-//! clients need (a certificate, a socket) is logged and tried again while the box is configured. A failure of one request is
-//! that request's status and nothing else.
+//! Absent on purpose: a cleartext listener, a default password, and any decision about configuration outside the
+//! core. A failure to read or apply the configuration at the start ends the process with a message that names the
+//! file. A failure of what only clients need (a certificate, a socket) is logged, and it is tried again while the box
+//! is configured. A failure of one request is that request's status and nothing else.
 
 pub mod aaa;
 pub mod accounting;

@@ -1,8 +1,8 @@
 //! The sockets that the agent listens on.
 //!
-//! None of them may keep the box from its configuration. So a socket that cannot be opened is no failure of the start:
-//! [`ListenerEntry::open`] tries again beside the work until the socket is there, and [`Listeners`] tells readers which are
-//! open and why others are not.
+//! None of them may keep the box from its configuration. So a socket that cannot be opened does not fail the start:
+//! [`ListenerEntry::open`] tries again beside the work until the socket is there, and [`Listeners`] tells readers
+//! which are open and why others are not.
 
 use std::{
     error::Error,
@@ -23,8 +23,8 @@ use tracing::{debug, info, warn};
 
 use crate::connections::OpenConnections;
 
-/// Pause after the first failure. What is missing mostly comes within seconds: a link, or the end of the process that has
-/// the port.
+/// Pause after the first failure. The missing part mostly comes within seconds: a link, or the end of the process
+/// that has the port.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause; each is twice the one before. An operator who has freed a port waits no longer than this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);

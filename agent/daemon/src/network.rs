@@ -25,11 +25,11 @@ pub enum NetworkError {
     Resolve { name: String, source: io::Error },
     #[error("`{name}` has no address")]
     NoAddress { name: String },
-    #[error("cannot go out by interface `{interface}`")]
+    #[error("cannot send through interface `{interface}`")]
     Interface { interface: String, source: io::Error },
     #[error("cannot connect to {address}")]
     Tcp { address: SocketAddr, source: io::Error },
-    #[error("no TLS connection with {address}")]
+    #[error("cannot make a TLS connection to {address}")]
     Tls { address: SocketAddr, source: io::Error },
     #[error("cannot run a thread in the managed namespace")]
     Thread(#[source] io::Error),

@@ -1,5 +1,5 @@
-//! Packages that clients leave on the box: whole and compared with their digest, or not at all. Images take the same way,
-//! but for the end: they go into a slot of the box.
+//! Packages that clients leave on the box: whole and compared with their digest, or not at all. Images take the same
+//! way, except for the end: they go into a slot of the box.
 //!
 //! They lie in one folder below the state folder, so that no client writes anywhere else; a factory reset takes them.
 
@@ -27,7 +27,7 @@ use crate::{
 
 /// How files begin that are not whole yet; no package is named so.
 const INCOMING: &str = ".incoming";
-/// Octets of a file name, after NAME_MAX of Linux.
+/// Bytes of a file name, after NAME_MAX of Linux.
 const MAX_NAME: usize = 255;
 
 /// Why a package is not taken.
@@ -35,21 +35,21 @@ const MAX_NAME: usize = 255;
 #[non_exhaustive]
 pub enum PackageError {
     #[error(
-        "`{name}` is no name of a package: it is one file name without a dot in front, alone or in `{}`",
+        "`{name}` is not a package name: give a file name that does not begin with a dot, alone or in `{}`",
         folder.display()
     )]
     Name { name: String, folder: PathBuf },
-    #[error("another package is on its way")]
+    #[error("another package is being transferred: try again later")]
     Busy,
     #[error("cannot make `{}`", path.display())]
     Make { path: PathBuf, source: io::Error },
-    #[error("cannot clear `{}` of what was never whole", path.display())]
+    #[error("cannot remove incomplete packages from `{}`", path.display())]
     Sweep { path: PathBuf, source: io::Error },
     #[error("cannot write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("`{0}` has more than {MAX_IMAGE} octets")]
+    #[error("`{0}` has more than {MAX_IMAGE} bytes")]
     TooLong(String),
-    #[error("version `{0}` was installed, and is not there")]
+    #[error("version `{0}` was installed, but is not listed afterwards")]
     NotThere(String),
     #[error(transparent)]
     Folder(#[from] StoreError),
@@ -90,7 +90,7 @@ impl Packages {
     /// Begins a package.
     ///
     /// # Errors
-    /// When the name leads elsewhere, or another package is on its way.
+    /// When the name leads elsewhere, or another package is being transferred: try again later.
     pub fn begin(&self, name: &str) -> Result<PackageUpload, PackageError> {
         self.incoming(self.file_name(name)?)
     }
@@ -98,7 +98,7 @@ impl Packages {
     /// Begins an image of this version.
     ///
     /// # Errors
-    /// When there is no program that could install it, or another package is on its way.
+    /// When there is no program that could install it, or another package is being transferred: try again later.
     pub fn begin_image(&self, version: &str) -> Result<PackageUpload, PackageError> {
         self.slots.program()?;
         self.incoming(version.to_owned())
@@ -155,7 +155,7 @@ impl Packages {
 }
 
 impl PackageUpload {
-    /// Adds octets.
+    /// Adds bytes.
     ///
     /// # Errors
     /// When the package gets too long, or the disk is full.
@@ -176,12 +176,12 @@ impl PackageUpload {
         Ok(image::fetch(&HttpClient::machine(), url, self.file.path()).await?)
     }
 
-    /// Octets that have come.
+    /// Bytes that have come.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Octets for which the disk has room, beside those that have come.
+    /// Bytes for which the disk has room, beside those that have come.
     ///
     /// # Errors
     /// When the file system does not say.
@@ -197,7 +197,7 @@ impl PackageUpload {
     /// Compares it with its digest and puts it in its place, in one step; tells where that is.
     ///
     /// # Errors
-    /// When it has other octets, or the disk does not take it: then what was there before is untouched.
+    /// When it has other bytes, or the disk does not take it: then what was there before is untouched.
     pub async fn finish(mut self, digest: &Digest) -> Result<PathBuf, PackageError> {
         self.sync().await?;
         digest.require(self.file.path(), &self.name).await?;
@@ -273,7 +273,7 @@ mod tests {
         let packages = Packages::new(state.path(), Slots::default());
         packages.sweep().unwrap(); // nothing was ever there
         let mut first = packages.begin("a").unwrap();
-        first.write(b"octets").await.unwrap();
+        first.write(b"bytes").await.unwrap();
         assert!(matches!(packages.begin("b"), Err(PackageError::Busy)));
         first.file.disable_cleanup(true); // as if the agent was killed
         drop(first);

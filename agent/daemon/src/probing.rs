@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const AT_ONCE: usize = 16;
 /// The longest time to wait for an answer; a later one says nothing about the present network.
 pub const MAX_WAIT: Duration = Duration::from_secs(60);
-/// The most octets behind the ICMP header: 65 535 less the headers of ICMP and, for IPv4, IP.
+/// The most bytes behind the ICMP header: 65 535 less the headers of ICMP and, for IPv4, IP.
 const MAX_SIZE_V4: usize = 65_507;
 const MAX_SIZE_V6: usize = 65_527;
 /// Default number of hops of a trace.
@@ -30,7 +30,7 @@ pub enum ProbingError {
     /// There is no such host.
     #[error("{0}")]
     Missing(String),
-    #[error("{AT_ONCE} pings and traces are under way already")]
+    #[error("{AT_ONCE} pings and traces are under way already: try again later")]
     Exhausted,
     #[error(transparent)]
     Probe(#[from] ProbeError),
@@ -124,7 +124,7 @@ async fn resolve(text: &str, family: Option<Family>) -> Result<IpAddr, ProbingEr
     Ok(address)
 }
 
-/// Checks the octets of a ping behind its header.
+/// Checks the bytes of a ping behind its header.
 ///
 /// # Errors
 /// When no packet to the destination has so many.
@@ -132,7 +132,7 @@ pub fn checked_size(target: &Target, size: i64) -> Result<usize, ProbingError> {
     let most = if target.destination.is_ipv4() { MAX_SIZE_V4 } else { MAX_SIZE_V6 };
     usize::try_from(size).ok().filter(|size| *size <= most).ok_or_else(|| {
         ProbingError::Invalid(format!(
-            "size {size}: a packet has 0 to {most} octets behind its header"
+            "size {size}: a packet has 0 to {most} bytes behind its header"
         ))
     })
 }

@@ -32,7 +32,7 @@ pub enum SignalOutcome {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KillError {
-    #[error("neither pid nor name says which process")]
+    #[error("the request names no process: give its pid or its name")]
     Unnamed,
     #[error("there is no process {0}")]
     NoPid(u32),
@@ -40,15 +40,15 @@ pub enum KillError {
     NoName(String),
     #[error("process {pid} is named `{is}`, not `{requested}`")]
     OtherName { pid: u32, is: String, requested: String },
-    #[error("processes {} are named `{name}`: say which by pid", pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))]
+    #[error("processes {} are named `{name}`: choose one by its pid", pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))]
     Several { name: String, pids: Vec<u32> },
     #[error("process {pid} (`{name}`) is neither the agent nor started by it")]
     NotOurs { pid: u32, name: String },
     #[error(
-        "the agent takes HUP, to reload, and TERM with `restart`, to end in order; no other signal"
+        "the agent accepts HUP, to reload, and TERM with `restart`, to end in order, and no other signal"
     )]
     Agent,
-    #[error("`{0}` cannot be restarted: what began it begins it again when it is needed")]
+    #[error("`{0}` cannot be restarted: the agent starts it again when it is needed")]
     NoRestart(String),
     #[error("cannot signal process {pid}")]
     Signal { pid: u32, source: io::Error },
@@ -61,7 +61,7 @@ pub enum KillError {
 struct Process {
     pid: u32,
     parent: u32,
-    /// First 15 octets of the name.
+    /// First 15 bytes of the name.
     name: String,
 }
 
@@ -138,7 +138,7 @@ fn find(selector: &ProcessSelector, table: &[Process], me: u32) -> Result<Proces
     }
 }
 
-/// Follows parents upwards. The table is no snapshot, so parents may form a cycle.
+/// Follows parents upwards. The table is not a snapshot, so parents may form a cycle.
 fn descends(process: &Process, table: &[Process], ancestor: u32) -> bool {
     let mut at = process;
     for _ in 0..=table.len() {
@@ -214,7 +214,7 @@ mod tests {
             (0, "install", "11"),
             (0, "holdfast", "10"),
             (10, "", "10"),
-            (0, "", "neither pid nor name"),
+            (0, "", "names no process"),
             (99, "", "no process 99"),
             (12, "cp", "named `dd`, not `cp`"),
             (0, "dd", "processes 12, 13 are named `dd`"),

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::users::{Password, PasswordError};
 
-/// Octets of a password read from standard input; no password is longer.
+/// Bytes of a password read from standard input; no password is longer.
 const MAX_INPUT_BYTES: u64 = 64 * 1024;
 
 /// Reasons why there is no password.
@@ -29,7 +29,7 @@ pub enum PromptError {
     Password(#[from] PasswordError),
 }
 
-/// Asks twice on the terminal; reads one line when standard input is no terminal.
+/// Asks twice on the terminal; reads one line when standard input is not a terminal.
 ///
 /// # Errors
 ///

@@ -44,9 +44,9 @@ pub enum RebootScope {
 pub enum RebootError {
     #[error("a reboot is pending already: {0}")]
     Pending(String),
-    #[error("a delay has at most {MAX_DELAY:?}")]
+    #[error("the delay may be {MAX_DELAY:?} at most")]
     Delay,
-    #[error("a reboot would cut off what is under way: {}; `force` reboots nevertheless", .0.join(", "))]
+    #[error("a reboot would interrupt work that is under way: {}; set `force` to reboot nevertheless", .0.join(", "))]
     UnderWay(Vec<SmolStr>),
 }
 

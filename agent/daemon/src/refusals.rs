@@ -13,14 +13,14 @@ pub(crate) struct RefusalCounters {
 }
 
 impl RefusalCounters {
-    /// Counts a Set that has ended with this code. One that was carried out is no refusal.
+    /// Counts a Set that has ended with this code. A Set that was carried out is not a refusal.
     pub(crate) fn count_set(&self, code: Code) {
         if code != Code::Ok {
             *locked(&self.sets).entry(code.into()).or_default() += 1;
         }
     }
 
-    /// Counts a failed login by the kind of its refusal, of which there are a few.
+    /// Counts a failed login by the kind of its refusal; there are a few kinds.
     pub(crate) fn count_login(&self, kind: &'static str) {
         *locked(&self.logins).entry(kind).or_default() += 1;
     }

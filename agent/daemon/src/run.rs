@@ -132,7 +132,7 @@ pub enum RunError {
 /// Runs until a signal or a client ends the process.
 ///
 /// # Errors
-/// When a part cannot be started, or ends by itself.
+/// When a part cannot be started, or ends unexpectedly.
 pub fn run(settings: RunSettings) -> Result<(RunEnd, HostnameWriter), RunError> {
     logging::start(settings.log_format);
     let hostname = privileges::drop_capabilities(&settings)
@@ -184,7 +184,7 @@ struct StartedAgent {
     routes: Routes,
     /// Additional paths on the local socket.
     local_routes: Router,
-    /// Those of them that ask for the rights of their caller.
+    /// Routes that ask for the rights of their caller.
     user_routes: Router,
     /// Task of the bootstrap client, which ends when this is dropped.
     bootz: Option<AbortOnDropHandle<()>>,
@@ -331,8 +331,8 @@ async fn serve(
     end
 }
 
-/// Parts that the agent cannot work without. When one of them ends by itself, the process ends with an error, and the
-/// service manager restarts it.
+/// Parts that the agent cannot work without. When one of them ends unexpectedly, the process ends with an error, and
+/// the service manager restarts it.
 struct VitalParts {
     core: CoreHandle,
     store: Store,

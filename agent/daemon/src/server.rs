@@ -31,7 +31,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 pub const MAX_STREAMS: u32 = 256;
 /// Concurrent RPCs on one connection of a handler: its one stream, and its reads.
 pub const MAX_HANDLER_STREAMS: u32 = 64;
-/// Octets that a client may send before the agent reads them: of one RPC (a Set of 15 MB would be slow with the default
+/// Bytes that a client may send before the agent reads them: of one RPC (a Set of 15 MB would be slow with the default
 /// of 64 KiB), and of all RPCs of its connection.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
@@ -44,15 +44,15 @@ const MAX_LOCAL_RESETS: usize = 1024;
 /// Streams of one connection that the client may reset before the agent has accepted them; one more ends the connection
 /// (CVE-2023-44487, "rapid reset"). The default of h2, named for the same reason.
 const MAX_PENDING_ACCEPT_RESETS: usize = 20;
-/// Octets of the headers of one RPC (RFC 9113 section 6.5.2); longer ones are answered with status 431. The longest
+/// Bytes of the headers of one RPC (RFC 9113 section 6.5.2); longer ones are answered with status 431. The longest
 /// valid headers have a name, a password of 1 KiB and the metadata of a few proxies. The default of hyper, named for
 /// the same reason.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
-/// Octets of the answers of one RPC that HTTP/2 holds for a client that does not take them. A quarter of a second at
+/// Bytes of the answers of one RPC that HTTP/2 holds for a client that does not take them. A quarter of a second at
 /// 2 Mbit/s, so a client on a slow line is never without data; the default of hyper is 400 KiB, which 1200 subscriptions
 /// would make half a gigabyte.
 pub const SEND_BUFFER: usize = 64 * 1024;
-/// Octets of one frame: the least that a server must accept (RFC 9113 section 4.2). Larger frames gain nothing, since
+/// Bytes of one frame: the least that a server must accept (RFC 9113 section 4.2). Larger frames gain nothing, since
 /// TLS splits data into records of 16 KiB.
 const MAX_FRAME_BYTES: u32 = 16 * 1024;
 

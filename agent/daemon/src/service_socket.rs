@@ -50,7 +50,7 @@ pub fn start(path: &Path, handlers: Handlers, gnsi: Gnsi, listeners: &Listeners)
     let task = tokio::spawn(async move {
         let listener = entry.open(|| bind_for_all(&wanted)).await;
         let connections = Connections::default();
-        // One that is not admitted is closed.
+        // A connection that is not admitted is closed.
         let admitted = UnixListenerStream::new(listener)
             .filter_map(move |stream| stream.map(|stream| connections.admit(stream)).transpose());
         let routes = northbound::handler_routes(handlers).prepare();

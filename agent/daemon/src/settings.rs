@@ -82,7 +82,7 @@ pub enum Command {
     Ping(PingSettings),
     /// Find the routers on the way to a host, from the network that the agent manages
     Traceroute(TraceSettings),
-    /// Wait until what is configured is in the system
+    /// Wait until the configuration is in the system
     WaitOnline(WaitOnlineSettings),
     /// Manage the users of the agent
     User(UserSettings),
@@ -98,7 +98,7 @@ pub enum Command {
     Maintenance(MaintenanceSettings),
     /// Reset the box to its factory configuration, and restart the agent
     FactoryReset(FactoryResetSettings),
-    /// Print a script by which a shell completes command lines
+    /// Print a script with which a shell completes command lines
     Completion(CompletionSettings),
     /// Print the words that complete a command line, for the scripts of the shells
     #[command(hide = true)]
@@ -113,22 +113,23 @@ pub enum Command {
 pub struct RunSettings {
     #[command(flatten)]
     pub state: StateDir,
-    /// Address and port of the gRPC services; may be repeated. The default port is 9339. The address need not be there
-    /// yet. A link-local address names its link, as in [fe80::1%eth0]:9339. `[::]` takes IPv4 connections, too, unless an
+    /// Address and port of the gRPC services; may be repeated. The default port is 9339. The address may come later.
+    /// A link-local address names its link, as in [fe80::1%eth0]:9339. `[::]` takes IPv4 connections, too, unless an
     /// IPv4 address with the same port is given
     #[arg(long, value_name = "ADDR[:PORT]", default_value = "[::]:9339")]
     pub listen: Vec<ListenAddress>,
-    /// Network namespace to manage, by name or path; the services stay where the agent was started
+    /// Network namespace to manage, by name or path. The gRPC services stay in the namespace in which the agent was
+    /// started
     #[arg(long, value_name = "NAME|PATH")]
     pub netns: Option<String>,
-    /// Folder in which files of the system (etc/hostname, etc/issue, ...) are written
+    /// Folder below which the agent writes files of the system (etc/hostname, etc/issue, ...)
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
     #[command(flatten)]
     pub tls: TlsSettings,
-    /// Serve the contents of `holdfast show`, a web page and metrics on this loopback address, too
+    /// Loopback address that also serves the contents of `holdfast show`, a web page and metrics
     #[arg(long, value_name = "127.0.0.1:PORT", value_parser = loopback_address)]
     pub introspect: Option<SocketAddr>,
     /// Requests on that address that need the token in the state folder
@@ -140,42 +141,41 @@ pub struct RunSettings {
     /// Native factory configuration; applied on the first start and after a factory reset
     #[arg(long, value_name = "FILE")]
     pub factory: Option<PathBuf>,
-    /// Folder with packages of services, NAME-VERSION.hfs, which nobody but root and the user of the agent can write. Of
-    /// each type the highest version is loaded at start
+    /// Folder with packages of services, NAME-VERSION.hfs. Only root and the user of the agent may be able to write
+    /// to the folder. At its start, the agent loads the highest version of each type
     #[arg(long, value_name = "DIR")]
     pub services: Option<PathBuf>,
-    /// Certificates (PEM) of those who may sign packages of services, or of their authorities. Without it, packages are
-    /// installed on the box alone
+    /// Certificates (PEM) of the signers of packages of services, or of their authorities. Without this option,
+    /// packages are installed only at the box
     #[arg(long, value_name = "FILE")]
     pub service_trust: Option<PathBuf>,
-    /// Revocation lists (PEM) of the authorities of those who sign packages of services. The file is read at the start and at
-    /// each installation
+    /// Revocation lists (PEM) of the authorities that issue certificates of signers. The agent reads the file at its
+    /// start and at each installation
     #[arg(long, value_name = "FILE", requires = "service_trust")]
     pub service_revocations: Option<PathBuf>,
-    /// Unix socket for handlers of services. The user of a handler has to be the one that the outline of its type names
+    /// Unix socket for handlers of services. A handler must run as the user that the outline of its type names
     #[arg(long, value_name = "PATH")]
     pub service_socket: Option<PathBuf>,
-    /// Unix socket for people of the box who are not root: an account has the role of the agent's user of the same name.
-    /// It may do there what it may do by gRPC
+    /// Unix socket for accounts of the box other than root. An account has the role of the agent's user of the same
+    /// name, and may do there what it may do by gRPC
     #[arg(long, value_name = "PATH", env = "HOLDFAST_USER_SOCKET")]
     pub user_socket: Option<PathBuf>,
-    /// Scope of a reboot of the box: of one that is requested over gNOI with method COLD, of a factory reset, of an activated
-    /// version
+    /// Scope of a reboot of the box, which follows a gNOI request with method COLD, a factory reset, or the
+    /// activation of a version
     #[arg(long, value_enum, default_value_t = RebootScope::Agent)]
     pub reboot: RebootScope,
-    /// Size of the accounting history in octets; the oldest records are dropped first
+    /// Size of the accounting history in bytes; the oldest records are dropped first
     #[arg(long, value_name = "OCTETS", value_parser = accounting_history, default_value_t = DEFAULT_HISTORY)]
     pub accounting_history: usize,
-    /// Role of a client certificate whose identity is not a local user: admin or read-only
+    /// Role of a client certificate that does not name a local user: admin or read-only
     #[arg(long, value_name = "ROLE", default_value_t = Role::Admin, value_parser = certificate_role)]
     pub certificate_role: Role,
-    /// Names that a client certificate may give as `username` without a password: those in the certificate, or any
-    /// name, as in gNMI
+    /// Names that a client with a certificate may send as `username` without a password: the names in the
+    /// certificate, or any name, as gNMI permits
     #[arg(long, value_enum, default_value_t = ImpersonationPolicy::Itself)]
     pub certificate_speaks_for: ImpersonationPolicy,
-    /// Answer to a list of subscriptions of which no model has one of the paths. The leaf
-    /// `/system/grpc-server[name=DEFAULT]/unknown-subscription-paths` of the native model, where it is configured, goes
-    /// before this option
+    /// Handling of a SubscriptionList that contains a path which no model defines. If the native leaf
+    /// `/system/grpc-server[name=DEFAULT]/unknown-subscription-paths` is configured, it overrides this option
     #[arg(long, value_enum, default_value_t = UnknownPaths::Refuse)]
     pub unknown_subscription_paths: UnknownPaths,
     #[command(flatten)]
@@ -190,32 +190,33 @@ pub enum ImpersonationPolicy {
     /// The names in the certificate
     #[default]
     Itself,
-    /// Any name. For clients that have checked their users themselves, when no other clients have certificates
+    /// Any name. For clients that authenticate their users themselves, on boxes where no other clients have
+    /// certificates
     Anyone,
 }
 
 /// The answer to a subscription to a path that no model has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum UnknownPaths {
-    /// The whole list is refused, UNIMPLEMENTED, as gNMI has it
+    /// Refuse the whole list with UNIMPLEMENTED, as gNMI demands
     #[default]
     Refuse,
-    /// The rest of the list is answered; the path is logged, and counted in the native model
+    /// Answer the rest of the list; log the path, and count it in the native model
     Ignore,
 }
 
 /// Replacement of the software of the box.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ImageSettings {
-    /// Program that manages the images of the box, for bootstraps, gNOI OS and SetPackage. `PROGRAM install FILE
-    /// VERSION` makes an image bootable; it exits with 101 when the image is for another box, with 102 when it
-    /// cannot be read, 103 when it is damaged, 104 when it is too large. `PROGRAM activate VERSION` selects the
-    /// image to boot; it exits with 0 when that is running already, with 100 when it runs after a reboot. `PROGRAM
-    /// list` prints a version on each line, the running one first. Without the program no image is installed:
-    /// bootstraps skip images and report it
+    /// Program that manages the images of the box, for bootstraps, gNOI OS and SetPackage.
+    /// `PROGRAM install FILE VERSION` makes an image bootable; it exits with 101 when the image is for another box,
+    /// 102 when the image cannot be read, 103 when it is damaged, 104 when it is too large.
+    /// `PROGRAM activate VERSION` selects the image to boot; it exits with 0 when that image runs already, with 100
+    /// when it will run after a reboot. `PROGRAM list` prints a version on each line, the running one first. Without
+    /// this option no image is installed: bootstraps skip images and report that
     #[arg(long, value_name = "PROGRAM")]
     pub image_command: Option<PathBuf>,
-    /// Version of the running software; by default from `PROGRAM list`, else that of the agent
+    /// Version of the running software. The default comes from `PROGRAM list`, or is the version of the agent
     #[arg(long, value_name = "VERSION")]
     pub image_version: Option<String>,
 }
@@ -232,8 +233,8 @@ pub struct BootzSettings {
     /// Certificates of the vendor, PEM: trust anchors for ownership vouchers
     #[arg(long, value_name = "FILE")]
     pub bootz_vendor_ca: Option<PathBuf>,
-    /// Port for DHCP, which gives an address and bootstrap servers. With it, a factory-new box bootstraps by
-    /// itself
+    /// Port on which DHCP is asked for an address and bootstrap servers. With this option, a factory-new box
+    /// bootstraps without a command
     #[arg(long, value_name = "NAME", requires = "bootz_idevid_cert", value_parser = port_name)]
     pub bootz_port: Option<String>,
     /// Serial number of the box, as in vouchers
@@ -242,10 +243,10 @@ pub struct BootzSettings {
     /// Manufacturer of the box
     #[arg(long, value_name = "NAME", default_value = "")]
     pub bootz_manufacturer: String,
-    /// Part number of the box, as the manufacturer has it
+    /// Part number that the manufacturer gave the box
     #[arg(long, value_name = "NUMBER", default_value = "")]
     pub bootz_part_number: String,
-    /// RPC to ask the bootstrap server by
+    /// RPC with which the bootstrap server is asked
     #[arg(long, value_enum, default_value_t = BootzRpc::Either)]
     pub bootz_rpc: BootzRpc,
     /// For laboratories: accept any server, without a voucher
@@ -275,7 +276,7 @@ pub struct BootzCommandSettings {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum BootzAction {
-    /// Bootstrap from this server, or from those that DHCP names, again and again until it succeeds
+    /// Bootstrap from this server, or from the servers that DHCP names; repeat until it succeeds
     Start {
         /// The server
         #[arg(
@@ -285,7 +286,7 @@ pub enum BootzAction {
             requires = "src_interface"
         )]
         bootz_uri: Option<String>,
-        /// The interface to go out by; it has to be configured
+        /// The interface through which the server is reached; it must be configured
         #[arg(long, alias = "src_interface", value_name = "NAME", requires = "bootz_uri")]
         src_interface: Option<String>,
     },
@@ -306,7 +307,7 @@ pub struct TlsSettings {
     /// Private key of the server, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Certificates that sign clients, PEM. With it, clients without a certificate are refused
+    /// Certificates of the authorities of clients, PEM. With this option, clients without a certificate are refused
     #[arg(long, value_name = "FILE")]
     pub tls_client_ca: Option<PathBuf>,
     /// Identity that the owner gave the box, PEM: OIDEVID in gNSI certz
@@ -326,8 +327,8 @@ pub struct StateDir {
     /// Folder with the database, the TLS identity and the local socket
     #[arg(long, global = true, value_name = "DIR", env = "HOLDFAST_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
-    /// Local socket of the agent, where it is not that of the state folder: the one of `--user-socket`. People who are not
-    /// root use /run/holdfast/users.sock where it is
+    /// Local socket of the agent, if it is not the socket in the state folder. People who are not root use
+    /// /run/holdfast/users.sock where it is there
     #[arg(long, global = true, value_name = "PATH", env = "HOLDFAST_SOCKET")]
     pub socket: Option<PathBuf>,
 }
@@ -362,10 +363,10 @@ impl StateDir {
 pub struct WaitOnlineSettings {
     #[command(flatten)]
     pub state: StateDir,
-    /// Longest time to wait. An agent that does not run yet is waited for, too
+    /// Longest time to wait. The command also waits for an agent that does not run yet
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "120")]
     pub timeout: Duration,
-    /// Do not wait for what waits itself for something that is not there, such as a port that is not plugged in
+    /// Do not wait for objects that are pending, because something is missing such as a port that is not plugged in
     #[arg(long)]
     pub allow_pending: bool,
 }
@@ -383,7 +384,7 @@ pub struct SwitchSettings {
     /// gnsi or bootz
     #[arg(value_parser = service)]
     pub service: Namespace,
-    /// on or off; without it, the position is shown
+    /// on or off. Without a position, the command shows the present one
     #[arg(value_enum)]
     pub position: Option<Position>,
 }
@@ -402,27 +403,29 @@ pub struct FactoryResetSettings {
     /// Keep the TLS identity of the box
     #[arg(long)]
     pub retain_certificates: bool,
-    /// Do it without a question. Needed where standard input is no terminal
+    /// Do not ask for confirmation. Needed where standard input is not a terminal
     #[arg(long)]
     pub yes: bool,
 }
 
 /// Checks a name of a link by the kernel's rule (`dev_valid_name`).
 fn port_name(text: &str) -> Result<String, String> {
-    const LONGEST: usize = 15; // IFNAMSIZ, with the octet that ends it
+    const LONGEST: usize = 15; // IFNAMSIZ, with the byte that ends it
     let valid = (1..=LONGEST).contains(&text.len())
         && !matches!(text, "." | "..")
         && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace());
-    if valid { Ok(text.to_owned()) } else { Err(format!("`{text}` is no name of a port")) }
+    if valid { Ok(text.to_owned()) } else { Err(format!("`{text}` is not a port name")) }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    text.parse().map(Duration::from_secs).map_err(|_| format!("`{text}` is no number of seconds"))
+    text.parse()
+        .map(Duration::from_secs)
+        .map_err(|_| format!("`{text}` is not a number of seconds"))
 }
 
 fn service(text: &str) -> Result<Namespace, String> {
     let namespace = Namespace::ALL.into_iter().find(|service| service.name() == text);
-    namespace.ok_or_else(|| format!("`{text}` is no service: gnsi or bootz"))
+    namespace.ok_or_else(|| format!("`{text}` is not a service: use gnsi or bootz"))
 }
 
 #[derive(Clone, Debug, Args)]
@@ -461,15 +464,17 @@ pub enum UserAction {
 fn certificate_role(text: &str) -> Result<Role, String> {
     match text.parse() {
         Ok(role @ (Role::Admin | Role::ReadOnly)) => Ok(role),
-        _ => Err(format!("`{text}` is neither admin nor read-only")),
+        _ => Err(format!("`{text}` is not a role: use admin or read-only")),
     }
 }
 
 /// Parses the size of the accounting history.
 fn accounting_history(text: &str) -> Result<usize, String> {
-    let octets: usize = text.parse().map_err(|_| format!("`{text}` is no number of octets"))?;
+    let octets: usize = text.parse().map_err(|_| format!("`{text}` is not a number of bytes"))?;
     if octets < MIN_HISTORY {
-        return Err(format!("less than {MIN_HISTORY} octets do not hold a handful of records"));
+        return Err(format!(
+            "the history must have {MIN_HISTORY} bytes at least, for a handful of records"
+        ));
     }
     Ok(octets)
 }
@@ -478,7 +483,7 @@ fn accounting_history(text: &str) -> Result<usize, String> {
 fn loopback_address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<SocketAddr>() {
         Ok(address) if address.ip().is_loopback() => Ok(address),
-        _ => Err("expected a loopback address and a port, as in 127.0.0.1:9190".to_owned()),
+        _ => Err("give a loopback address and a port, as in 127.0.0.1:9190".to_owned()),
     }
 }
 

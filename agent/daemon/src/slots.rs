@@ -17,9 +17,9 @@ use tokio::{io::AsyncReadExt, process::Command, time::timeout};
 const EXIT_AT_REBOOT: i32 = 100;
 /// Time limit of `list`, for which the agent waits at its start.
 const LIST_TIME: Duration = Duration::from_secs(10);
-/// Longest output of `list`, in octets: a box has a handful of versions.
+/// Longest output of `list`, in bytes: a box has a handful of versions.
 const MAX_LIST: u64 = 64 << 10;
-/// Longest version, in octets: it is an argument and often part of a file name, for which Linux has NAME_MAX.
+/// Longest version, in bytes: it is an argument and often part of a file name, for which Linux has NAME_MAX.
 const MAX_VERSION: usize = 255;
 
 /// Time from which an installed image runs.
@@ -46,7 +46,7 @@ const FLAWS: [(i32, Flaw); 4] =
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SlotError {
-    #[error("this box has no program that installs images (`--image-command`)")]
+    #[error("this box has no program that installs images: set `--image-command`")]
     NoProgram,
     #[error("cannot run `{} {verb}`", program.display())]
     Run { program: PathBuf, verb: &'static str, source: io::Error },
@@ -56,7 +56,7 @@ pub enum SlotError {
     Flawed { program: PathBuf, flaw: Flaw },
     #[error("`{} list` has not ended after {LIST_TIME:?}", program.display())]
     Late { program: PathBuf },
-    #[error("`{} list` names no versions: {reason}", program.display())]
+    #[error("`{} list` does not print versions: {reason}", program.display())]
     Unreadable { program: PathBuf, reason: String },
 }
 
@@ -173,7 +173,7 @@ async fn read_list(program: &Path) -> Result<Vec<String>, SlotError> {
     }
     let unreadable = |reason| SlotError::Unreadable { program: program.into(), reason };
     if text.len() as u64 > MAX_LIST {
-        return Err(unreadable(format!("it says more than {MAX_LIST} octets")));
+        return Err(unreadable(format!("the output has more than {MAX_LIST} bytes")));
     }
     let status = child.wait().await.map_err(failing)?;
     if !status.success() {
@@ -183,7 +183,7 @@ async fn read_list(program: &Path) -> Result<Vec<String>, SlotError> {
     let versions: Vec<String> =
         text.lines().map(|line| line.trim().to_owned()).filter(|it| !it.is_empty()).collect();
     match versions.iter().find_map(|version| check_version(version).err()) {
-        None if versions.is_empty() => Err(unreadable("it prints nothing".to_owned())),
+        None if versions.is_empty() => Err(unreadable("the output is empty".to_owned())),
         None => Ok(versions),
         Some(wrong) => Err(unreadable(wrong)),
     }
@@ -249,12 +249,12 @@ pub(crate) mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (does, want) in [
             ("echo 1; echo ' 2.0 b '; echo", Ok(vec!["1", "2.0 b"])),
-            ("true", Err("it prints nothing")),
+            ("true", Err("the output is empty")),
             ("echo 1; exit 3", Err("exit status: 3")),
             ("echo --force", Err("begins with `-`")),
             ("printf 'a\\001b\\n'", Err("is not one line")),
             ("printf '\\377\\n'", Err("utf-8")),
-            ("head -c 70000 /dev/zero | tr '\\0' x", Err("more than 65536 octets")),
+            ("head -c 70000 /dev/zero | tr '\\0' x", Err("more than 65536 bytes")),
             ("head -c 300 /dev/zero | tr '\\0' x", Err("is too long")),
         ] {
             let slots = program(folder.path(), does);

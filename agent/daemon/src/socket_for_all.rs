@@ -13,7 +13,7 @@ use tokio::net::UnixListener;
 /// Mode of the socket: the kernel asks for write permission of whoever connects, and the user is judged later.
 const MODE: u32 = 0o666;
 
-/// Opens a socket for all. One that is there is that of an agent that was killed; any other file stays.
+/// Opens a socket for all. An existing socket is that of an agent that was killed; any other file stays.
 ///
 /// # Errors
 /// When the path cannot be used, or somebody exchanges the file meanwhile.
@@ -59,7 +59,7 @@ mod tests {
         let _listener = bind_for_all(&path).unwrap();
         assert_eq!(mode(&path), MODE);
 
-        // What others put in its place between the two calls stays as it is.
+        // A file that others put in its place between the two calls stays as it is.
         fs::write(&secret, "").unwrap();
         fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
         let opened = |path: &Path| {

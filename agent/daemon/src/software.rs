@@ -31,11 +31,11 @@ const BOOT_CONFIG: &str = "boot-config";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ActivateError {
-    #[error("version `{version}` is not installed, there is {}", there.join(", "))]
+    #[error("version `{version}` is not installed; installed are {}", there.join(", "))]
     NotInstalled { version: String, there: Vec<String> },
     #[error(transparent)]
     Slot(#[from] SlotError),
-    #[error("cannot write the activation down")]
+    #[error("cannot record the activation")]
     Store(#[from] StoreError),
 }
 

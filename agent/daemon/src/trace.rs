@@ -8,9 +8,9 @@ use smol_str::SmolStr;
 pub const TRACE_HEADER: &str = "x-trace-id";
 /// Header for the comment of a change in the log of configuration revisions.
 pub const COMMENT_HEADER: &str = "holdfast-comment";
-/// Most octets of a trace that a client chooses freely. Those of W3C Trace Context have 32.
+/// Most bytes of a trace that a client chooses freely. Traces of W3C Trace Context have 32.
 const TRACE_SIZE: usize = 64;
-/// Octets of the trace id in `traceparent`.
+/// Bytes of the trace id in `traceparent`.
 const TRACE_ID_SIZE: usize = 32;
 
 /// The trace in the headers of a request: the trace id of `traceparent` (W3C Trace Context, section 3.2), else
@@ -35,13 +35,13 @@ pub fn parse_trace(text: &str) -> Result<SmolStr, String> {
     if (1..=TRACE_SIZE).contains(&text.len()) && text.bytes().all(is_plain) {
         return Ok(text.into());
     }
-    Err(format!("a trace has 1 to {TRACE_SIZE} octets of letters, digits and `-_.:/`"))
+    Err(format!("a trace has 1 to {TRACE_SIZE} bytes of letters, digits and `-_.:/`"))
 }
 
 /// The comment in the headers of a request.
 ///
 /// # Errors
-/// When it is too long, has control characters, or is no UTF-8.
+/// When it is too long, has control characters, or is not UTF-8.
 pub fn comment_of(headers: &HeaderMap) -> Result<Option<Comment>, String> {
     let Some(value) = headers.get(COMMENT_HEADER) else { return Ok(None) };
     let text = std::str::from_utf8(value.as_bytes())

@@ -17,7 +17,7 @@ use nix::{
 };
 use tempfile::TempDir;
 
-/// Time limit of a step: much longer than any step takes, so that a slow machine is no failure.
+/// Time limit of a step: much longer than any step takes, so that a slow machine does not fail a test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs `holdfast service WORDS` in a folder.
@@ -262,7 +262,7 @@ fn failures_have_words_and_codes() {
     check(&folder.command("show config", ""), 3, "holdfast: no agent answers on");
     check(&folder.command("show colours", ""), 2, "unrecognized subcommand 'colours'");
     check(&folder.command("run --tls-cert x.pem", ""), 2, "--tls-key");
-    check(&folder.command("run --listen nowhere", ""), 2, "expected an IP address and a port");
+    check(&folder.command("run --listen nowhere", ""), 2, "give an IP address and a port");
     let _agent = folder.agent(&[]);
     check(&folder.command("run --listen 127.0.0.1:0", ""), 1, "is in use by another holdfast");
 }

@@ -48,10 +48,10 @@ pub struct Condition {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConditionError {
-    #[error("`{0}` names no alarm: TYPE@RESOURCE or TYPE.QUALIFIER@RESOURCE")]
+    #[error("`{0}` is not the name of an alarm: write TYPE@RESOURCE or TYPE.QUALIFIER@RESOURCE")]
     Form(SmolStr),
     #[error(
-        "there is no type `{0}` of alarms: a type of a reporter's own is x-NAME, of lower-case letters, digits and hyphens"
+        "there is no alarm type `{0}`: name a type of a reporter's own x-NAME, with lower-case letters, digits and hyphens"
     )]
     Type(SmolStr),
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! Uplink groups: interfaces of which some have to work, and the interfaces that are down without them.
+//! Uplink groups: interfaces that must work in a certain number, and the interfaces that are down without them.
 //!
 //! A group is judged by level: by the members that do not work now, whatever was seen before. The alarm of a group is
 //! `uplinks-down`; while only some of its members are lost, its dependents work worse, without an alarm. Groups stand in a
@@ -40,8 +40,8 @@ pub struct UplinkGroup {
     pub allows_isolation: bool,
 }
 
-/// Groups that stand in a circle: a dependent of the first is a member of the next, and so on to a member of the first. A
-/// group with a member that is its dependent is one by itself.
+/// Groups that stand in a circle: a dependent of the first is a member of the next, and so on to a member of the
+/// first. A group with a member that is its dependent is a circle of its own.
 pub fn circle(groups: &[UplinkGroup]) -> Option<Vec<&UplinkGroup>> {
     let next = |group: &UplinkGroup| {
         let dependents = group.dependents.clone();

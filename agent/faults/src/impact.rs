@@ -1,4 +1,4 @@
-//! Which objects do not work, because of which alarms.
+//! Impact of alarms: the objects that do not work because of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -74,7 +74,7 @@ pub(crate) struct Impacts {
     resources: BTreeMap<Object, BTreeSet<Condition>>,
     conditions: BTreeMap<u32, Condition>,
     last_number: u32,
-    /// Objects of which somebody wants to know when another alarm affects them.
+    /// Objects whose alarms somebody wants to follow.
     watched: BTreeSet<InstancePath>,
 }
 
@@ -102,7 +102,7 @@ impl Affected {
 #[derive(Debug, Default)]
 pub(crate) struct Difference {
     pub(crate) marks: BTreeMap<InstancePath, Option<EffectiveStatus>>,
-    /// Alarms of which the causes may differ.
+    /// Alarms whose causes may differ.
     pub(crate) alarms: BTreeSet<Condition>,
     /// Objects that are watched, and that an alarm affects in another way than before.
     pub(crate) watched: BTreeSet<InstancePath>,
@@ -172,7 +172,7 @@ impl Impacts {
         difference
     }
 
-    /// Forgets of which objects the resource of an alarm consists.
+    /// Forgets the objects that make up the resource of an alarm.
     fn forget_resource(&mut self, condition: &Condition) {
         let own = self.alarms.get(condition).map(|affected| affected.own.clone());
         for key in own.unwrap_or_default() {

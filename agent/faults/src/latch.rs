@@ -28,7 +28,7 @@ impl LatchKind {
     }
 }
 
-/// A latch that is set. It is no configuration: no Set changes it, and no rollback takes it away.
+/// A latch that is set. A latch is not configuration: no Set changes it, and no rollback takes it away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latch {
     pub kind: LatchKind,
@@ -67,7 +67,7 @@ pub enum LatchError {
     OfAnother { resource: Resource, by: SmolStr },
     #[error("{0} cannot be latched: only interfaces and next hops can")]
     Kind(Resource),
-    #[error("{0} resources are latched, which is the most that are kept")]
+    #[error("{0} resources are latched already, which is the limit: lift one first")]
     TooMany(usize),
 }
 

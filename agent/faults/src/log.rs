@@ -28,8 +28,8 @@ pub enum Resume {
 }
 
 impl Log {
-    /// The log of an earlier run, of which ids up to `reserved` may have been given. After a run that did not end in order the
-    /// last ones may be missing.
+    /// The log of an earlier run, which may have given ids up to `reserved`. After a run that did not end in order
+    /// the last ones may be missing.
     pub(crate) fn restored(transitions: Vec<Transition>, reserved: u64) -> Self {
         let last = transitions.last().map_or(0, |transition| transition.id);
         let last_id = last.max(reserved);

@@ -14,7 +14,7 @@ pub struct Monitor {
     pub name: SmolStr,
     /// The user who reports; without one, the local command alone does.
     pub identity: Option<SmolStr>,
-    /// Types and resources of which it may report; without one, all.
+    /// Types and resources that it may report; without any, all.
     pub kinds: Vec<Glob>,
     pub resources: Vec<Glob>,
     pub max_severity: Severity,

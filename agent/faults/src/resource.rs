@@ -32,7 +32,7 @@ pub enum Resource {
 /// Reason for which a text names no resource.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` names no resource: `agent`, `box`, `group:NAME`, `interface:NAME`, `next-hop:ADDRESS`, `service:NAME`, `value:NAME` or `x:NAME`"
+    "`{0}` is not a resource: write `agent`, `box`, `group:NAME`, `interface:NAME`, `next-hop:ADDRESS`, `service:NAME`, `value:NAME` or `x:NAME`"
 )]
 pub struct ResourceError(SmolStr);
 

@@ -22,7 +22,7 @@ pub struct Row {
 impl Row {
     /// The row of an open alarm.
     pub(crate) fn of(alarm: &Alarm) -> Self {
-        // Only a map whose keys are no texts cannot be written.
+        // Only a map whose keys are not texts cannot be written.
         Self { name: alarm.condition.to_string(), content: serde_json::to_vec(alarm).ok() }
     }
 
@@ -57,7 +57,7 @@ impl Row {
 impl Transition {
     /// The transition as the log on disk has it.
     pub fn to_stored(&self) -> Vec<u8> {
-        // Only a map whose keys are no texts cannot be written.
+        // Only a map whose keys are not texts cannot be written.
         serde_json::to_vec(self).unwrap_or_default()
     }
 

@@ -470,7 +470,7 @@ fn steps() -> impl Strategy<Value = Vec<(u8, bool, u16)>> {
     prop::collection::vec((0..16_u8, any::<bool>(), 0..3000_u16), 1..40)
 }
 
-/// What is shown of alarms.
+/// The alarms as they are shown.
 fn shown(faults: &Clocked) -> BTreeMap<String, (Severity, String)> {
     let alarms = faults.faults.alarms();
     alarms.map(|it| (it.condition.to_string(), (it.severity, it.text.to_string()))).collect()

@@ -24,7 +24,7 @@ pub trait AgentFacts: fmt::Debug + Send + Sync + 'static {
 pub enum AffectedError {
     #[error("there is no open alarm `{0}`")]
     NotOpen(String),
-    #[error("the agent does not look for faults any more")]
+    #[error("the agent is stopping, and no longer looks for faults")]
     Stopped,
 }
 

@@ -18,7 +18,8 @@ use super::http_error::HttpError;
 use super::named_branch::NamedBranch;
 use super::{Introspect, page};
 
-/// Severities, the worst first, by the names of their leaves in `/fault-state/summary`. Those of alarms are in capitals.
+/// Severities, the worst first, by the names of their leaves in `/fault-state/summary`. Names of severities of alarms
+/// are in capitals.
 const SEVERITIES: [&str; 4] = ["critical", "major", "minor", "warning"];
 
 /// `GET alarms`: `shelved`, `after`, `limit`.
@@ -110,7 +111,7 @@ impl Rank {
             Some(Self { severity, created_ns, id: parts.next()?.to_owned() })
         };
         rank().ok_or_else(|| {
-            HttpError::bad_request(format!("`after={text}` is no place that a page ended at"))
+            HttpError::bad_request(format!("`after={text}` is not a place at which a page ended"))
         })
     }
 }

@@ -70,8 +70,9 @@ impl Arguments {
 
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, HttpError> {
         let read = |text: &str| {
-            text.parse()
-                .map_err(|_| HttpError::bad_request(format!("`{name}={text}` is no whole number")))
+            text.parse().map_err(|_| {
+                HttpError::bad_request(format!("`{name}={text}` is not a whole number"))
+            })
         };
         self.text(name).map(read).transpose()
     }
@@ -81,7 +82,7 @@ impl Arguments {
         let read = |text: &str| {
             parse_time(text).ok_or_else(|| {
                 HttpError::bad_request(format!(
-                    "`{name}={text}` is no time: give nanoseconds since 1970, 2026-01-31T12:00:00Z, or 2026-01-31"
+                    "`{name}={text}` is not a time: give nanoseconds since 1970, 2026-01-31T12:00:00Z, or 2026-01-31"
                 ))
             })
         };

@@ -114,7 +114,7 @@ pub(crate) struct TransactionDocument {
     pub(crate) txn_type: TxnType,
     pub(crate) resync_type: ResyncType,
     pub(crate) description: String,
-    /// Client that asked; `None` for a transaction that the agent started by itself.
+    /// Client that asked; `None` for a transaction that the agent started without a client.
     pub(crate) client: Option<String>,
     /// Trace id of the request in logs.
     pub(crate) trace: Option<String>,

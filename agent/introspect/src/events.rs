@@ -43,8 +43,10 @@ impl EventStreams {
 
     fn acquire(&self) -> Result<OwnedSemaphorePermit, HttpError> {
         self.places.clone().try_acquire_owned().map_err(|_| {
-            let error =
-                format!("{} readers of events are connected, which is all that may be", self.limit);
+            let error = format!(
+                "{} readers of events are connected already, which is the limit",
+                self.limit
+            );
             HttpError::with_status(StatusCode::SERVICE_UNAVAILABLE, error)
         })
     }
@@ -79,7 +81,7 @@ pub(super) async fn events(
         let _until_the_end = &place;
         live_event(&render, received)
     });
-    // The first octets tell the reader that it is connected.
+    // The first bytes tell the reader that it is connected.
     let greeting = stream::iter([Event::default().comment("listening")]);
     let all = greeting.chain(stream::iter(past)).chain(live).map(Ok);
     Ok(Sse::new(all).keep_alive(KeepAlive::default()))
@@ -91,7 +93,7 @@ struct LiveSources {
     alarms: AlarmChanges,
 }
 
-/// What a reader of events is told.
+/// Messages to a reader of events.
 enum LiveEvent {
     Core(CoreEvent),
     /// The alarms of the box are others now.

@@ -80,8 +80,9 @@ impl Introspect {
         let render = self.render.clone();
         let question = move |view: &CoreView<'_>| {
             let origin = view.models().origin(&origin_name);
-            let origin = origin
-                .ok_or_else(|| HttpError::bad_request(format!("`{origin_name}` is no origin")))?;
+            let origin = origin.ok_or_else(|| {
+                HttpError::bad_request(format!("`{origin_name}` is not an origin"))
+            })?;
             let schema = view.models().schema(origin);
             let found = schema.resolve_write(&path);
             let found = found.map_err(|error| HttpError::bad_request(error.to_string()))?;

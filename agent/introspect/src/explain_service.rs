@@ -28,7 +28,7 @@ pub(super) fn instance_of(text: &str) -> Option<ServiceTag> {
 }
 
 impl Introspect {
-    /// Explains an instance. One that is gone has its last transactions.
+    /// Explains an instance. An instance that is gone has its last transactions.
     pub(super) async fn explain_instance(&self, tag: ServiceTag) -> Result<Value, HttpError> {
         // The newest state shows all changes that were answered before the question.
         let _revision = self.core.current_revision().await;
@@ -144,7 +144,7 @@ fn entries(
     found
 }
 
-/// What the instance has read last, with the places of its package that did.
+/// The last readings of the instance, with the places of its package that read.
 fn reads(state: &ObservedBox, tag: &ServiceTag) -> Vec<Leaves> {
     let wait = Elem::new("wait").key("service", tag.to_string()).key("plane", "*").key("path", "*");
     entries(state, [wait]).into_values().collect()

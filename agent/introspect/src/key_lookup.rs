@@ -1,4 +1,4 @@
-//! Lookup of values by name. A text may stand for several keys, of which the engine knows some.
+//! Lookup of values by name. A text may stand for several keys; the engine knows some of them.
 
 use std::net::IpAddr;
 

@@ -215,7 +215,7 @@ impl Page {
     }
 
     fn losses_and_repairs(&mut self, engine: &Engine) {
-        // What follows from another object, as the prefix from an address, is lost and repaired with it.
+        // An object that follows from another one, as the prefix from an address, is lost and repaired with it.
         let kind = |kind| {
             let descriptor = engine.registry().descriptor(kind).filter(|it| it.observable())?;
             Some(descriptor.name())

@@ -7,7 +7,7 @@ use holdfast_config::tree::{Branch, ListEntry};
 use holdfast_config::{NodeId, Value};
 use holdfast_telemetry::{LeafVersion, Revision};
 
-/// One branch. What the models or the revision do not have is `None`, or an empty list.
+/// One branch. A node that the models or the revision do not have is `None`, or an empty list.
 pub(super) struct NamedBranch<'r> {
     schema: &'r Schema,
     node: NodeId,

@@ -100,6 +100,6 @@ fn parse_cursor(text: &str) -> Result<Key, HttpError> {
     let octets: Option<Vec<u8>> = (0..text.len()).step_by(2).map(octet).collect();
     let key = octets.and_then(|octets| Key::from_bytes(&octets).ok());
     key.ok_or_else(|| {
-        HttpError::bad_request(format!("`after={text}` is no place that a page ended at"))
+        HttpError::bad_request(format!("`after={text}` is not a place at which a page ended"))
     })
 }

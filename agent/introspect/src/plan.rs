@@ -90,7 +90,7 @@ impl ChangeRequest {
     fn edit(self, models: &Models) -> Result<Edit, HttpError> {
         let origin = models.origin(&self.origin);
         let origin = origin
-            .ok_or_else(|| HttpError::bad_request(format!("`{}` is no origin", self.origin)))?;
+            .ok_or_else(|| HttpError::bad_request(format!("`{}` is not an origin", self.origin)))?;
         let target = |path: &str| {
             let path =
                 path.parse::<Path>().map_err(|error| HttpError::bad_request(error.to_string()))?;

@@ -116,7 +116,7 @@ pub(super) async fn dump(
 
 /// Requested by a client.
 const FROM_NB: u8 = 1;
-/// Present in the system by itself.
+/// Made by the system.
 const FROM_SB: u8 = 2;
 
 fn index(introspect: &Introspect) -> serde_json::Value {
@@ -126,7 +126,7 @@ fn index(introspect: &Introspect) -> serde_json::Value {
     json!({"Descriptors": names, "KeyPrefixes": prefixes, "Views": VIEWS})
 }
 
-/// One plane of a value. The engine's own view is the applied value, else one that the system has by itself.
+/// One plane of a value. The engine's own view is the applied value, else a value that the system made.
 fn plane<'s>(status: &'s ValueStatus, view: &str) -> Option<&'s SharedValue> {
     match view {
         "NB" => status.intended.as_ref(),

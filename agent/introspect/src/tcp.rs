@@ -109,19 +109,19 @@ async fn check_request(
     next: Next,
 ) -> Response {
     if !is_local_name(request.headers()) {
-        let why = "this address is asked by its own name only: 127.0.0.1 or localhost";
+        let why = "this address answers only to its own name: 127.0.0.1 or localhost";
         return error_response(StatusCode::MISDIRECTED_REQUEST, why);
     }
     let reading = [Method::GET, Method::HEAD].contains(request.method());
     if !reading && !guard.has_bearer_token(request.headers()) {
-        let why = "what changes something needs the token: Authorization: Bearer ...";
+        let why = "a request that changes something needs the token: Authorization: Bearer ...";
         return error_response(StatusCode::UNAUTHORIZED, why);
     }
     if reading
         && guard.required_for == IntrospectToken::All
         && !guard.has_token_or_password(request.headers())
     {
-        let why = "this agent is read with the token: Authorization: Bearer ...";
+        let why = "reading this agent needs the token: Authorization: Bearer ...";
         // Browsers prompt for it, and send it with the page's requests.
         let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"holdfast\"")];
         return (challenge, error_response(StatusCode::UNAUTHORIZED, why)).into_response();

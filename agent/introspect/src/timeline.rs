@@ -1,8 +1,8 @@
 //! The history of values: `key-timeline`, `graph-snapshot` and `flag-stats`.
 //!
-//! Revisions are computed from the transactions that affect a key, and from what the system did to it by itself, which the
-//! engine remembers with the time at which it was told. The present state in the engine that follows from neither has no
-//! time at which it began.
+//! Revisions are computed from the transactions that affect a key, and from changes of the key by the system, which
+//! the engine remembers with the times of their reports. The present state in the engine that follows from neither
+//! has no time at which it began.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,10 +43,10 @@ pub(super) struct ValueRevision {
 pub(super) struct KeyHistory {
     pub(super) key: Key,
     pub(super) records: Vec<Arc<TransactionRecord>>,
-    /// What the system did by itself.
+    /// A change by the system.
     system_changes: Vec<SystemChange>,
     pub(super) current: Option<ValueStatus>,
-    /// What becomes of the value as it is now: the repair or the next try that is waited for.
+    /// The future of the value as it is now: the repair or the next try.
     next: Option<String>,
     targets: Vec<(String, Target, Vec<Key>)>,
 }

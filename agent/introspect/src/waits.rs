@@ -110,8 +110,8 @@ fn links(
     links
 }
 
-/// Values that need another one by way of a third, each with the one between; at most `most`. Those that need it by themselves
-/// are not among them.
+/// Values that need another one by way of a third, each with the one between; at most `most`. Values that need it
+/// directly are not among them.
 pub fn needed_in_turn(view: &CoreView<'_>, start: &Key, most: usize) -> Vec<(Key, Key)> {
     let engine = view.engine;
     let direct = engine.dependents(start, most);
@@ -132,7 +132,7 @@ pub fn needed_in_turn(view: &CoreView<'_>, start: &Key, most: usize) -> Vec<(Key
             let Err(place) = seen.binary_search(&next) else { continue };
             seen.insert(place, next.clone());
             queue.push_back(next.clone());
-            // Properties and parts are on the way; they are no objects that somebody asked for.
+            // Properties and parts are on the way; nobody asked for them as objects.
             let is_part = engine.status(&next).is_none_or(|it| !it.part_of.is_empty());
             if !is_part && found.len() < most {
                 found.push((next, key.clone()));

@@ -13,8 +13,8 @@ use std::ops::{Index, IndexMut};
 
 use hashbrown::HashTable;
 
-/// Bits of a slot number that say which slot of its chunk it is. A chunk of nodes is about a megabyte, of which only what is used is
-/// touched: smaller ones made completions a tenth slower, larger ones leave more room unused.
+/// Bits of a slot number that say which slot of its chunk it is. A chunk of nodes is about a megabyte, and only its
+/// used part is touched: smaller chunks made completions a tenth slower, larger ones leave more room unused.
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 
@@ -24,7 +24,7 @@ const SHARD_SHIFT: u32 = 40;
 /// Table of slots that never move once there are more than a chunk.
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
-    /// All full, but for the last one.
+    /// All chunks are full, except the last one.
     chunks: Vec<Vec<T>>,
 }
 
@@ -90,7 +90,8 @@ fn place(slot: u32) -> (usize, usize) {
     ((slot >> CHUNK_BITS) as usize, slot as usize % CHUNK)
 }
 
-/// Index of slots by the hash of their content, which is not stored a second time. Of several shards, each grows by itself.
+/// Index of slots by the hash of their content, which is not stored a second time. Of several shards, each grows
+/// alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots<const SHARDS: usize = 1> {
     shards: [HashTable<u32>; SHARDS],
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
     use crate::key::hash_of;
 
-    /// Number of slots, of which there are enough for several chunks, and for shards that grow more than once.
+    /// Number of slots: enough for several chunks, and for shards that grow more than once.
     const MANY: u32 = 300_000;
 
     #[test]

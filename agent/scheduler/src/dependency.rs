@@ -58,7 +58,7 @@ impl Space {
         Self::new(Self::TABLE, &number.to_be_bytes())
     }
 
-    /// The prefixes on one link. Octets of the name beyond the longest one that a link can have do not count.
+    /// The prefixes on one link. Bytes of the name beyond the longest one that a link can have do not count.
     pub fn link(name: &str) -> Self {
         Self::new(Self::LINK, name.as_bytes())
     }
@@ -162,9 +162,9 @@ impl From<Facet> for Offer {
     }
 }
 
-/// Claim of an identity in the system, which one value can hold at a time, or all values of one side together: an address of
-/// the box is no address of a neighbour, however many links have such a neighbour. The old holders go before a value comes
-/// that cannot hold the identity with them.
+/// Claim of an identity in the system, which one value can hold at a time, or all values of one side together: an
+/// address of the box cannot be that of a neighbour, however many links have such a neighbour. The old holders go
+/// before a value comes that cannot hold the identity with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub(crate) identity: Facet,
@@ -188,8 +188,8 @@ impl Claim {
     }
 }
 
-/// Values that the system removes by itself together with a value (or with a property that a value loses), so that they
-/// need no delete of their own.
+/// Values that the system removes together with a value (or with a property that a value loses), so that they need no
+/// delete of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cascade {
     /// All values whose key starts with these segments.

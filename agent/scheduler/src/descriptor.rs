@@ -61,7 +61,7 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// True for a value of which a part can exist while some of its dependencies are unmet: see [`Descriptor::reduce`].
+    /// True for a value that can exist in part while some of its dependencies are unmet: see [`Descriptor::reduce`].
     fn is_reducible(&self, value: &Self::Value) -> bool {
         let _ = value;
         false
@@ -87,7 +87,7 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Values of other kinds that this one consists of. Those with [`Effect::Operation`] get operations, dependencies
+    /// Values of other kinds that this one consists of. Parts with [`Effect::Operation`] get operations, dependencies
     /// and states of their own, and exist only while this value does; two values may share an equal part.
     fn parts(&self, value: &Self::Value) -> Vec<Part> {
         let _ = value;
@@ -102,7 +102,7 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Values that the system removes by itself when this value (or property) goes.
+    /// Values that the system removes when this value (or property) goes.
     fn cascades(&self, value: &Self::Value) -> Vec<Cascade> {
         let _ = value;
         Vec::new()
@@ -176,8 +176,8 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Number by which the system knows the object that an observed value or a pre-image shows, under whatever key, as long as the
-    /// system runs. What we applied to such an object, and its pre-image, follow it to another key.
+    /// Number by which the system knows the object that an observed value or a pre-image shows, under whatever key,
+    /// as long as the system runs. The applied value of such an object, and its pre-image, follow it to another key.
     fn identity(&self, observed: &Self::Value) -> Option<u64> {
         let _ = observed;
         None

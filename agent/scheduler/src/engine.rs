@@ -1,8 +1,8 @@
 //! The engine: the state machine over plans, completions, facts and time.
 //!
-//! Events come in as method calls, an [`EngineOutput`] goes out. Transactions without a conflict run side by side, and facts are
-//! taken in at any time. Work that the engine finds by itself, because something appeared or drifted, becomes a
-//! transaction of its own between those of the clients:
+//! Events come in as method calls, an [`EngineOutput`] goes out. Transactions without a conflict run side by side,
+//! and facts are taken in at any time. Work that the engine finds without a request, because something appeared or
+//! drifted, becomes a transaction of its own between those of the clients:
 //!
 //! ```text
 //! start() ----------------> queue --------> start_next_change --+
@@ -11,9 +11,9 @@
 //!                                              (both wait for conflicting transactions)
 //! ```
 //!
-//! No call takes longer than some ten milliseconds because a change or a reading is large: a plan that the engine makes by itself
-//! is made, each plan is taken over, the nodes of its transaction are released, and a reading is taken in, in portions, of which
-//! [`Engine::due`] is told when the next one is due.
+//! No call takes longer than some ten milliseconds because a change or a reading is large. Plans of the engine are
+//! made in portions. So are plans taken over, nodes of a transaction released, and readings taken in. [`Engine::due`]
+//! says when the next portion is due.
 
 mod audit;
 mod comparison;
@@ -215,8 +215,8 @@ impl Engine {
         self.queue_change(plan, false, now)
     }
 
-    /// Starts a change that the engine plans by itself, in portions, by calls of [`Engine::due`]. Where it is refused as a whole, that is
-    /// its outcome.
+    /// Starts a change that the engine plans, in portions, by calls of [`Engine::due`]. Where it is refused as a
+    /// whole, that is its outcome.
     pub fn start_unplanned(&mut self, delta: Delta, now: Now) -> (TxnId, EngineOutput) {
         let txn = self.next_number();
         self.queue.push_unplanned(txn, delta);
@@ -246,7 +246,7 @@ impl Engine {
     }
 
     /// Cancels a change. One in the queue is dropped; of one in flight, submitted operations are cancelled and
-    /// completed ones undone. One that has ended, or is being undone already, is not affected.
+    /// completed ones undone. A transaction that has ended, or is being undone already, is not affected.
     pub fn cancel(&mut self, txn: TxnId, now: Now) -> EngineOutput {
         let mut step = EngineOutput::default();
         if self.queue.drop_change(txn) {

@@ -15,10 +15,10 @@
 //!
 //! The list of watchers is walked only when `providers` becomes 1 or 0, so a change costs its own offers plus the
 //! watchers of targets that were gained or lost; those of a target that very many need are updated in portions
-//! (`watcher_updates`). Whatever a plan may read is changed by methods of the graph alone, each
-//! of which writes an entry of the [`ChangeLog`]: planes of nodes, pre-images, counts and watchers of targets.
-//! Invariants, which [`Engine::audit`](crate::Engine::audit) recomputes: `unmet` of a node is the number of its
-//! `need_targets` with no providers; `providers` counts every present value, `dependents` only values of ours.
+//! (`watcher_updates`). Only methods of the graph change what a plan may read, and each method writes an entry of the
+//! [`ChangeLog`]: planes of nodes, pre-images, counts and watchers of targets. Invariants, which
+//! [`Engine::audit`](crate::Engine::audit) recomputes: `unmet` of a node is the number of its `need_targets` with no
+//! providers; `providers` counts every present value, `dependents` only values of ours.
 
 mod change_log;
 mod drift;
@@ -71,7 +71,7 @@ const STALE_WATCHERS: u32 = 16;
 /// Kind of an object, and the number by which the system knows it under whatever key.
 pub(crate) type ObjectIdentity = (KindId, u64);
 
-/// Adopted object of which a pre-image is kept.
+/// Adopted object with a pre-image.
 #[derive(Debug)]
 pub(crate) struct AdoptedObject {
     /// Key of the pre-image.
@@ -130,11 +130,11 @@ pub(crate) struct Graph {
     /// Values that are intended and not in place, or reduced, or have an error.
     pub(crate) unsettled: NodeSet,
     pub(crate) unsupported: Unsupported,
-    /// Values to be planned for. Those that are being planned for are marked as well, and not listed.
+    /// Values to be planned for. Values that are being planned for are marked as well, and not listed.
     pub(crate) dirty: Vec<NodeIdx>,
     /// Present values of ours that lost a dependency, to be checked.
     pub(crate) lost_dependency: Vec<NodeIdx>,
-    /// Those that lost it by a change of ours: the transaction may bring it back.
+    /// Values that lost it by a change of ours: the transaction may bring it back.
     pub(crate) lost_by_us: Vec<NodeIdx>,
     /// True while a change of ours is recorded, rather than one that was observed.
     is_own_change: bool,

@@ -21,7 +21,7 @@ pub(crate) const OPERATIONS_KEPT: usize = 4096;
 const OPERATION_OCTETS: usize = 640;
 /// Estimate for a record without operations.
 const RECORD_OCTETS: usize = 256;
-/// Changes of the system that are remembered, some 250 octets each. An object that others change every second has those of
+/// Changes of the system that are remembered, some 250 bytes each. An object that others change every second has those of
 /// the last hours; of a link that takes all its routes with it, the last ones are known.
 const SYSTEM_CHANGES_MOST: usize = 16_384;
 
@@ -50,7 +50,7 @@ pub struct TransactionRecord {
     pub txn: TxnId,
     pub trigger: Trigger,
     pub description: String,
-    /// `None` for transactions that the engine began by itself.
+    /// `None` for transactions that the engine began without a request.
     pub author: Option<Arc<Author>>,
     /// Wall clock, nanoseconds since 1970.
     pub started_ns: u64,
@@ -64,7 +64,7 @@ pub struct TransactionRecord {
     pub outcome: TransactionOutcome,
 }
 
-/// Change of a value of ours that the system made by itself: it is gone or changed, or in place again.
+/// Change of a value of ours that the system made: it is gone or changed, or in place again.
 #[derive(Clone, Debug)]
 pub struct SystemChange {
     pub key: Key,
@@ -205,7 +205,7 @@ impl History {
         txns.iter().filter_map(|&txn| self.record(txn))
     }
 
-    /// Changes of a value that the system made by itself, in the order of their times. Costs as much as it returns.
+    /// Changes of a value that the system made, in the order of their times. Costs as much as it returns.
     pub fn system_changes(&self, key: &Key) -> impl Iterator<Item = &SystemChange> {
         let numbers = self.changes_by_key.get(key).map_or(&[][..], |numbers| numbers);
         let place = |number: &u64| usize::try_from(number - self.forgotten_changes).ok();
@@ -222,8 +222,8 @@ impl History {
         self.operations.iter().map(|(&(kind, action), &tally)| (kind, action, tally))
     }
 
-    /// Values of each kind that the system lost or changed by itself in the life of the engine. What went with another value,
-    /// for which it waits then, is not counted.
+    /// Values of each kind that the system lost or changed in the life of the engine. A value that went with another
+    /// value, and waits for that one then, is not counted.
     pub fn losses(&self) -> impl Iterator<Item = (KindId, u64)> {
         self.losses.iter().map(|(&kind, &count)| (kind, count))
     }

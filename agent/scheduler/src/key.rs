@@ -1,8 +1,8 @@
 //! Keys: the names of values.
 //!
-//! A key is its kind and a sequence of typed segments, written as octets that sort as the segments do, that show where
+//! A key is its kind and a sequence of typed segments, written as bytes that sort as the segments do, that show where
 //! a segment ends, and that equal keys share. So an index needs no knowledge of kinds, and a prefix made of whole
-//! segments can never match half a segment: `link/eth1` is no prefix of `link/eth10`.
+//! segments can never match half a segment: `link/eth1` is not a prefix of `link/eth10`.
 
 mod order;
 
@@ -19,8 +19,8 @@ use smallvec::SmallVec;
 pub use order::sort_keys;
 pub(crate) use order::{sort_by_keys, sort_by_keys_of};
 
-/// Octets of a key kept without an allocation. The longest interface name fits, or an IPv4 prefix with two numbers, and
-/// a key is no larger than three words.
+/// Bytes of a key kept without an allocation. The longest interface name fits, or an IPv4 prefix with two numbers,
+/// and a key is not larger than three words.
 const INLINE_OCTETS: usize = 22;
 
 const STR: u8 = 1;
@@ -31,7 +31,7 @@ const IPV6: u8 = 5;
 const PREFIX4: u8 = 6;
 const PREFIX6: u8 = 7;
 
-/// Octets of the longest segment that is not text, with its tag: an IPv6 prefix.
+/// Bytes of the longest segment that is not text, with its tag: an IPv6 prefix.
 const SEGMENT_OCTETS: usize = 18;
 
 /// Number of a kind of value. Where the order of two operations is free, the kind with the lower number goes first.
@@ -40,30 +40,30 @@ pub struct KindId(pub u16);
 
 /// Name of one value: its kind, then its segments.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(Octets);
+pub struct Key(Bytes);
 
-/// Octets of a key. Short ones are never shared and long ones never inline, so equal keys have equal representations.
+/// Bytes of a key. Short ones are never shared and long ones never inline, so equal keys have equal representations.
 #[derive(Clone)]
-enum Octets {
-    /// Octets beyond the length are zero.
+enum Bytes {
+    /// Bytes beyond the length are zero.
     Inline {
         length: u8,
-        octets: [u8; INLINE_OCTETS],
+        bytes: [u8; INLINE_OCTETS],
     },
     Shared(Arc<[u8]>),
 }
 
-/// Short octets as two numbers in the order of the octets: the comparison that is done most often.
-fn numbers(octets: &[u8; INLINE_OCTETS]) -> (u128, u64) {
-    let first = octets.first_chunk().map(|first| u128::from_be_bytes(*first));
-    let last = octets.last_chunk().map(|last| u64::from_be_bytes(*last));
+/// Short bytes as two numbers in the order of the bytes: the comparison that is done most often.
+fn numbers(bytes: &[u8; INLINE_OCTETS]) -> (u128, u64) {
+    let first = bytes.first_chunk().map(|first| u128::from_be_bytes(*first));
+    let last = bytes.last_chunk().map(|last| u64::from_be_bytes(*last));
     (first.unwrap_or_default(), last.unwrap_or_default())
 }
 
-impl PartialEq for Octets {
+impl PartialEq for Bytes {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Inline { octets: a, .. }, Self::Inline { octets: b, .. }) => {
+            (Self::Inline { bytes: a, .. }, Self::Inline { bytes: b, .. }) => {
                 numbers(a) == numbers(b)
             }
             (Self::Shared(a), Self::Shared(b)) => a == b,
@@ -72,24 +72,24 @@ impl PartialEq for Octets {
     }
 }
 
-impl Eq for Octets {}
+impl Eq for Bytes {}
 
-impl Octets {
-    fn new(octets: &[u8]) -> Self {
-        match inline(octets.len()) {
+impl Bytes {
+    fn new(bytes: &[u8]) -> Self {
+        match inline(bytes.len()) {
             Some(length) => {
                 let mut all = [0; INLINE_OCTETS];
-                all[..octets.len()].copy_from_slice(octets);
-                Self::Inline { length, octets: all }
+                all[..bytes.len()].copy_from_slice(bytes);
+                Self::Inline { length, bytes: all }
             }
-            None => Self::Shared(octets.into()),
+            None => Self::Shared(bytes.into()),
         }
     }
 
     fn as_slice(&self) -> &[u8] {
         match self {
-            Self::Inline { length, octets } => &octets[..usize::from(*length)],
-            Self::Shared(octets) => octets,
+            Self::Inline { length, bytes } => &bytes[..usize::from(*length)],
+            Self::Shared(bytes) => bytes,
         }
     }
 
@@ -101,11 +101,11 @@ impl Octets {
 
     /// Appends in place. False when that does not fit without an allocation.
     fn append_inline(&mut self, pieces: &[&[u8]]) -> bool {
-        let Self::Inline { length, octets } = self else { return false };
+        let Self::Inline { length, bytes } = self else { return false };
         let before = usize::from(*length);
         let more: usize = pieces.iter().map(|piece| piece.len()).sum();
         let Some(longer) = inline(before + more) else { return false };
-        let mut rest = &mut octets[before..];
+        let mut rest = &mut bytes[before..];
         for piece in pieces {
             let (here, after) = rest.split_at_mut(piece.len());
             here.copy_from_slice(piece);
@@ -116,9 +116,9 @@ impl Octets {
     }
 }
 
-/// Length of octets that need no allocation.
-fn inline(octets: usize) -> Option<u8> {
-    u8::try_from(octets).ok().filter(|_| octets <= INLINE_OCTETS)
+/// Length of bytes that need no allocation.
+fn inline(bytes: usize) -> Option<u8> {
+    u8::try_from(bytes).ok().filter(|_| bytes <= INLINE_OCTETS)
 }
 
 /// One segment of a key, decoded.
@@ -130,18 +130,18 @@ pub enum Segment {
     Prefix(IpNet),
 }
 
-/// Octets that are no key.
+/// Bytes that are not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("these octets are no key: they end inside of a segment, or hold an unknown one")]
+#[error("the bytes are not a key: they end inside a segment, or hold an unknown segment")]
 pub struct KeyError;
 
 impl Key {
     /// Key of kind `kind` without segments; also the prefix of all keys of that kind.
     pub fn of(kind: KindId) -> Self {
-        Self(Octets::new(&kind.0.to_be_bytes()))
+        Self(Bytes::new(&kind.0.to_be_bytes()))
     }
 
-    /// Appends text. Zero octets are escaped, so the end mark is unique and the order is that of the text.
+    /// Appends text. Zero bytes are escaped, so the end mark is unique and the order is that of the text.
     #[must_use]
     pub fn str(mut self, text: &str) -> Self {
         if !text.as_bytes().contains(&0)
@@ -151,7 +151,7 @@ impl Key {
         }
         let mut segment: SmallVec<[u8; INLINE_OCTETS]> = SmallVec::new();
         segment.push(STR);
-        for (at, piece) in text.as_bytes().split(|octet| *octet == 0).enumerate() {
+        for (at, piece) in text.as_bytes().split(|byte| *byte == 0).enumerate() {
             if at > 0 {
                 segment.extend_from_slice(&[0, 0xff]);
             }
@@ -191,23 +191,23 @@ impl Key {
                 self.fixed(PREFIX4, &[a, b, c, d, length])
             }
             IpAddr::V6(ip) => {
-                let mut octets = [length; 17];
-                octets[..16].copy_from_slice(&ip.octets());
-                self.fixed(PREFIX6, &octets)
+                let mut bytes = [length; 17];
+                bytes[..16].copy_from_slice(&ip.octets());
+                self.fixed(PREFIX6, &bytes)
             }
         }
     }
 
-    fn fixed<const N: usize>(mut self, tag: u8, octets: &[u8; N]) -> Self {
+    fn fixed<const N: usize>(mut self, tag: u8, bytes: &[u8; N]) -> Self {
         let mut segment = [tag; SEGMENT_OCTETS];
-        segment[1..=N].copy_from_slice(octets);
+        segment[1..=N].copy_from_slice(bytes);
         self.0.append(&segment[..=N]);
         self
     }
 
     pub fn kind(&self) -> KindId {
-        let octets = self.as_bytes();
-        KindId(u16::from_be_bytes([octets[0], octets[1]]))
+        let bytes = self.as_bytes();
+        KindId(u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
     /// True when `prefix` has the same kind and its segments are the first ones of this key (or all of them).
@@ -219,16 +219,16 @@ impl Key {
         self.0.as_slice()
     }
 
-    /// Reads the octets of [`Key::as_bytes`].
+    /// Reads the bytes of [`Key::as_bytes`].
     ///
     /// # Errors
-    /// When the octets end inside of a segment, or hold an unknown one.
-    pub fn from_bytes(octets: &[u8]) -> Result<Self, KeyError> {
-        let mut rest = octets.get(2..).ok_or(KeyError)?;
+    /// When the bytes end inside of a segment, or hold an unknown one.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, KeyError> {
+        let mut rest = bytes.get(2..).ok_or(KeyError)?;
         while !rest.is_empty() {
             rest = take(rest).ok_or(KeyError)?.1;
         }
-        Ok(Self(Octets::new(octets)))
+        Ok(Self(Bytes::new(bytes)))
     }
 
     /// The segments, decoded: for printing and for codecs that build their request from the key alone.
@@ -243,21 +243,21 @@ impl Key {
 
     /// Every prefix of this key, from its bare kind to the key itself.
     pub(crate) fn prefixes(&self) -> impl Iterator<Item = Key> + '_ {
-        let (octets, mut end) = (self.as_bytes(), 0);
+        let (bytes, mut end) = (self.as_bytes(), 0);
         std::iter::from_fn(move || {
             end = match end {
                 0 => 2,
-                _ => end + segment_octets(&octets[end..])?,
+                _ => end + segment_octets(&bytes[end..])?,
             };
-            Some(Self(Octets::new(&octets[..end])))
+            Some(Self(Bytes::new(&bytes[..end])))
         })
     }
 }
 
-/// Length of the first segment of `octets`; nothing when there is none, or no whole one.
-fn segment_octets(octets: &[u8]) -> Option<usize> {
-    let length = match *octets.first()? {
-        STR => 1 + text_octets(&octets[1..])?,
+/// Length of the first segment of `bytes`; nothing when there is none, or no whole one.
+fn segment_octets(bytes: &[u8]) -> Option<usize> {
+    let length = match *bytes.first()? {
+        STR => 1 + text_octets(&bytes[1..])?,
         U32 | IPV4 => 5,
         U64 => 9,
         PREFIX4 => 6,
@@ -265,15 +265,15 @@ fn segment_octets(octets: &[u8]) -> Option<usize> {
         PREFIX6 => 18,
         _ => return None,
     };
-    (octets.len() >= length).then_some(length)
+    (bytes.len() >= length).then_some(length)
 }
 
 /// Length of an escaped text with its end mark.
-fn text_octets(octets: &[u8]) -> Option<usize> {
+fn text_octets(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
-        at += octets[at..].iter().position(|&octet| octet == 0)?;
-        match *octets.get(at + 1)? {
+        at += bytes[at..].iter().position(|&byte| byte == 0)?;
+        match *bytes.get(at + 1)? {
             0 => return Some(at + 2),
             0xff => at += 2,
             _ => return None,
@@ -281,9 +281,9 @@ fn text_octets(octets: &[u8]) -> Option<usize> {
     }
 }
 
-/// Decodes the first segment and gives the octets after it.
-fn take(octets: &[u8]) -> Option<(Segment, &[u8])> {
-    let (this, rest) = octets.split_at(segment_octets(octets)?);
+/// Decodes the first segment and gives the bytes after it.
+fn take(bytes: &[u8]) -> Option<(Segment, &[u8])> {
+    let (this, rest) = bytes.split_at(segment_octets(bytes)?);
     let segment = match this[0] {
         STR => Segment::Str(text(&this[1..this.len() - 2])?),
         U32 => Segment::Int(u32::from_be_bytes(this[1..].try_into().ok()?).into()),
@@ -298,22 +298,22 @@ fn take(octets: &[u8]) -> Option<(Segment, &[u8])> {
 }
 
 fn text(escaped: &[u8]) -> Option<String> {
-    let mut octets = Vec::with_capacity(escaped.len());
+    let mut bytes = Vec::with_capacity(escaped.len());
     let mut rest = escaped.iter();
-    while let Some(&octet) = rest.next() {
-        octets.push(octet);
-        if octet == 0 {
+    while let Some(&byte) = rest.next() {
+        bytes.push(byte);
+        if byte == 0 {
             rest.next();
         }
     }
-    String::from_utf8(octets).ok()
+    String::from_utf8(bytes).ok()
 }
 
-fn address(octets: &[u8]) -> Option<IpAddr> {
-    if let Ok(four) = <[u8; 4]>::try_from(octets) {
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
         return Some(Ipv4Addr::from(four).into());
     }
-    Some(Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?).into())
+    Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).into())
 }
 
 impl fmt::Display for Key {
@@ -342,23 +342,23 @@ impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &self.0 {
             // The length need not be hashed: no segment is a prefix of another one.
-            Octets::Inline { octets, .. } => {
+            Bytes::Inline { bytes, .. } => {
                 // The last word overlaps the one before, which is cheaper than filling it up in a copy.
-                let words = octets.as_chunks::<8>().0.iter().chain(octets.last_chunk());
+                let words = bytes.as_chunks::<8>().0.iter().chain(bytes.last_chunk());
                 words.for_each(|word| state.write_u64(u64::from_le_bytes(*word)));
             }
-            Octets::Shared(octets) => state.write(octets),
+            Bytes::Shared(bytes) => state.write(bytes),
         }
     }
 }
 
 impl Ord for Key {
-    /// Orders keys as their octets, which is the order of their segments.
+    /// Orders keys as their bytes, which is the order of their segments.
     fn cmp(&self, other: &Self) -> Ordering {
         match (&self.0, &other.0) {
             (
-                Octets::Inline { length: a, octets: ours },
-                Octets::Inline { length: b, octets: theirs },
+                Bytes::Inline { length: a, bytes: ours },
+                Bytes::Inline { length: b, bytes: theirs },
             ) => numbers(ours).cmp(&numbers(theirs)).then(a.cmp(b)),
             _ => self.as_bytes().cmp(other.as_bytes()),
         }
@@ -371,8 +371,8 @@ impl PartialOrd for Key {
     }
 }
 
-/// Hash map whose order of iteration does not depend on a random seed, so that plans do not either. Keys come from our
-/// own configuration: floods of colliding keys are no concern.
+/// Hash map whose order of iteration does not depend on a random seed, so that plans do not either. Keys come from
+/// our own configuration: floods of colliding keys cannot happen.
 pub(crate) type FixedMap<K, V> = std::collections::HashMap<K, V, FixedState>;
 
 /// Set with that hash.
@@ -463,7 +463,7 @@ mod tests {
         }
     }
 
-    /// Equality and order do not depend on where the octets are kept.
+    /// Equality and order do not depend on where the bytes are kept.
     #[test]
     fn short_and_long_keys_are_alike() {
         let texts = (0..2 * INLINE_OCTETS).map(|length| "x".repeat(length));

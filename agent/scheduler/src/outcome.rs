@@ -4,7 +4,7 @@ use crate::change::Level;
 use crate::key::Key;
 use crate::operation::{OperationError, TxnId};
 
-/// End of a transaction, including those that the engine began by itself.
+/// End of a transaction, including those that the engine began without a request.
 #[derive(Clone, Debug)]
 pub enum TransactionOutcome {
     /// Everything possible is done and verified. `pending` values wait for dependencies. `failed` values are tried

@@ -27,13 +27,13 @@ pub struct EngineOutput {
     pub reached: Vec<WaitResult>,
     /// Objects, by their labels, that the system did not take back: they stay as it has them.
     pub left: Vec<(String, OperationError)>,
-    /// Values of ours that the system changed or took away by itself, or that are in place again without us.
+    /// Values of ours that the system changed or took away, or that are in place again without us.
     pub system_changes: Vec<SystemChange>,
     /// True when everything is to be retrieved and given to [`Engine::resync`](crate::Engine::resync).
     pub retrieve: bool,
     /// True when a complete set of facts for everything is taken in.
     pub is_complete: bool,
-    /// Keys of which a plane or the status changed.
+    /// Keys whose planes or status changed.
     pub changed: Vec<Key>,
     /// Time to call [`Engine::due`](crate::Engine::due), on the clock of [`Now::monotonic`]. Replaces that of earlier steps.
     pub deadline: Option<Duration>,

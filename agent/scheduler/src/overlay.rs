@@ -1,8 +1,8 @@
 //! The overlay: the graph as it will be after the operations of a plan.
 //!
-//! A layer of changes over a [`Graph`] that stays untouched. Only nodes and targets that a plan touches are copied, so
-//! planning one change among many costs one change. What it has looked up is its [`ReadSet`], which tells later whether
-//! a change of the graph concerns the plan.
+//! A layer of changes over a [`Graph`] that stays untouched. Only nodes and targets that a plan touches are copied,
+//! so planning one change among many costs one change. The keys that it has looked up are its [`ReadSet`], which
+//! tells later whether a change of the graph concerns the plan.
 
 mod read_set;
 mod support;
@@ -217,7 +217,7 @@ pub(crate) struct OverlayClaim {
     pub(crate) waiting: Vec<OverlayIdx>,
     /// Operations by which the last holders released it.
     pub(crate) released_by: SmallVec<[u32; 1]>,
-    /// Operations by which holders left of which others of their side are left.
+    /// Operations by which holders left while others of their side remain.
     pub(crate) left_by: SmallVec<[u32; 1]>,
 }
 
@@ -267,7 +267,7 @@ pub(crate) struct OverlayOf<G> {
     /// Changes in the number of providers of each prefix, relative to the graph.
     prefixes: FixedMap<(Space, IpNet), i64>,
     pub(crate) ready_changes: ReadyChanges,
-    /// True once all goals are set: every target that can be needed from then on is here or in the graph.
+    /// True once all goals are set: every target that can be needed later is here or in the graph.
     pub(crate) goals_set: bool,
     /// Number of all marks of going providers and of changes.
     going: usize,
@@ -425,7 +425,7 @@ impl Overlay<'_> {
         to_u32(self.nodes.len() - 1)
     }
 
-    /// Sets another reduction of a value as its goal, which is no change of intent.
+    /// Sets another reduction of a value as its goal, which does not change the intent.
     pub(crate) fn set_reduced_goal(&mut self, oidx: OverlayIdx, goal: Goal) {
         let graph = self.graph;
         let node = self.node_mut(oidx);
@@ -479,7 +479,7 @@ impl Overlay<'_> {
         }
     }
 
-    /// Finds the targets of a goal, some of which may be known, and counts those without a provider.
+    /// Finds the targets of a goal (some may be known already), and counts those without a provider.
     fn open_need_targets<'t>(
         &mut self,
         oidx: OverlayIdx,
@@ -499,7 +499,7 @@ impl Overlay<'_> {
         node.need_targets = need_targets;
     }
 
-    /// Targets of these dependencies. Those of the goal are at hand.
+    /// Targets of these dependencies. The targets of the goal are at hand.
     fn target_ids_of(&mut self, oidx: OverlayIdx, spec: &Arc<ValueSpec>) -> OverlayTargetIds {
         let node = self.node(oidx);
         if node.goal.spec().is_some_and(|goal| Arc::ptr_eq(goal, spec)) {

@@ -79,7 +79,7 @@ impl IntoIterator for SortedFacts {
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) scope: Scope,
-    /// Those that are taken in have no value any more.
+    /// Facts that are taken in have no value any more.
     pub(crate) facts: SortedFacts,
     /// Nodes of the facts that are taken in.
     pub(crate) named: FixedMap<NodeIdx, ()>,

@@ -134,7 +134,7 @@ fn differing<'t, K, V>(item: DiffItem<'t, 't, K, V>) -> Difference<'t, K, V> {
     }
 }
 
-/// Differences by merging, for versions of which at least one is short.
+/// Differences by merging, if at least one version is short.
 fn merged<'t, K: Ord + Clone, V: PartialEq + Clone>(
     old: &'t SortedMap<K, V>,
     new: &'t SortedMap<K, V>,

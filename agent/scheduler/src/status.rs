@@ -101,11 +101,11 @@ pub struct Detail {
     pub attempts: u32,
     /// Time of the next try of a value with an error, on the clock of [`Now::monotonic`](crate::Now).
     pub retry_at: Option<Duration>,
-    /// What becomes of a value that is missing or drifted.
+    /// Next step for a value that is missing or drifted.
     pub repair: Option<Repair>,
 }
 
-/// What becomes of a value that is not in the system as it was applied.
+/// Next step for a value that is not in the system as it was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
     /// It is repaired at this time, on the clock of [`Now::monotonic`](crate::Now). The more often that was necessary lately,
@@ -128,7 +128,7 @@ impl Detail {
         Some(format!("{error}, tried again in {pause} s, {next} try"))
     }
 
-    /// What becomes of a missing or drifted value, as a text: `repaired in 16 s, 11th repair in a row`.
+    /// Next step for a missing or drifted value, as a text: `repaired in 16 s, 11th repair in a row`.
     pub fn repair_text(&self, now: Duration) -> Option<String> {
         Some(match self.repair? {
             Repair::Due { at, number } => {
@@ -193,7 +193,7 @@ pub struct Counters {
     pub operations_planned: u64,
     pub operations_failed: u64,
     pub transactions: u64,
-    /// Portions of plans that the engine made by itself, between events. One call makes one of each plan at most.
+    /// Portions of plans that the engine made between events. One call makes one of each plan at most.
     pub plan_portions: u64,
     /// Operations and values that were looked at to compare plans with others. One call looks at a portion of them.
     pub compared: u64,

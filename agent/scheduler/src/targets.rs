@@ -102,8 +102,8 @@ pub(crate) fn addresses_within(
     targets
 }
 
-/// Targets that a value provides, of addresses those in any of the sets. An address is listed once for each prefix that
-/// contains it. `spec` is `None` for a value of which only the key is known.
+/// Targets that a value provides, of addresses those in any of the sets. An address is listed once for each prefix
+/// that contains it. `spec` is `None` if only the key of the value is known.
 pub(crate) fn provided_targets(
     key: &Key,
     spec: Option<&ValueSpec>,

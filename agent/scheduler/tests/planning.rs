@@ -13,8 +13,8 @@ use holdfast_scheduler::{Delta, Engine, Plan, PlanError, Planning};
 
 /// Size of a large change.
 const MANY: usize = 20_000;
-/// Most values and entries of dependency lists that may be visited between two questions: a portion of validated values,
-/// each of which has one dependency here, and then some.
+/// Most values and entries of dependency lists that may be visited between two questions: a portion of validated
+/// values, each with one dependency here, and then some.
 const STRETCH_MOST: u64 = 5_000;
 
 fn many(count: usize, line: impl Fn(usize) -> String) -> String {
@@ -45,7 +45,7 @@ fn finish(planning: &mut Planning, engine: &Engine) -> Result<Plan, PlanError> {
 
 fn is_movable<T: Send + 'static>(_: &T) {}
 
-/// Plans a change in stretches, each of which does little; the plan is the usual one.
+/// Plans a change in stretches that each do little; the plan is the usual one.
 #[track_caller]
 fn check_stretches(lab: &Lab, delta: Delta, stretches_least: usize) {
     let mut planning = Planning::new(delta.clone());

@@ -26,7 +26,7 @@ fn check(foreign: &str, ours: &str, change: &str, want: &str) {
     assert_eq!(lab.plan(change).unwrap().to_string(), "", "nothing is left to do");
 }
 
-/// What a digit stands for is replaced without a gap: the new one is there before the old one goes.
+/// The value of a digit is replaced without a gap: the new one is there before the old one goes.
 #[test]
 fn kinds_that_are_removed_last_go_after_others_have_come() {
     check("", "1", "-1; 2", "create 2; delete 1");

@@ -175,7 +175,7 @@ proptest! {
     }
 }
 
-/// Some values have two operations, the second of which is not done.
+/// Some values have two operations, and the second one is not done.
 #[test]
 fn a_change_with_repeated_operations_on_a_value_is_undone() {
     let before = "a =0 !0 .r(<c) <b; b =0 !0 ; m =0 !0 <A";

@@ -29,7 +29,7 @@ fn quick_in_portions(portion: usize) -> Lab {
     lab
 }
 
-/// Prepares a change, of which the first portion is taken over.
+/// Prepares a change, and takes its first portion over.
 fn prepare(lab: &mut Lab, change: &str) -> TxnId {
     let plan = lab.plan(change).unwrap();
     let (txn, step) = lab.engine.prepare(plan, lab.now());
@@ -464,7 +464,7 @@ impl Cpu {
     }
 }
 
-/// Allocations and octets for each of a thousand equal values, which one thread plans: they do not depend on the load of
+/// Allocations and bytes for each of a thousand equal values, which one thread plans: they do not depend on the load of
 /// the machine. A failing row has grown, or shows that its budget can be tightened. A target may name the addresses of one
 /// link, whose name is part of it.
 #[test]

@@ -88,7 +88,7 @@ pub enum Decision<'p> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    #[error("the policy is not what it should be")]
+    #[error("cannot read the policy as JSON of the expected form")]
     Json(#[source] serde_json::Error),
     #[error("the policy has no name")]
     Nameless,
@@ -217,7 +217,7 @@ impl RuleReader<'_> {
             key if key.starts_with(':') => return refused("is one of HTTP/2's own"),
             key if key.starts_with("grpc-") => return refused("is one of gRPC's own"),
             key if HOP_BY_HOP.contains(&key) => return refused("is about one hop only"),
-            key if key.ends_with("-bin") => return refused("has octets and no text"),
+            key if key.ends_with("-bin") => return refused("has bytes and no text"),
             _ => {}
         }
         if header.values.is_empty() {
@@ -252,7 +252,7 @@ pub struct InstalledPolicy {
     pub version: String,
     /// Seconds since 1970 by convention; the client may send any number.
     pub created_on: u64,
-    /// The document, octet for octet.
+    /// The document, byte for byte.
     pub text: String,
     pub policy: Policy,
 }
@@ -267,7 +267,7 @@ pub struct Upload {
 
 impl Upload {
     /// # Errors
-    /// When the document is no policy.
+    /// When the document is not a policy.
     pub fn install(self) -> Result<InstalledPolicy, PolicyError> {
         let Self { version, created_on, text } = self;
         let policy = Policy::parse(&text)?;

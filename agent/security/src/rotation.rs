@@ -86,7 +86,7 @@ pub struct RotationFailure<R: RotationRules> {
 pub enum RotationError<E: std::error::Error> {
     #[error("version `{version}` is in use already: upload another one, or set force_overwrite")]
     VersionInUse { version: String },
-    #[error("nothing was uploaded that could be finalized")]
+    #[error("there is nothing to finalize: upload first")]
     NothingUploaded,
     #[error(transparent)]
     Refused(E),

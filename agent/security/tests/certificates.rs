@@ -1,8 +1,8 @@
 //! Certificates, bundles, lists, keys and parameters of requests, of any kind: nothing panics, a refusal names what it
 //! is about, and what is accepted is stored and read back as what it was.
 //!
-//! Each target runs for `BOLERO_RANDOM_TEST_TIME_MS` (a second when it is not set), on octets as they come and on good
-//! material with some octets changed.
+//! Each target runs for `BOLERO_RANDOM_TEST_TIME_MS` (a second when it is not set), on bytes as they come and on good
+//! material with some bytes changed.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
@@ -16,10 +16,10 @@ const PKCS7: &str = include_str!("../src/certz/tests/two-authorities.p7b");
 const PEM: &str = include_str!("../src/certz/tests/two-authorities.pem");
 const WHAT: &str = "the entity";
 const ENCODINGS: [Encoding; 3] = [Encoding::Pem, Encoding::Der, Encoding::Crt];
-/// Octets that one input may replace.
+/// Bytes that one input may replace.
 const MAX_EDITS: usize = 8;
 
-/// `seed` with some octets replaced: three octets of `edits` are a place and what comes there.
+/// `seed` with some bytes replaced: three bytes of `edits` are a place and what comes there.
 fn edited(seed: &[u8], edits: &[u8]) -> Vec<u8> {
     let mut octets = seed.to_vec();
     for edit in edits.chunks_exact(3).take(MAX_EDITS) {
@@ -29,7 +29,7 @@ fn edited(seed: &[u8], edits: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// The octets of the first block.
+/// The bytes of the first block.
 fn body(pem: &str) -> Vec<u8> {
     let lines = pem.lines().skip(1).take_while(|line| !line.starts_with('-'));
     BASE64_STANDARD.decode(lines.collect::<String>()).unwrap()

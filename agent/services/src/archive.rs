@@ -1,6 +1,6 @@
 //! The archive of a package: an uncompressed tar of regular files, and nothing else.
 //!
-//! Nothing is unpacked: files are slices of the octets. Whatever an archive may hold besides (links, folders, devices,
+//! Nothing is unpacked: files are slices of the bytes. Whatever an archive may hold besides (links, folders, devices,
 //! headers of extensions, paths that lead elsewhere) is refused by its name.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use tar::{EntryType, Header};
 use crate::error::{PackageError, PackageErrors};
 use crate::limits::{PACKAGE_FILES, PACKAGE_SIZE};
 
-/// Octets of a record of a tar: headers take one, and contents are filled up to whole ones.
+/// Bytes of a record of a tar: headers take one, and contents are filled up to whole ones.
 const RECORD: usize = 512;
 /// Records of zeros that end a tar.
 const END: usize = 2 * RECORD;
@@ -41,7 +41,7 @@ impl PackageFiles {
     /// Reads an archive.
     ///
     /// # Errors
-    /// At the first entry that is no regular file of the package, and when the archive is cut or too large.
+    /// At the first entry that is not a regular file of the package, and when the archive is cut or too large.
     pub fn read(archive: &[u8]) -> Result<Self, PackageErrors> {
         PACKAGE_SIZE.check(archive.len()).map_err(|error| PackageError::of_file("", error))?;
         let mut files = Self::default();
@@ -75,7 +75,7 @@ impl PackageFiles {
         Ok(files)
     }
 
-    /// Writes the archive. The same files give the same octets.
+    /// Writes the archive. The same files give the same bytes.
     ///
     /// # Errors
     /// When a path is too long for a tar without extensions, or the archive is too large.
@@ -106,7 +106,11 @@ impl PackageFiles {
     /// When it is not UTF-8.
     pub fn text(&self, path: &str) -> Option<Result<&str, PackageError>> {
         let text = std::str::from_utf8(self.get(path)?);
-        Some(text.map_err(|error| PackageError::of_file(path, format!("it is no text: {error}"))))
+        Some(
+            text.map_err(|error| {
+                PackageError::of_file(path, format!("the file is not text: {error}"))
+            }),
+        )
     }
 
     fn add(&mut self, path: &str, content: Arc<[u8]>) -> Result<(), PackageErrors> {
@@ -115,7 +119,7 @@ impl PackageFiles {
             return Err(fail(reason).into());
         }
         if self.0.insert(path.into(), content).is_some() {
-            return Err(fail("it is in the archive twice").into());
+            return Err(fail("the file is in the archive twice").into());
         }
         let size = self.0.values().map(|content| content.len()).sum();
         let fits = PACKAGE_FILES.check(self.0.len()).and_then(|()| PACKAGE_SIZE.check(size));
@@ -146,18 +150,18 @@ fn append(
     archive.append(&header, content)
 }
 
-/// Reason to refuse an entry that is no regular file.
+/// Reason to refuse an entry that is not a regular file.
 fn refused_kind(kind: EntryType) -> Option<&'static str> {
     match kind {
         EntryType::Regular => None,
-        EntryType::Directory => Some("it is a folder; a package has regular files only"),
+        EntryType::Directory => Some("the entry is a folder; a package has regular files only"),
         EntryType::Symlink | EntryType::Link => {
-            Some("it is a link; a package has regular files only")
+            Some("the entry is a link; a package has regular files only")
         }
         EntryType::Char | EntryType::Block | EntryType::Fifo => {
-            Some("it is a device or a pipe; a package has regular files only")
+            Some("the entry is a device or a pipe; a package has regular files only")
         }
-        _ => Some("it is an extension of tar; `holdfast service pack` writes none"),
+        _ => Some("the entry is an extension of tar; `holdfast service pack` writes none"),
     }
 }
 
@@ -165,15 +169,15 @@ fn refused_kind(kind: EntryType) -> Option<&'static str> {
 fn refused_path(path: &str) -> Option<&'static str> {
     let odd = |c: char| !c.is_ascii_graphic() || matches!(c, '\\' | ':');
     if path.starts_with('/') {
-        return Some("its path begins at the root; a package has relative paths");
+        return Some("the path begins at the root; a package has relative paths");
     }
     if path.split('/').any(|part| part == "..") {
-        return Some("its path leads out of the package");
+        return Some("the path leads out of the package");
     }
     if path.split('/').any(|part| part.is_empty() || part == ".") {
-        return Some("its path has an empty part, or `.`");
+        return Some("the path has an empty part, or `.`");
     }
-    path.contains(odd).then_some("its path has a character that no file of a package needs")
+    path.contains(odd).then_some("the path has a character that no file of a package needs")
 }
 
 #[cfg(test)]
@@ -235,10 +239,10 @@ mod tests {
         for (path, reason) in [
             ("/etc/passwd", "/etc/passwd: its path begins at the root"),
             ("templates/../../x", "templates/../../x: its path leads out"),
-            ("./service.toml", "./service.toml: its path has an empty part, or `.`"),
+            ("./service.toml", "./service.toml: the path has an empty part, or `.`"),
             ("a//b", "a//b: its path has an empty part"),
-            ("a b", "a b: its path has a character"),
-            ("a\nb", "its path has a character"),
+            ("a b", "a b: the path has a character"),
+            ("a\nb", "the path has a character"),
         ] {
             check(&entry(EntryType::Regular, path), reason);
         }
@@ -266,7 +270,7 @@ mod tests {
         let mut twice = archive();
         let first: Vec<u8> = twice[..2 * RECORD].to_vec();
         twice.splice(0..0, first);
-        check(&twice, "service.toml: it is in the archive twice");
+        check(&twice, "service.toml: the file is in the archive twice");
     }
 
     #[test]

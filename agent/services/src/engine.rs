@@ -177,7 +177,7 @@ impl Engine {
         self.is_known(&format!("0 is {name}"), ErrorKind::UnknownTest)
     }
 
-    /// True for a function that the library has by itself.
+    /// True for a function of the library.
     pub(crate) fn has_function(&self, name: &str) -> bool {
         self.expressions.globals().any(|(global, _)| global == name)
     }
@@ -220,7 +220,7 @@ impl Engine {
 }
 
 impl RenderedTemplate {
-    /// The first inserted value of a document that is no JSON value by itself, because it stands in a text of the
+    /// The first inserted value of a document that is not a JSON value alone, because it stands in a text of the
     /// template or beside one.
     fn value_in_quotes(&self) -> Option<&OutputSpan> {
         let stands_alone = |span: &&OutputSpan| {
@@ -268,7 +268,7 @@ pub(crate) fn environment(fuel: u64) -> Environment<'static> {
 /// Reason for which an expression alone is refused, or fails.
 #[derive(Debug)]
 pub(crate) struct EngineError {
-    /// Octet of the expression, where it is known.
+    /// Byte of the expression, where it is known.
     at: Option<usize>,
     reason: String,
 }

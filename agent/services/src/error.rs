@@ -27,7 +27,7 @@ pub struct PackageError {
 pub struct PackageErrors(pub Vec<PackageError>);
 
 impl Position {
-    /// Place of an octet of a text.
+    /// Place of a byte of a text.
     pub fn of(text: &str, octet: usize) -> Self {
         let before = &text[..text.floor_char_boundary(octet)];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);

@@ -144,7 +144,7 @@ impl Conditions {
         let result = result.map_err(|error| EngineError::of(&error).to_string())?;
         match result.kind() {
             ValueKind::Bool => Ok(result.is_true()),
-            kind => Err(format!("it is a {kind}, neither true nor false")),
+            kind => Err(format!("the result is a {kind}, neither true nor false")),
         }
     }
 }

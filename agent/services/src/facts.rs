@@ -57,7 +57,7 @@ pub trait KnownAnswers: Debug + Send + Sync {
     /// Checks that the leaves at a path are known, or are known not to be there.
     ///
     /// # Errors
-    /// With the path, when nothing is known of it. What asks for it fails.
+    /// With the path, when nothing is known of it. A question for it fails.
     fn check_leaves(&self, read: &Read) -> Result<(), String>;
 
     /// Checks that the readiness of another instance is known.
@@ -78,7 +78,7 @@ pub(crate) struct Asker {
     pub(crate) key: SmolStr,
 }
 
-/// A box of which nothing is known, and where nothing is reached.
+/// An unknown box, where nothing is reached.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFacts;
 
@@ -238,7 +238,7 @@ fn fill(path: &str, arguments: &[TemplateValue]) -> Result<String, Error> {
                 Some(text) => format!("`{text}`"),
                 None => argument.kind().to_string(),
             };
-            refused(format!("{printed} is no value of a key in `{path}`"))
+            refused(format!("{printed} is not a value of a key in `{path}`"))
         })?;
         for c in text.chars() {
             match c {

@@ -99,7 +99,7 @@ fn node(
     let node = found.ok_or_else(|| format!("the {origin} model has no `{rest}`"))?;
     if is_of_services(schema, node) && (writable || !is_published(schema, service, node)) {
         return Err(format!(
-            "`{path}`: services neither read nor write services, but for state that handlers publish of their type"
+            "`{path}`: services neither read nor write services, except state that handlers publish of their type"
         ));
     }
     if writable && !schema.node(node).config {
@@ -176,11 +176,11 @@ fn check_readable(
     let is_granted = pattern.0.iter().any(|step| grants.read.contains(&(origin, step.node)));
     if is_of_services(schema, last) && !is_granted {
         return Err(
-            "is of a service: services do not see services, but for state of their own instance in the grants to read",
+            "is of a service: services do not see services, except state of their own instance in the grants to read",
         );
     }
     if !matches!(node.kind, NodeKind::Leaf | NodeKind::LeafList) {
-        return Err("is no leaf");
+        return Err("is not a leaf");
     }
     if !is_granted {
         return Err("is not in the grants to read");

@@ -7,7 +7,7 @@
 //!
 //! [`ServiceTypes`] walks the instances that differ in a change of configuration.
 //!
-//! What an author tries without an agent, up to `ready`, is in [`offline`].
+//! Trials of an author without an agent, up to `ready`, are in [`offline`].
 //!
 //! One walk of an instance, with gates and service plan, is in [`walk`]; what wakes an instance is in [`watch`].
 //!

@@ -5,7 +5,7 @@ use holdfast_config::Limit;
 pub static PACKAGE_SIZE: Limit = Limit {
     name: "package-size",
     figure: 1 << 20,
-    unit: "octets in a package",
+    unit: "bytes in a package",
     reason: "outline, module and templates are text; every version in use lies in the database",
 };
 
@@ -19,14 +19,14 @@ pub static PACKAGE_FILES: Limit = Limit {
 pub static TEMPLATE_SIZE: Limit = Limit {
     name: "template-size",
     figure: 64 << 10,
-    unit: "octets in a template",
+    unit: "bytes in a template",
     reason: "it is compiled before it is run, without fuel",
 };
 
 pub static MODULE_SIZE: Limit = Limit {
     name: "module-size",
     figure: 256 << 10,
-    unit: "octets in a YANG module",
+    unit: "bytes in a YANG module",
     reason: "four times the largest module of the OpenConfig profile; libyang reads it whole",
 };
 
@@ -92,14 +92,14 @@ pub static CLAIM_LINES: Limit = Limit {
 pub static PARAMETERS_SIZE: Limit = Limit {
     name: "parameters-size",
     figure: 1 << 20,
-    unit: "octets in the parameters of an instance",
+    unit: "bytes in the parameters of an instance",
     reason: "libyang reads them as one document, and templates see all of them",
 };
 
 pub static OPAQUE_SIZE: Limit = Limit {
     name: "opaque-size",
     figure: 64 << 10,
-    unit: "octets in the saved values of an instance",
+    unit: "bytes in the saved values of an instance",
     reason: "they lie in the row of its service plan, which each walk that changes something writes",
 };
 
@@ -127,7 +127,7 @@ pub static READ_MATCHES: Limit = Limit {
 pub static EXPRESSION_SIZE: Limit = Limit {
     name: "expression-size",
     figure: 4 << 10,
-    unit: "octets in an expression",
+    unit: "bytes in an expression",
     reason: "it is compiled without fuel, at each evaluation; conditions have some hundred",
 };
 
@@ -165,5 +165,5 @@ pub const TEMPLATE_FUEL: u64 = 200_000;
 /// Units of work of one expression. Conditions are evaluated far more often than templates, and are one line.
 pub const EXPRESSION_FUEL: u64 = 10_000;
 
-/// Nested calls and includes of a template, each of which takes a frame of the thread's stack.
+/// Nested calls and includes of a template; each takes a frame of the thread's stack.
 pub const RECURSION_DEPTH: usize = 50;

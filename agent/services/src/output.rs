@@ -94,7 +94,8 @@ pub(crate) fn read_edit(
     admitted(reader, origin, &tree, claim.tree(origin))
 }
 
-/// What a package may put out of a tree, which is refused if there is more in it. Leaves that are in `beside` are not counted.
+/// Part of a tree that a package may put out; a tree with more in it is refused. Leaves that are in `beside` are not
+/// counted.
 fn admitted(
     OutputReader { models, grants, keeper }: OutputReader<'_>,
     origin: Origin,

@@ -4,9 +4,9 @@
 //! way, two lengths, and its share of half-filled pages. A block holds some 64 entries, ascending by key.
 //!
 //! ```text
-//! block = number of entries (one octet), entry...
-//! entry = shared, length, octets     the key: octets shared with the key before, and those that follow
-//!         shared, length, octets     the value, likewise
+//! block = number of entries (one byte), entry...
+//! entry = shared, length, bytes     the key: bytes shared with the key before, and those that follow
+//!         shared, length, bytes     the value, likewise
 //! ```
 //!
 //! Numbers are written as by `holdfast_config::rows::varint`. The key before the first entry is the key of the block,
@@ -21,7 +21,7 @@
 //!
 //! **Integrity.** The database has a checksum for each page, by which it finds the last complete transaction after a
 //! crash; blocks have none beside it. They are parsed strictly, so that no damage becomes configuration: keys ascend,
-//! and the octets end with the last entry. The version of this form is that of the database file, see `format.rs`.
+//! and the bytes end with the last entry. The version of this form is that of the database file, see `format.rs`.
 
 use std::cmp::Ordering;
 
@@ -36,11 +36,11 @@ const MAX_ENTRIES: usize = 2 * TARGET_ENTRIES - 1;
 /// Entries below which a block is joined with a neighbour.
 const MIN_ENTRIES: usize = 32;
 
-/// Octets at which a block is cut: two of them fit into a page.
+/// Bytes at which a block is cut: two of them fit into a page.
 const TARGET_OCTETS: usize = MAX_OCTETS / 2;
-/// Most octets of a block with several entries. A page of the database has 4096, of which a key takes about a hundred.
+/// Most bytes of a block with several entries. A page of the database has 4096; a key takes about a hundred of them.
 pub(super) const MAX_OCTETS: usize = 3840;
-/// Octets below which a block may be joined with a neighbour.
+/// Bytes below which a block may be joined with a neighbour.
 const MIN_OCTETS: usize = TARGET_OCTETS / 2;
 
 const MALFORMED: StoreError = StoreError::Corrupt { what: "block of rows" };
@@ -59,7 +59,7 @@ impl Block {
     }
 }
 
-/// Number of entries and octets of a block.
+/// Number of entries and bytes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) entries: usize,
@@ -76,7 +76,7 @@ impl Size {
         self.entries < MIN_ENTRIES && self.octets < MIN_OCTETS
     }
 
-    /// True when one block has room for both. The first key of the second one, of `key` octets, is its own key so
+    /// True when one block has room for both. The first key of the second one, of `key` bytes, is its own key so
     /// far and becomes part of the block.
     pub(super) fn has_room_for(self, next: Self, key: usize) -> bool {
         self.entries + next.entries <= MAX_ENTRIES && self.octets + next.octets + key <= MAX_OCTETS
@@ -176,7 +176,7 @@ pub(super) fn join(first: &Block, second: &Block) -> Result<Block, StoreError> {
 /// Reads the entries of a block, ascending by key, into buffers that it uses again.
 #[derive(Debug, Default)]
 pub(super) struct BlockReader<'b> {
-    /// Octets of the entries after the current one.
+    /// Bytes of the entries after the current one.
     rest: &'b [u8],
     /// Entries after the current one.
     left: u8,
@@ -229,7 +229,7 @@ impl<'b> BlockReader<'b> {
     }
 }
 
-/// Number of octets with which both begin.
+/// Number of bytes with which both begin.
 pub(super) fn common(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
@@ -244,14 +244,14 @@ fn put_relative(out: &mut Vec<u8>, before: &mut Vec<u8>, octets: &[u8]) {
     before.extend_from_slice(&octets[shared..]);
 }
 
-/// Number of octets that [`put_relative`] appends.
+/// Number of bytes that [`put_relative`] appends.
 fn relative_octets(before: &[u8], octets: &[u8]) -> usize {
     let shared = common(before, octets);
     let rest = octets.len() - shared;
     varint::octets(shared as u64) + varint::octets(rest as u64) + rest
 }
 
-/// Reads octets relative to those before, which they replace. Returns how they compare with those.
+/// Reads bytes relative to those before, which they replace. Returns how they compare with those.
 fn take_relative(input: &mut &[u8], before: &mut Vec<u8>) -> Option<Ordering> {
     let mut number = || usize::try_from(varint::take(input).ok()?).ok();
     let (shared, length) = (number()?, number()?);
@@ -353,7 +353,7 @@ mod tests {
         }
         let mut longer = whole.clone();
         longer.octets.push(0);
-        assert!(read(&longer).is_err(), "octets behind the last entry");
+        assert!(read(&longer).is_err(), "bytes behind the last entry");
         let descending =
             Block { key: b"b".to_vec(), octets: vec![2, 1, 0, 0, 0, 0, 1, b'a', 0, 0] };
         assert!(read(&descending).is_err(), "keys that do not ascend");

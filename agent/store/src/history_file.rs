@@ -15,7 +15,7 @@ use super::StoreError;
 use super::folder::{create_private_folder, open_private_file};
 use super::redb_file::{copy_in_memory, open_file};
 
-/// Octets of pages kept in memory. The file is read at start, and on demand.
+/// Bytes of pages kept in memory. The file is read at start, and on demand.
 const CACHE_OCTETS: usize = 1 << 20;
 /// Pause after the disk refused a write; records wait in memory meanwhile.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Creates the tables of a file.
 pub(super) type Tables = fn(&WriteTransaction) -> Result<(), redb::Error>;
 
-/// What is read.
+/// Rows to read.
 #[derive(Debug)]
 enum Opened {
     File(Database),

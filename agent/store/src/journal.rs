@@ -21,7 +21,7 @@ use tracing::{error, info, warn};
 use super::StoreError;
 use super::history_file::{HistoryFile, RETRY_PAUSE};
 
-/// What is kept in a file.
+/// Entries that a file keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalKind {
     Transactions,
@@ -43,9 +43,9 @@ impl JournalKind {
 /// Documents by the number of the transaction or the change.
 const TRANSACTIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("transactions");
 
-/// Octets of all entries together: some thousands of small transactions, or ten thousand changes of alarms.
+/// Bytes of all entries together: some thousands of small transactions, or ten thousand changes of alarms.
 const JOURNAL_OCTETS: usize = 8 << 20;
-/// Entries that wait for the disk. Those of a larger burst exist in the memory of this run only.
+/// Entries that wait for the disk. Further entries of a burst exist in the memory of this run only.
 const QUEUE_DEPTH: usize = 1024;
 /// Time for which entries are collected before they are written together.
 const BATCH_WINDOW: Duration = Duration::from_millis(500);
@@ -147,7 +147,7 @@ impl Journal {
     }
 }
 
-/// Octets of all entries.
+/// Bytes of all entries.
 fn total(redb: &Database) -> Result<usize, redb::Error> {
     let table = match redb.begin_read()?.open_table(TRANSACTIONS) {
         Err(TableError::TableDoesNotExist(_)) => return Ok(0),
@@ -165,7 +165,7 @@ struct Writer {
     /// File name, for the log.
     name: &'static str,
     file: Arc<HistoryFile>,
-    /// Octets of the entries in the file.
+    /// Bytes of the entries in the file.
     octets: usize,
     /// Entries that are not in the file yet.
     unwritten: VecDeque<(u64, Vec<u8>)>,

@@ -12,7 +12,7 @@ use super::{Row, StoreError};
 /// takes a fifth of the memory.
 #[derive(Default)]
 pub struct LayerRows {
-    /// Keys and octets of blocks, ascending.
+    /// Keys and bytes of blocks, ascending.
     blocks: Vec<Row>,
     secrets: Vec<Row>,
 }

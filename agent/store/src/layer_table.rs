@@ -74,7 +74,7 @@ fn holder(table: &BytesTable<'_>, key: &[u8]) -> Result<Option<Block>, StoreErro
     found().map_err(StoreError::accessing(ATTEMPT))
 }
 
-/// A row of the table as it is stored: the key of a block, and its octets.
+/// A row of the table as it is stored: the key of a block, and its bytes.
 type StoredRow<'t> = (AccessGuard<'t, &'static [u8]>, AccessGuard<'t, &'static [u8]>);
 
 fn block_of((key, octets): &StoredRow<'_>) -> Block {

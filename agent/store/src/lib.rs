@@ -5,11 +5,12 @@
 //! run it takes its turn when the decision comes.
 //!
 //! A transaction is two durable writes. [`Store::prepare`] applies its rows and records their previous content;
-//! [`Store::commit`] drops that record, and may give its rows a later content ([`FinalContent`]); [`Store::abort`] restores
-//! from the record. Several transactions can be prepared at the same time, as long as none writes a row of another one;
-//! they end in any order. A [`Ticket`] names each until it is final, and its number is the order of committing. Those that
-//! are found prepared when the database is opened were never answered, so they are rolled back first. After them, a commit that waits to be confirmed is
-//! rolled back: [`Unconfirmed`] says how one begins and ends.
+//! [`Store::commit`] drops that record, and may give its rows a later content ([`FinalContent`]); [`Store::abort`]
+//! restores from the record. Several transactions can be prepared at the same time, as long as none writes a row of
+//! another one; they end in any order. A [`Ticket`] names each until it is final, and its number is the order of
+//! committing. Transactions that are found prepared when the database is opened were never answered, so they are
+//! rolled back first. After them, a commit that waits to be confirmed is rolled back: [`Unconfirmed`] says how one
+//! begins and ends.
 //!
 //! Transactions that change configuration are revisions of a log, and the rows of clients as of an earlier one can be read:
 //! see `revisions`.
@@ -126,7 +127,7 @@ impl fmt::Debug for Change {
     }
 }
 
-/// Effect of a commit on the one that waits to be confirmed. One that begins or ends a wait is alone: no other
+/// Effect of a commit on the one that waits to be confirmed. A commit that begins or ends a wait is alone: no other
 /// transaction is prepared when it is made final.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unconfirmed {
@@ -250,13 +251,13 @@ pub enum StoreError {
     NoRevision { number: u64, reason: &'static str },
     #[error("there is no checkpoint `{name}`")]
     NoCheckpoint { name: CheckpointName },
-    #[error("there are {limit} checkpoints already, which is the most: delete one first")]
+    #[error("there are {limit} checkpoints already, which is the limit: delete one first")]
     TooManyCheckpoints { limit: usize },
     #[error(
-        "all checkpoints would take {found} octets together, {limit} is the most: delete one first"
+        "all checkpoints together would take {found} bytes; the limit is {limit} bytes: delete one first"
     )]
     CheckpointsTooLarge { found: u64, limit: u64 },
-    #[error("too many writes wait for the disk")]
+    #[error("too many writes wait for the disk: try again later")]
     Overloaded,
     #[error("the store has stopped")]
     Stopped,
@@ -499,8 +500,8 @@ impl Store {
         self.send(|answer| Command::Write { changes, answer })
     }
 
-    /// Writes rows outside of a transaction, and notes their content before in [`StoredState::taken_back`]: at a start that
-    /// changes the configuration by itself. Durable once answered.
+    /// Writes rows outside of a transaction, and notes their content before in [`StoredState::taken_back`]: at a
+    /// start that changes the configuration without a request. Durable once answered.
     pub fn write_over(&self, changes: Vec<Change>) -> Answer<()> {
         self.send(|answer| Command::WriteOver { changes, answer })
     }
@@ -567,8 +568,8 @@ impl Store {
         self.send(|answer| Command::Refuse { fault, answer })
     }
 
-    /// Stops the disk at the `nth` durable write from now on, as a kill of the agent there would: nothing is answered from
-    /// then on. That write itself is made, or not.
+    /// Stops the disk at the `nth` durable write from now on, as a kill of the agent there would: nothing is answered
+    /// after that. That write itself is made, or not.
     ///
     /// # Errors
     /// When the store has ended.

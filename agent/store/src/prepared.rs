@@ -4,7 +4,7 @@
 //! two of them: a roll-back restores entries, so it meets the entries of others in the same block as they are. Callers
 //! keep their rows apart; [`PreparedSet::claim`] checks it, as an overlap would be lost configuration after a roll-back.
 //!
-//! The check has a digest of each row in memory, 8 octets, until its transaction ends. Digests depend on a random key of
+//! The check has a digest of each row in memory, 8 bytes, until its transaction ends. Digests depend on a random key of
 //! the process. Different rows with one digest, which less than one in 10^9 pairs of transactions of 100 000 rows has, are
 //! a refused transaction, never a lost row.
 //!

@@ -23,7 +23,7 @@ pub(super) fn open_file(path: &Path, cache_bytes: usize) -> Result<Database, Sto
     opened.map_err(|error| StoreError::opening(path, error))
 }
 
-/// Copies a file into memory, and opens the copy. What is written to it is lost with it.
+/// Copies a file into memory, and opens the copy. Writes to the copy are lost with it.
 pub(super) fn copy_in_memory(
     path: &Path,
     mut file: &File,

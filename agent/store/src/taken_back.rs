@@ -22,7 +22,7 @@ pub(super) type TakenBackRows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 pub(super) struct NotedRows(BTreeSet<Vec<u8>>);
 
 impl NotedRows {
-    /// Notes rows with their content before they are taken back. Those of other tables are no configuration.
+    /// Notes rows with their content before they are taken back. Rows of other tables are not configuration.
     pub(super) fn note(
         &mut self,
         write: &WriteTransaction,

@@ -1,9 +1,9 @@
 //! The thread of the database: it carries commands out in their order, and waits for nothing but the next one.
 //!
-//! Rows of a transaction can be laid out ahead of the decision to write them, which takes one of redb's write
-//! transactions, of which it has one at a time. A command that comes before the decision does not wait for it: the
-//! layout is given up, and made again when the decision comes. So transactions that are decided in another order than
-//! they were laid out in cannot wait for each other, and each is laid out at most twice.
+//! Rows of a transaction can be laid out ahead of the decision to write them, which takes the one write transaction
+//! that redb has at a time. A command that comes before the decision does not wait for it: the layout is given up,
+//! and made again when the decision comes. So transactions that are decided in another order than they were laid out
+//! in cannot wait for each other, and each is laid out at most twice.
 
 use std::collections::VecDeque;
 

@@ -65,8 +65,8 @@ pub(super) fn keep(
     }
 }
 
-/// Appends the rows of services of a prepared transaction to the record of the commit that waits, but for those that it
-/// has already. Returns their keys.
+/// Appends the rows of services of a prepared transaction to the record of the commit that waits, except those that
+/// it has already. Returns their keys.
 pub(super) fn join(
     write: &WriteTransaction,
     ticket: Ticket,

@@ -8,15 +8,15 @@ use std::borrow::Cow;
 use super::block::common;
 use super::{Change, StoreError, Table};
 
-/// Approximate octets of a piece of a record, so that no single database value grows with a transaction. The database
+/// Approximate bytes of a piece of a record, so that no single database value grows with a transaction. The database
 /// takes a power of two for a large value, and this is a little less than one.
 const CHUNK_BYTES: usize = 124 * 1024;
 
 const ABSENT: u8 = 0;
 const PRESENT: u8 = 1;
-/// Flag in the table byte: the key begins with a number of octets (`u8`) of the key before.
+/// Flag in the table byte: the key begins with a number of bytes (`u8`) of the key before.
 const CONTINUES: u8 = 0x80;
-/// Shortest prefix that is worth sharing, in octets.
+/// Shortest prefix that is worth sharing, in bytes.
 const COMMON_LEAST: usize = 8;
 
 /// A piece of the record under construction.
@@ -35,7 +35,7 @@ impl Chunk {
         self.octets.len() >= CHUNK_BYTES
     }
 
-    /// Starts a new piece, which can be parsed by itself.
+    /// Starts a new piece, which can be parsed alone.
     pub(super) fn clear(&mut self) {
         self.octets.clear();
         self.last_key.clear();

@@ -1,8 +1,8 @@
 //! List entries of a revision.
 //!
-//! A revision holds a hundred thousand routes, of which readers look at few. Entries of such lists are not stored as
-//! branches but as what their branches follow from: the entry of the configuration, and the values that the engine holds.
-//! Both are in memory anyway. The branch is derived when it is read:
+//! A revision holds a hundred thousand routes; readers look at few of them. Entries of such lists are not stored as
+//! branches but as what their branches follow from: the entry of the configuration, and the values that the engine
+//! holds. Both are in memory anyway. The branch is derived when it is read:
 //!
 //! ```text
 //!  configuration  [prefix, next-hops]   --+
@@ -10,9 +10,10 @@
 //!  values of the engine  [applied, seen] --+
 //! ```
 //!
-//! All leaves of a derived entry have the version with which its configuration, or its state, appeared. An entry of which
-//! one leaf changes later is stored as a branch from then on, so that each leaf has a version of its own. The exception is
-//! its mark, one leaf of state that comes and goes with faults: the entry has it as a field, with a version of its own.
+//! All leaves of a derived entry have the version with which its configuration, or its state, appeared. An entry is
+//! stored as a branch as soon as one of its leaves changes, so that each leaf has a version of its own. The exception
+//! is its mark, one leaf of state that comes and goes with faults: the entry has it as a field, with a version of its
+//! own.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -31,7 +32,7 @@ pub enum ViewEntry {
     Derived(DerivedEntry),
 }
 
-/// What the branch of an entry follows from. It has configuration, state, or both.
+/// The source from which the branch of an entry follows. It has configuration, state, or both.
 #[derive(Clone, Debug)]
 pub struct DerivedEntry {
     origin: Origin,
@@ -51,7 +52,7 @@ pub(crate) struct MarkLeaf {
     pub(crate) leaf: Leaf<LeafVersion>,
 }
 
-/// Where the entries of a list have their mark: a leaf of state that never makes an entry by itself, and goes with it.
+/// Where the entries of a list have their mark: a leaf of state that never makes an entry alone, and goes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkPlace {
     pub origin: Origin,
@@ -119,7 +120,7 @@ impl DerivedLists {
         self.marks.iter().find(|it| it.origin == origin && it.list == list).copied()
     }
 
-    /// The place of which this is the leaf.
+    /// The place whose leaf this is.
     pub(crate) fn mark_at(&self, origin: Origin, leaf: NodeId) -> Option<MarkPlace> {
         self.marks.iter().find(|it| it.leaf == leaf && it.origin == origin).copied()
     }

@@ -50,7 +50,7 @@ pub struct RevisionChange {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// Sets the leaf. An equal value is no change.
+    /// Sets the leaf. An equal value is not a change.
     Set(Value),
     /// Marks the entry or presence container as configured.
     MarkConfigured,
@@ -360,9 +360,9 @@ impl DraftTree<'_> {
         prepared.is_some()
     }
 
-    /// Gives entries of a list states from which their leaves are derived; absent ones are added. Those
-    /// are left alone, and their states returned, of which leaves may have versions of their own: an entry that is stored
-    /// as a branch, or of which something was removed that it had in the revision before.
+    /// Gives entries of a list states from which their leaves are derived; absent ones are added. Entries whose
+    /// leaves may have versions of their own are left alone, and their states are returned: an entry that is stored
+    /// as a branch, or that has lost something since the revision before.
     pub fn derive<'e>(
         &mut self,
         above: &[Step],
@@ -457,7 +457,7 @@ impl<'p> TreeWriter<'p> {
         TreeWriter { branch, before, schema: self.schema, stamp: self.stamp }
     }
 
-    /// Sets a leaf of this branch. An equal value is no change.
+    /// Sets a leaf of this branch. An equal value is not a change.
     pub fn set(&mut self, leaf: NodeId, value: Value) {
         let before = self.before.as_ref().and_then(|before| before.leaf(leaf));
         let stamp = match (self.branch.leaf(leaf), before) {

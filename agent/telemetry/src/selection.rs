@@ -36,7 +36,7 @@ pub enum ChangeDetection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lists {
     All,
-    /// Those whose entries are derived, with everything below.
+    /// Lists whose entries are derived, with everything below.
     Derived,
     /// Everything but those.
     Others,

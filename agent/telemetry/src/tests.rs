@@ -176,7 +176,7 @@ fn leaf_versions_count_changes_and_incarnations() {
     check_leaf_version(&[born, vec![remove, leaf(1)]], (2000, 2, 1));
 }
 
-/// Each leaf of both trees has a stamp, in addition to its value of 24 octets.
+/// Each leaf of both trees has a stamp, in addition to its value of 24 bytes.
 #[test]
 fn leaf_versions_have_a_fixed_size() {
     assert_eq!(size_of::<LeafVersion>(), 16);

@@ -29,7 +29,7 @@ use crate::payload::BootstrapPayload;
 use crate::transport_key::{SECRET, TransportKey};
 use crate::uri::ServerUri;
 
-/// Octets of the nonce, which the server must repeat in the data that it signs.
+/// Bytes of the nonce, which the server must repeat in the data that it signs.
 const NONCE: usize = 32;
 
 /// An attempt to fetch and apply bootstrap data.

@@ -86,11 +86,11 @@ pub enum Flows {
     Unary,
 }
 
-/// Time of day and random octets for one step, supplied by its caller.
+/// Time of day and random bytes for one step, supplied by its caller.
 pub struct StepContext<'a> {
     /// Time of day.
     pub now: UnixTime,
-    /// Source of cryptographically secure random octets.
+    /// Source of cryptographically secure random bytes.
     pub random: &'a mut dyn FnMut(&mut [u8]),
 }
 

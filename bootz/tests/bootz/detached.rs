@@ -71,7 +71,7 @@ fn a_signer_is_refused_when_a_list_names_it_or_one_above() {
         let refusal = scene.verify(root, lists).unwrap_err();
         assert!(matches!(refusal, CmsError::Untrusted(ChainError::Revoked)), "{refusal:?}");
     }
-    // One that is trusted itself needs no authority, and may be revoked by it.
+    // A signer that is trusted itself needs no authority, and may be revoked by it.
     let refusal = scene.verify(signer, &[list(between, &[SIGNER])]).unwrap_err();
     assert!(matches!(refusal, CmsError::Untrusted(ChainError::Revoked)), "{refusal:?}");
 }

@@ -11,7 +11,7 @@ use rustls_pki_types::UnixTime;
 
 use crate::pki::{Cms, KeyAlgorithm, VoucherText, der, self_signed_authority};
 
-/// Replaces octets of the seed: each three octets of the input are a position and a value.
+/// Replaces bytes of the seed: each three bytes of the input are a position and a value.
 fn edited(seed: &[u8], input: &[u8]) -> Vec<u8> {
     let mut octets = seed.to_vec();
     for edit in input.chunks_exact(3) {

@@ -13,9 +13,9 @@ use tokio_stream::{Stream, iter};
 use tonic::transport::{Endpoint, Server};
 use tonic::{Code, Request, Response, Status, Streaming};
 
-/// One octet more than the largest answer that is read.
+/// One byte more than the largest answer that is read.
 const TOO_MUCH: usize = (64 << 20) + 1;
-/// Octets of one message of an endless stream.
+/// Bytes of one message of an endless stream.
 const A_MESSAGE: usize = 1 << 20;
 
 /// Server that answers every call with an oversized message, and counts the messages of its streams.

@@ -190,11 +190,11 @@ fn damaged_cms_messages_are_refused() {
     refused(b"", &owner, "no ownership voucher");
     refused(&voucher, b"", "cannot be read");
     refused(&voucher[..voucher.len() - 1], &owner, "cannot be read");
-    refused(&Cms { has_signer: false, ..cms() }.encode(), &owner, "it is not signed");
+    refused(&Cms { has_signer: false, ..cms() }.encode(), &owner, "the message is not signed");
     refused(
         &Cms { certificates: vec![&scene.owner], ..cms() }.encode(),
         &owner,
-        "signer is not in it",
+        "the message lacks the certificate of its signer",
     );
     refused(&owner, &owner, "not trusted");
     refused(&voucher, &voucher, "not trusted");
@@ -275,7 +275,7 @@ fn voucher_can_require_revocation_checks() {
         (vec![revocation_list(&scene.domain, &[])], ""),
         (vec![revocation_list(&scene.domain, &[OWNER + 1])], ""),
         (vec![revocation_list(&scene.domain, &[OWNER])], "is revoked"),
-        (vec![revocation_list(&elsewhere, &[])], "no chain"),
+        (vec![revocation_list(&elsewhere, &[])], "no valid chain"),
         (Vec::new(), "no revocation list"),
     ];
     for (lists, want) in rows {

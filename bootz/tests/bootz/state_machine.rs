@@ -160,7 +160,7 @@ fn data_without_valid_ownership_is_never_applied() {
             "a replay",
             |world, _| world.tamper_data = |data| data.nonce = "of yesterday".to_owned(),
             invalid,
-            "another nonce",
+            "does not carry the nonce",
             0,
         ),
         (

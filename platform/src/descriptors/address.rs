@@ -170,7 +170,7 @@ impl Descriptor for AddressDescriptor {
         observed.facts.as_ref().is_some_and(|facts| facts.ours)
     }
 
-    /// An address of the box is no neighbour's.
+    /// An address of the box cannot be a neighbour's.
     fn claims(&self, address: &Address) -> Vec<Claim> {
         vec![host_identity(&address.link, address.ip, "box")]
     }

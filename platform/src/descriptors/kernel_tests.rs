@@ -415,7 +415,7 @@ fn the_kernel_refuses_what_the_table_says() {
     assert_eq!(kernel.refusal(mtu(1231)), Some(Errno::EINVAL));
     assert_eq!(kernel.refusal(mtu(1230)), None);
     assert_eq!(kernel.refusal(tunnel("vx5", 4, "")), Some(Errno::EEXIST));
-    // A master that is no bridge, or a bridge as a port
+    // A master that is not a bridge, or a bridge as a port
     assert_eq!(kernel.refusal(member("b", "vx4")), Some(Errno::EOPNOTSUPP));
     assert_eq!(kernel.refusal(member("br1", "br0")), Some(Errno::ELOOP));
     assert_eq!(kernel.refusal(member("lo", "br0")), Some(Errno::EINVAL));
@@ -425,7 +425,7 @@ fn the_kernel_refuses_what_the_table_says() {
     assert_eq!(kernel.refusal(lo("00:00:00:00:00:00")), Some(Errno::EADDRNOTAVAIL));
 }
 
-/// MTUs that the kernel gives a bridge and a tunnel by itself, and does not give back.
+/// MTUs that the kernel chooses for a bridge and a tunnel, and does not give back.
 #[test]
 fn links_that_follow_others_have_what_others_allow() {
     let Some(mut kernel) = Kernel::enter() else { return };

@@ -3,8 +3,8 @@
 //! Start at [`registry`] for the descriptors that the engine gets, at [`encode`] and [`decode`] for the codecs
 //! that the transports call.
 //!
-//! What the kernel refuses because of another object is a declared dependency or claim of the value, so that the order of
-//! changes does not matter. `kernel_tests` tries each row on the kernel.
+//! Every reason to refuse a value because of another object is a declared dependency or claim of the value, so that
+//! the order of changes does not matter. `kernel_tests` tries each row on the kernel.
 //!
 //! | kind | refused because of | errno | covered by |
 //! |---|---|---|---|
@@ -20,7 +20,7 @@
 //! | neighbour | the link is down: accepted, and dropped | none | the property that the link is up |
 //! | MTU of a tunnel | the MTU of its device | EINVAL | `link::LinkMtuDescriptor`: the reason is only known to the kernel |
 //! | tunnel | another one of its identity | EEXIST | a claim |
-//! | bridge port | its master is no bridge, or not there | EOPNOTSUPP, ENODEV | the facet of bridges |
+//! | bridge port | the master is not a bridge, or does not exist | EOPNOTSUPP, ENODEV | the facet of bridges |
 //! | bridge port | it is a bridge, or the loopback link | ELOOP, EINVAL | refused before, by [`objects`](crate::objects) |
 //! | neighbour | an address of ours on its link: accepted, and useless | none | a claim |
 //! | link-layer address of the loopback link | given back | EADDRNOTAVAIL | refused before |
@@ -106,7 +106,7 @@ pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, 
         kinds::CREDENTIAL_FILE => with(&credential::CredentialFileDescriptor, operation, links),
         kinds::SSH_SERVER => with(&credential::SshServerDescriptor, operation, links),
         kinds::PASSWORD => with(&credential::PasswordDescriptor, operation, links),
-        // The kernel creates and removes these by itself.
+        // The kernel creates and removes these without a request.
         kinds::CONNECTED => Ok(Requests::new()),
         kind => match link_setting::of_kind(kind) {
             Some(sysctl) => with(&LinkSettingDescriptor(sysctl), operation, links),

@@ -673,7 +673,7 @@ fn route(message: &RouteMessage, links: &LinkIndex) -> Option<KernelRoute> {
     Some(KernelRoute { unusable, ..KernelRoute::new(table, prefix, metric, target) })
 }
 
-/// What the kernel does with one of several next hops.
+/// Flags of the kernel for one of several next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Treatment {
     Used,

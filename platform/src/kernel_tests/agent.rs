@@ -269,7 +269,7 @@ fn a_start_reads_and_changes_nothing_that_is_in_place() {
     drop(agent);
     let agent = Agent::start(values(config), restores);
     let counters = agent.engine.counters();
-    assert_eq!(counters.operations_planned, 1, "the prefix of the address, which is no object");
+    assert_eq!(counters.operations_planned, 1, "the prefix of the address, which is not an object");
     assert_eq!((counters.reads, counters.drifts), (0, 0));
     assert_eq!(counters.found_in_place, 3, "the routes");
     agent.engine.audit().unwrap();

@@ -28,11 +28,11 @@ pub struct StatusNodes {
 pub struct ValueEntry {
     /// Path of the entry.
     pub path: InstancePath,
-    /// What of the entry the value is.
+    /// Part of the entry that the value is.
     pub share: EntryShare,
 }
 
-/// What one value is of the entry that shows it.
+/// Part of an entry that one value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryShare {
     /// The entry stands for this value: without it, nothing of the entry works.
@@ -59,8 +59,8 @@ impl Registry {
         ]
     }
 
-    /// The entry that shows a value; `None` for a value that no list shows, and for a link that is administratively down,
-    /// which is no fault.
+    /// The entry that shows a value; `None` for a value that no list shows, and for a link that is administratively
+    /// down, which is not a fault.
     pub fn value_entry(&self, key: &Key, planes: Planes<'_>) -> Option<ValueEntry> {
         use EntryShare::{Attribute, OneOfSeveral, Whole};
         let (path, share) = match key.kind() {

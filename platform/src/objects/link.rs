@@ -13,10 +13,10 @@ use crate::values::{
     BridgeParams, Duplex, Ethernet, EthernetAttribute, Link, LinkKind, MacAddr, VxlanParams,
 };
 
-/// Octets of the longest interface name (`IFNAMSIZ` less the final zero).
+/// Bytes of the longest interface name (`IFNAMSIZ` less the final zero).
 const MAX_NAME_OCTETS: usize = 15;
 
-/// Octets of the longest alias of a link (`IFALIASZ` less the final zero).
+/// Bytes of the longest alias of a link (`IFALIASZ` less the final zero).
 const MAX_ALIAS_OCTETS: usize = 255;
 
 impl Registry {
@@ -26,7 +26,7 @@ impl Registry {
         entry: &Entry<'_, M>,
     ) -> Result<Link, ObjectError> {
         if let Some(reason) = name_fault(name) {
-            return Err(entry.error(format!("no link can be called `{name}`: {reason}")));
+            return Err(entry.error(format!("`{name}` cannot be the name of a link: {reason}")));
         }
         let nodes = &self.nodes.link;
         let mac: Option<MacAddr> = entry.parsed(nodes.mac)?;
@@ -45,7 +45,7 @@ impl Registry {
         let too_long = |text: &Option<SmolStr>| {
             text.as_ref().is_some_and(|text| text.len() > MAX_ALIAS_OCTETS)
         };
-        let reason = || format!("a description has at most {MAX_ALIAS_OCTETS} octets");
+        let reason = || format!("a description may have {MAX_ALIAS_OCTETS} bytes at most");
         if too_long(&description) {
             return Err(entry.leaf_error(nodes.description, reason()));
         }
@@ -131,8 +131,8 @@ impl Registry {
         Ok(Some(settings))
     }
 
-    /// Refuses speed and duplex that the port contradicts, since nothing but its driver sets them. What was asked for
-    /// before stays accepted, whatever became of the port since.
+    /// Refuses speed and duplex that the port contradicts, since nothing but its driver sets them. Values that were
+    /// accepted before stay accepted, whatever happened to the port since.
     pub(super) fn admit_ethernet(
         &self,
         path: &InstancePath,
@@ -152,8 +152,9 @@ impl Registry {
         });
         let Some((requested, planes)) = contradicted else { return Ok(()) };
         let name = &link.name;
-        let reason =
-            format!("port `{name}` has {planes}, not {requested}, and the agent cannot set it");
+        let reason = format!(
+            "port `{name}` has {planes}, not {requested}, and the agent cannot change that"
+        );
         let path = path.join(Step::node(self.ethernet_leaf(requested)));
         Err(ObjectError { path, reason, incomplete: false })
     }
@@ -180,7 +181,7 @@ impl Registry {
             match agreed {
                 Some((other, whose)) if other != octets => {
                     let reason = format!(
-                        "{name} has the MTU of its link, which {whose} is given as {other} octets (without the Ethernet header)"
+                        "{name} has the MTU of its link, but {whose} sets that MTU to {other} bytes (without the Ethernet header)"
                     );
                     return Err(entry.inner_error(family.container, family.mtu, reason));
                 }
@@ -205,13 +206,13 @@ impl Registry {
             "loopback" if name == "lo" => Ok(LinkKind::Loopback),
             "loopback" => fault("the kernel's only loopback link is `lo`"),
             other if name == "lo" => {
-                fault(&format!("`lo` is the loopback link, not a {other} one"))
+                fault(&format!("`lo` is the loopback link, not a {other} link"))
             }
             "veth" => self.veth(name, entry),
             "bridge" => Ok(LinkKind::Bridge(self.bridge(entry))),
             "vxlan" => self.vxlan(name, entry),
             "dummy" => Ok(LinkKind::Dummy),
-            other => fault(&format!("the agent makes no links of type {other}")),
+            other => fault(&format!("the agent cannot make links of type {other}")),
         }
     }
 
@@ -227,7 +228,7 @@ impl Registry {
             return Err(ObjectError { incomplete: true, ..error });
         };
         let fault = match name_fault(&peer) {
-            Some(reason) => Some(format!("no link can be called `{peer}`: {reason}")),
+            Some(reason) => Some(format!("`{peer}` cannot be the name of a link: {reason}")),
             None if peer == *name => Some("a link cannot be the other end of itself".to_owned()),
             None => None,
         };
@@ -302,13 +303,15 @@ impl Registry {
 /// Why the kernel takes no link of this name (`dev_valid_name()`, and the folders of the sysctls).
 fn name_fault(name: &str) -> Option<&'static str> {
     match name {
-        "" => Some("it is empty"),
-        _ if name.len() > MAX_NAME_OCTETS => Some("it has more than 15 octets"),
-        "." | ".." => Some("it means a folder"),
+        "" => Some("the name is empty"),
+        _ if name.len() > MAX_NAME_OCTETS => Some("the name has more than 15 bytes"),
+        "." | ".." => Some("the name means a folder"),
         "all" | "default" => Some("the kernel's settings for all links have this name"),
-        _ if name.contains(['/', ':']) => Some("it has a slash or a colon"),
+        _ if name.contains(['/', ':']) => Some("the name has a slash or a colon"),
         _ if name.contains('%') => Some("the kernel puts a number in the place of a percent sign"),
-        _ if name.chars().any(|c| c.is_whitespace() || c.is_control()) => Some("it has a space"),
+        _ if name.chars().any(|c| c.is_whitespace() || c.is_control()) => {
+            Some("the name has a space")
+        }
         _ => None,
     }
 }

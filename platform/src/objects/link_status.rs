@@ -16,7 +16,7 @@ pub struct LinkStatusSettings {
     pub hold_up: Option<Duration>,
     /// How long it has to be down before that is told.
     pub hold_down: Option<Duration>,
-    /// What losses of the carrier cost.
+    /// Penalties for losses of the carrier.
     pub penalty: PenaltySettings,
     /// Traffic is to leave the link where it has another way: its `forwarding-viable` is false.
     pub is_drained: bool,
@@ -108,7 +108,7 @@ impl Registry {
             return Ok(());
         }
         let reason = format!(
-            "a link that is told as down from a penalty of {suppress} on cannot be so down to {reuse}, which is more"
+            "the penalty {reuse} at which the link is reported again must not exceed the penalty {suppress} at which it is suppressed"
         );
         Err(entry.inner_error(nodes.penalty, nodes.penalty_reuse, reason))
     }

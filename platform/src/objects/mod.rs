@@ -267,11 +267,11 @@ impl Registry {
         let (name, kind, has) = (&link.name, link.kind.name(), observed.kind.name());
         let (path, reason) = if link.kind.same_kind(&observed.kind) {
             let reason = format!(
-                "link `{name}` exists, not made by the agent, and the parameters of a {kind} link cannot be changed"
+                "link `{name}` exists already: others made it, and the parameters of a {kind} link cannot be changed"
             );
             (path.clone(), reason)
         } else {
-            let reason = format!("link `{name}` exists and is a {has} link, not a {kind} one");
+            let reason = format!("link `{name}` exists and is a {has} link, not a {kind} link");
             (path.join(Step::node(self.nodes.link.kind)), reason)
         };
         Err(ObjectError { path, reason, incomplete: false })
@@ -304,7 +304,9 @@ impl Registry {
         let prefix_len = entry.number(leaf).ok_or_else(|| entry.incomplete(leaf))?;
         let ip: IpAddr = entry.key_as()?;
         if let Some(what) = not_of_a_host(ip) {
-            return Err(entry.error(format!("no link can have the address {ip}: it is {what}")));
+            return Err(
+                entry.error(format!("{ip} cannot be the address of a link: {ip} is {what}"))
+            );
         }
         if ip.is_ipv6() && ip.is_loopback() && link != "lo" {
             return Err(entry.error(format!("only the loopback link can have the address {ip}")));
@@ -337,10 +339,10 @@ impl Registry {
         let fault =
             |why: &str| Err(entry.error(format!("{ip} cannot be a neighbor of {link}: {why}")));
         if let Some(what) = not_of_a_host(ip) {
-            return fault(&format!("it is {what}"));
+            return fault(&format!("the address is {what}"));
         }
         if ip.is_loopback() {
-            return fault("it is a loopback address");
+            return fault("the address is a loopback address");
         }
         if link == "lo" {
             return fault("nothing is connected to the loopback link");
@@ -549,7 +551,7 @@ impl<'a, M: LeafMeta> Entry<'a, M> {
 
     /// Parses the only key of the entry.
     fn key_as<T: FromStr<Err: std::fmt::Display>>(&self) -> Result<T, ObjectError> {
-        let text = self.key_text().ok_or_else(|| self.error("its key is no text"))?;
+        let text = self.key_text().ok_or_else(|| self.error("its key is not a text"))?;
         text.parse().map_err(|error| self.error(format!("`{text}`: {error}")))
     }
 

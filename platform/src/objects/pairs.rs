@@ -91,9 +91,9 @@ impl Registry {
 }
 
 impl VethPairs {
-    /// Entries of the other ends of changed veth links, before and after: those that [`Registry::admit_pairs`] looks at
-    /// besides the changed ones. Two changes of which neither touches such an entry of the other are admitted alike in
-    /// either order.
+    /// Entries of the other ends of changed veth links, before and after: those that [`Registry::admit_pairs`] looks
+    /// at besides the changed ones. Two changes are admitted alike in either order if neither touches such an entry
+    /// of the other.
     pub fn other_ends<'v>(
         &self,
         changes: impl IntoIterator<Item = (&'v InstancePath, &'v Key, Option<&'v SharedValue>)>,
@@ -145,7 +145,7 @@ impl ProposedPairs<'_> {
             return refused(format!("link `{namer}` still names `{name}` as its other end"));
         }
         let rival = self.namers(end).find(|namer| *namer != name)?;
-        refused(format!("link `{rival}` names it, too, and a veth pair has two ends"))
+        refused(format!("link `{rival}` names the same end, and a veth pair has two ends"))
     }
 
     fn pair_kind(&self, name: &SmolStr) -> Option<&LinkKind> {
@@ -227,7 +227,7 @@ mod tests {
         let model = Model::new();
         let check = |before: &str, change: &str, want: &[&str]| {
             let mut pairs = VethPairs::default();
-            // What is there was taken in link by link, with detours.
+            // The present links were taken in one by one, with detours.
             for (key, value) in changes(before) {
                 let name = link_name(&key).unwrap();
                 let detour = changes(&format!("{name}-detour"));
@@ -268,7 +268,7 @@ mod tests {
         check("", "c-a b-a", &[&peer("c"), "link `b` names it, too"]);
         check("b-a", "b c-a", &[]);
         check("a-b", "c-a", &[&peer("c"), "other end `a`: `a` names `b` as its other end"]);
-        // A link of another kind is no end.
+        // A link of another kind is not an end.
         check("b=bridge", "a-b", &[&peer("a"), "`b` is a bridge link"]);
         check("a-b", "b=bridge", &["interface[name=b]/type: link `b`", "link `a` names it"]);
         check("a-b b-a", "b=bridge", &["interface[name=b]/type: link `b`", "link `a` names it"]);

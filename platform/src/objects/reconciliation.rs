@@ -1,5 +1,5 @@
-//! Settings that are taken as they are: no kernel object stands for them. Those of reconciliation are for the engine,
-//! those of what is told of links for the core.
+//! Settings that are taken as they are: no kernel object stands for them. Settings of reconciliation are for the
+//! engine, settings of the reported status of links for the core.
 
 use holdfast_config::{Branch, InstancePath, LeafMeta};
 use smol_str::SmolStr;
@@ -19,7 +19,7 @@ pub enum Setting {
         /// Reaction to drift; `None` when the policy is removed.
         action: Option<DriftAction>,
     },
-    /// What is told of the status of a link.
+    /// Settings of the reported status of links.
     LinkStatus {
         /// Name of the link.
         link: SmolStr,

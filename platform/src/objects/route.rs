@@ -46,7 +46,7 @@ impl Registry {
         entry: &Entry<'_, M>,
     ) -> Result<(), ObjectError> {
         if name != DEFAULT_INSTANCE {
-            let reason = format!("the agent knows no network instance but {DEFAULT_INSTANCE}");
+            let reason = format!("the agent knows only the network instance {DEFAULT_INSTANCE}");
             return Err(entry.error(reason));
         }
         Ok(())
@@ -61,7 +61,7 @@ impl Registry {
     ) -> Result<ObjectValues, ObjectError> {
         let prefix: IpNet = entry.key_as()?;
         if prefix != prefix.trunc() {
-            let reason = format!("bits of the host are set: the network is {}", prefix.trunc());
+            let reason = format!("the prefix has host bits set: write {}", prefix.trunc());
             return Err(entry.error(reason));
         }
         let hops = self.hops(entry, |hop| self.next_hop(prefix, hop));
@@ -82,7 +82,7 @@ impl Registry {
         entry.last().is_some_and(|step| step.node == self.nodes.route.route)
     }
 
-    /// Next hops of a static route; none where the entry is no route that the agent carries out.
+    /// Next hops of a static route; none where the agent does not carry the route of the entry out.
     pub fn route_hops(&self, path: &InstancePath, entry: &Branch<Provenance>) -> Vec<RouteHop> {
         let values = self.values(path, entry).unwrap_or_default();
         let mut found = Vec::new();
@@ -136,7 +136,7 @@ impl Registry {
         Ok(keys)
     }
 
-    /// What `act` gives for each next hop of a static route, in the order of their `index` leaf.
+    /// Results of `act` for each next hop of a static route, in the order of their `index` leaf.
     fn hops<M: LeafMeta, R>(
         &self,
         entry: &Entry<'_, M>,
@@ -176,14 +176,15 @@ impl Registry {
             && ip.is_unicast_link_local()
             && link.is_none()
         {
-            let reason = format!("every link has its own {ip}: an interface has to say which");
+            let reason = format!("{ip} is link-local: set `interface`");
             let error = entry.leaf_error(nodes.hop_interface, reason);
             return Err(ObjectError { incomplete: true, ..error });
         }
         if target == NextHopTarget::Drop && link.is_some() {
-            return Err(
-                entry.leaf_error(nodes.hop_interface, "what is dropped leaves by no interface")
-            );
+            return Err(entry.leaf_error(
+                nodes.hop_interface,
+                "a next hop that drops cannot have an interface",
+            ));
         }
         Ok(NextHop { index, target, link, metric: entry.number(nodes.hop_metric) })
     }
@@ -196,7 +197,7 @@ fn gateway(text: &str, prefix: IpNet) -> Result<IpAddr, String> {
             Err(format!("the kernel supports no IPv4 gateway for the IPv6 prefix {prefix}"))
         }
         _ if ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() => {
-            Err(format!("{ip} is no gateway"))
+            Err(format!("{ip} cannot be a gateway"))
         }
         _ => Ok(ip),
     }
@@ -205,7 +206,7 @@ fn gateway(text: &str, prefix: IpNet) -> Result<IpAddr, String> {
 /// First conflict among the next hops of a route.
 fn fault(prefix: IpNet, hops: &[NextHop]) -> Option<String> {
     if hops.len() > MAX_NEXT_HOPS {
-        return Some(format!("a route has at most {MAX_NEXT_HOPS} next hops"));
+        return Some(format!("a route may have {MAX_NEXT_HOPS} next hops at most"));
     }
     if let (Some(zero), Some(one)) = (with_metric(hops, 0), with_metric(hops, 1)) {
         let reason = "metric 0 means 1, so the kernel cannot tell them apart by it";
@@ -223,12 +224,14 @@ fn fault(prefix: IpNet, hops: &[NextHop]) -> Option<String> {
             continue;
         }
         if hop.target == NextHopTarget::Drop {
-            return Some(format!("next hop `{}` drops what others of its metric send", hop.index));
+            return Some(format!(
+                "next hop `{}` drops, but other next hops have the same metric",
+                hop.index
+            ));
         }
         if hop.target == NextHopTarget::OnLink && prefix.addr().is_ipv6() {
             return Some(format!(
-                "next hop `{}` has no address, and others have its metric: the kernel supports several next hops of \
-                 one metric in IPv6 only with an address each",
+                "next hop `{}` has no address, but other next hops have the same metric: IPv6 needs an address for each of them",
                 hop.index
             ));
         }
@@ -237,7 +240,7 @@ fn fault(prefix: IpNet, hops: &[NextHop]) -> Option<String> {
                 "next hops `{}` and `{}` are the same: {}",
                 hop.index,
                 twin.index,
-                "a gateway without an interface is reached by that of its prefix"
+                "a gateway without an interface is reached by the interface of its prefix"
             ));
         }
     }

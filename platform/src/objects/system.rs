@@ -13,10 +13,10 @@ use crate::descriptors::system::{
 };
 use crate::values::{Content, Hostname, TextFile};
 
-/// Octets of the longest host name that the kernel takes (`__NEW_UTS_LEN`).
+/// Bytes of the longest host name that the kernel takes (`__NEW_UTS_LEN`).
 const MAX_HOSTNAME_OCTETS: usize = 64;
 
-/// Settings of the box, each of which a file or the kernel has.
+/// Settings of the box, each kept by a file or the kernel.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct System {
     pub(crate) hostname: Option<SmolStr>,
@@ -70,7 +70,7 @@ impl Registry {
     pub(super) fn system<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> Result<System, ObjectError> {
         let system = self.system_of(entry);
         if system.hostname.as_ref().is_some_and(|name| name.len() > MAX_HOSTNAME_OCTETS) {
-            let reason = format!("a host name has at most {MAX_HOSTNAME_OCTETS} octets");
+            let reason = format!("a host name may have {MAX_HOSTNAME_OCTETS} bytes at most");
             return Err(entry.leaf_error(self.nodes.system.hostname, reason));
         }
         Ok(system)

@@ -277,7 +277,7 @@ fn impossible_objects_are_refused() {
     leaf("type = vxlan\nvxlan/vni = 1\nvxlan/remote = 239.1.1.1", "vxlan/device", "needs a device");
     leaf("mac-address = 01:00:00:00:00:01", "mac-address", "group address");
     leaf("mac-address = 00:00:00:00:00:00", "mac-address", "all zeros");
-    leaf(&format!("description = {}", "ä".repeat(128)), "description", "at most 255 octets");
+    leaf(&format!("description = {}", "ä".repeat(128)), "description", "at most 255 bytes");
     leaf("master = eth0", "master", "port of itself");
     leaf("type = bridge\nmaster = br0", "master", "a bridge link cannot be a port");
     let vxlan = |lines: &str, at: &str, reason: &str| {
@@ -296,9 +296,9 @@ fn impossible_objects_are_refused() {
     check(lo, &format!("{mac_of_lo} = 02:00:00:00:00:01"), &mac_of_lo, "given back");
     check(lo, &format!("{lo}/master = br0"), &format!("{lo}/master"), "cannot be a port");
     let long = format!("subinterface/description = {}", "ä".repeat(128));
-    leaf(&long, "subinterface/description", "at most 255 octets");
-    leaf("mtu = 1400\nipv4/mtu = 1500", "ipv4/mtu", "which the link is given as 1400");
-    leaf("ipv4/mtu = 1400\nipv6/mtu = 1500", "ipv6/mtu", "which IPv4 is given as 1400");
+    leaf(&long, "subinterface/description", "at most 255 bytes");
+    leaf("mtu = 1400\nipv4/mtu = 1500", "ipv4/mtu", "but the link sets that MTU to 1400");
+    leaf("ipv4/mtu = 1400\nipv6/mtu = 1500", "ipv6/mtu", "but IPv4 sets that MTU to 1400");
     for (family, ip, reason) in [
         ("ipv4", "0.0.0.0", "unspecified"),
         ("ipv4", "224.0.0.1", "multicast"),
@@ -346,10 +346,20 @@ fn impossible_objects_are_refused() {
     route("10.0.0.1/8", "[index=a]/next-hop = drop", "", "10.0.0.0/8");
     let hop = "/next-hop[index=a]/next-hop";
     route("2001:db8::/32", "[index=a]/next-hop = 192.0.2.1", hop, "IPv4 gateway");
-    route("10.0.0.0/8", "[index=a]/next-hop = 0.0.0.0", hop, "no gateway");
+    route("10.0.0.0/8", "[index=a]/next-hop = 0.0.0.0", hop, "cannot be a gateway");
     let interface = "/next-hop[index=a]/interface";
-    route("2001:db8::/32", "[index=a]/next-hop = fe80::1", interface, "an interface has to say");
-    route("10.0.0.0/8", "[index=a]/next-hop = drop\n[index=b]/interface = e", "", "drops what");
+    route(
+        "2001:db8::/32",
+        "[index=a]/next-hop = fe80::1",
+        interface,
+        "fe80::1 is link-local: set `interface`",
+    );
+    route(
+        "10.0.0.0/8",
+        "[index=a]/next-hop = drop\n[index=b]/interface = e",
+        "",
+        "drops, but other next hops",
+    );
     route(
         "10.0.0.0/8",
         "[index=a]/next-hop = 192.0.2.1\n[index=b]/next-hop = 192.0.2.1",

@@ -9,7 +9,7 @@ use super::packet::{self, ECHO_HEADER, IcmpAnswer, ProbeId, ProbeOutcome};
 use super::socket::{IcmpSocket, ReceivedMessage};
 use super::{MAX_IP_HEADER, ProbeError, Probes, Target};
 
-/// Octets behind the ICMP header, by which a reply is known as ours.
+/// Bytes behind the ICMP header, by which a reply is known as ours.
 const PAYLOAD_SIZE: usize = 8;
 
 /// Requests to one host. Unlike [`Ping`](super::Ping), which keeps a rate, the caller says when each of them is sent.

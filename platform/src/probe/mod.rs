@@ -28,7 +28,7 @@ pub use trace::{HopAnswer, PROBES_PER_HOP, Trace, TraceProtocol, TraceSettings};
 
 use crate::netns::{Netns, NetnsError};
 
-/// Octets before an ICMP message: an IPv4 header with all its options.
+/// Bytes before an ICMP message: an IPv4 header with all its options.
 const MAX_IP_HEADER: usize = 60;
 
 /// Destination of probes, and how to send them.
@@ -52,7 +52,7 @@ pub enum ProbeError {
     #[error(transparent)]
     Netns(#[from] NetnsError),
     /// The source address is not one of this box.
-    #[error("`{address}` is no address of this box")]
+    #[error("`{address}` is not an address of this box")]
     Source {
         /// As it was given.
         address: IpAddr,
@@ -66,9 +66,11 @@ pub enum ProbeError {
         source: io::Error,
     },
     /// The packet exceeds the MTU of the path.
-    #[error("{octets} octets do not get to `{destination}` in one piece")]
+    #[error(
+        "a packet of {octets} bytes cannot reach `{destination}` unfragmented: send fewer bytes"
+    )]
     TooLong {
-        /// Octets after the ICMP header.
+        /// Bytes after the ICMP header.
         octets: usize,
         /// Destination of the probe.
         destination: IpAddr,
@@ -82,7 +84,7 @@ pub enum ProbeError {
         source: io::Error,
     },
     /// No socket could be opened.
-    #[error("cannot open a socket that asks")]
+    #[error("cannot open a socket for probes")]
     Open(#[source] io::Error),
 }
 

@@ -7,9 +7,9 @@ use etherparse::{
     LaxIpSlice, ip_number,
 };
 
-/// Octets of an echo message before its payload.
+/// Bytes of an echo message before its payload.
 pub(super) const ECHO_HEADER: usize = 8;
-/// Octets of a transport header that every ICMP error quotes (RFC 792).
+/// Bytes of a transport header that every ICMP error quotes (RFC 792).
 const QUOTED: usize = 8;
 
 /// Identification by which an answer is matched to its probe.
@@ -177,7 +177,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// An ICMP error that quotes the first octets, `first`, of a packet to `to`.
+    /// An ICMP error that quotes the first bytes, `first`, of a packet to `to`.
     fn error(to: &str, kind: u8, code: u8, protocol: IpNumber, first: &[u8]) -> Vec<u8> {
         let mut octets = vec![kind, code, 0, 0, 0, 0, 0, 0];
         match address(to) {
@@ -212,16 +212,16 @@ mod tests {
         for (to, reply, protocol, expired) in
             [(V4, 0, ip_number::ICMP, 11), (V6, 129, ip_number::IPV6_ICMP, 3)]
         {
-            let mut message = echo(address(to), 7, 9, b"octets");
+            let mut message = echo(address(to), 7, 9, b"bytes");
             assert_eq!(message.len(), ECHO_HEADER + 6);
-            assert_eq!(read(to, &message), None, "a request is no answer");
+            assert_eq!(read(to, &message), None, "a request is not an answer");
             let about = error(to, expired, 0, protocol, &message);
             message[0] = reply;
             let mark = ProbeId::Echo { identifier: 7, sequence: 9 };
             let answer = read(to, &message).unwrap();
             assert_eq!(
                 (answer.mark, answer.outcome, answer.payload),
-                (mark, ProbeOutcome::Reached, &b"octets"[..])
+                (mark, ProbeOutcome::Reached, &b"bytes"[..])
             );
             let answer = read(to, &about).unwrap();
             assert_eq!((answer.mark, answer.outcome), (mark, ProbeOutcome::Expired));

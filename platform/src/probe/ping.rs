@@ -20,7 +20,7 @@ pub const DEFAULT_COUNT: u32 = 5;
 pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 /// Default time to wait for an answer.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(2);
-/// Default number of octets behind the ICMP header of a ping.
+/// Default number of bytes behind the ICMP header of a ping.
 pub const DEFAULT_SIZE: usize = 56;
 /// Time for which a flood waits for a reply before the next packet.
 const FLOOD_REPLY_WAIT: Duration = Duration::from_millis(10);
@@ -45,7 +45,7 @@ pub struct PingSettings {
     pub interval: Interval,
     /// Time after which a packet counts as lost.
     pub wait: Duration,
-    /// Octets after the ICMP header.
+    /// Bytes after the ICMP header.
     pub size: usize,
 }
 
@@ -56,7 +56,7 @@ pub struct PingReply {
     pub from: IpAddr,
     /// Round-trip time.
     pub time: Duration,
-    /// Octets of the ICMP message.
+    /// Bytes of the ICMP message.
     pub octets: usize,
     /// Number of the request, counted from 1.
     pub sequence: u64,

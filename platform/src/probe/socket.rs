@@ -26,7 +26,7 @@ pub(super) struct IcmpSocket<S = net::UdpSocket> {
     is_v4: bool,
 }
 
-/// A received message, whose octets are in the buffer.
+/// A received message, whose bytes are in the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReceivedMessage {
     length: usize,

@@ -15,7 +15,7 @@ use super::{ProbeError, Probes, Target};
 
 /// Probes for each hop: routers limit their answers, and there may be several paths.
 pub const PROBES_PER_HOP: u16 = 3;
-/// Octets of a probe after its transport header of eight.
+/// Bytes of a probe after its transport header of eight.
 const PAYLOAD: usize = 32;
 /// First destination port of UDP probes; traceroute's traditional choice, since nothing listens there.
 const UDP_PORT: u16 = 33_434;
@@ -94,7 +94,7 @@ struct ConnectResult {
 }
 
 impl TraceSettings {
-    /// Octets of a probe with its IP header; `None` for TCP, where the kernel builds the packet.
+    /// Bytes of a probe with its IP header; `None` for TCP, where the kernel builds the packet.
     pub fn packet_size(&self) -> Option<usize> {
         let ip = if self.target.destination.is_ipv4() { 20 } else { 40 };
         (self.by != TraceProtocol::Tcp).then_some(ip + ECHO_HEADER + PAYLOAD)

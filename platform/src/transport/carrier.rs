@@ -35,7 +35,7 @@ const PERIOD_PER_LINK: Duration = Duration::from_micros(150);
 const SETTLE: Duration = Duration::from_millis(100);
 /// The file of a link's count, in its folder.
 const COUNT: &str = "carrier_changes";
-/// Octets of a count in decimal digits, with the newline.
+/// Bytes of a count in decimal digits, with the newline.
 const COUNT_OCTETS: usize = 16;
 /// Where sysfs is mounted.
 const SYS: &str = "/sys";

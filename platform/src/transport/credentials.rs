@@ -24,7 +24,7 @@ use crate::rights::Work;
 use crate::values::{Account, CredentialFile, Password, Program, SshServer};
 use crate::vault::Vault;
 
-/// Largest credentials file that is read, in octets: the keys of a thousand operators take a megabyte.
+/// Largest credentials file that is read, in bytes: the keys of a thousand operators take a megabyte.
 const MAX_OCTETS: u64 = 16 << 20;
 /// Levels of folders below ours that are searched.
 const DEPTH: usize = 2;
@@ -57,7 +57,9 @@ impl CredentialFiles {
                     failed(Work::File, &format!("cannot set the password of {account}"), &error)
                 })
             }
-            _ => Err(OperationError::message("this is no work for files of credentials")),
+            _ => Err(OperationError::message(
+                "the operation does not belong to files of credentials",
+            )),
         }
     }
 
@@ -105,7 +107,8 @@ impl CredentialFiles {
     }
 
     fn secret(&self, digest: &Digest) -> io::Result<Zeroizing<Vec<u8>>> {
-        let missing = || io::Error::other(format!("nothing is kept with the digest {digest}"));
+        let missing =
+            || io::Error::other(format!("the vault has no secret with the digest {digest}"));
         self.vault.find(digest).ok_or_else(missing)
     }
 

@@ -22,7 +22,7 @@ const BLOCK_END: &str = "# END holdfast";
 const MODE: u32 = 0o644;
 /// Permissions of folders: world-readable, as in a distribution.
 const FOLDER_MODE: u32 = 0o755;
-/// Largest file that is read back, in octets: a larger one was not written by us.
+/// Largest file that is read back, in bytes: a larger one was not written by us.
 const MAX_OCTETS: u64 = 4 << 20;
 
 /// Folder that is used as `/`.
@@ -95,7 +95,7 @@ impl Root {
         let plain =
             Path::new(path).components().all(|component| matches!(component, Component::Normal(_)));
         if path.is_empty() || !plain {
-            let message = format!("`{path}` is no path below the root");
+            let message = format!("`{path}` is not a path below the root");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         Ok(self.0.join(path))
@@ -148,19 +148,20 @@ fn refuse_symbolic_link(file: &Path) -> io::Result<()> {
 fn read_utf8(file: &Path) -> io::Result<Option<String>> {
     let text = read_text(file)?;
     if text.as_deref().is_some_and(|text| text.contains(char::REPLACEMENT_CHARACTER)) {
-        let message = format!("{} is no UTF-8 text, and not all of it is ours", file.display());
+        let message =
+            format!("{} is not UTF-8 text, and parts of it belong to others", file.display());
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     Ok(text)
 }
 
-/// Reads a text file; octets that are not UTF-8 become replacement characters.
+/// Reads a text file; bytes that are not UTF-8 become replacement characters.
 fn read_text(file: &Path) -> io::Result<Option<String>> {
     let octets = read_regular(file, MAX_OCTETS)?;
     Ok(octets.map(|octets| String::from_utf8_lossy(&octets).into_owned()))
 }
 
-/// Reads a file of at most `most` octets; `None` when it does not exist.
+/// Reads a file of at most `most` bytes; `None` when it does not exist.
 ///
 /// # Errors
 /// When the file is larger, or no regular one: a pipe would have its reader wait for a writer, and a device need never end.
@@ -172,7 +173,7 @@ pub(super) fn read_regular(file: &Path, most: u64) -> io::Result<Option<Zeroizin
     };
     let meta = opened.metadata()?;
     if !meta.is_file() {
-        let message = format!("{} is no regular file", file.display());
+        let message = format!("{} is not a regular file", file.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     // The whole size at once, because an allocation that grows leaves copies of secrets behind.
@@ -180,7 +181,7 @@ pub(super) fn read_regular(file: &Path, most: u64) -> io::Result<Option<Zeroizin
     let mut octets = Zeroizing::new(Vec::with_capacity(room));
     opened.take(most + 1).read_to_end(&mut octets)?;
     if octets.len() as u64 > most {
-        let message = format!("{} is larger than {most} octets", file.display());
+        let message = format!("{} is larger than {most} bytes", file.display());
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     Ok(Some(octets))
@@ -374,7 +375,7 @@ mod tests {
             assert!(!over.to_string().is_empty());
         }
         let error = root.read("pipe").unwrap_err().to_string();
-        assert!(error.ends_with("pipe is no regular file"), "{error}");
+        assert!(error.ends_with("pipe is not a regular file"), "{error}");
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub trait Transport: Send {
     /// Each operation is answered by one [`Completion`], also when it is not carried out.
     fn submit(&mut self, batch: Vec<Operation>);
 
-    /// Cancels operations. Those that have not started are answered with
+    /// Cancels operations. Operations that have not started are answered with
     /// [`OperationError::cancellation`](holdfast_scheduler::OperationError::cancelled); a request that the kernel
     /// already has is still carried out.
     fn cancel(&mut self, operations: Vec<OpId>);

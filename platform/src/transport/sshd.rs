@@ -26,9 +26,9 @@ const RUN: &str = "run/sshd";
 const PROCESS: &str = "sshd";
 /// Time limit for a reloading server to listen again, which takes some milliseconds.
 const LISTENS_WITHIN: Duration = Duration::from_secs(5);
-/// Largest pid file that is read, in octets: a number of at most ten digits, with room for blanks.
+/// Largest pid file that is read, in bytes: a number of at most ten digits, with room for blanks.
 const PID_FILE_OCTETS: u64 = 64;
-/// Octets of the server's output that an error quotes.
+/// Bytes of the server's output that an error quotes.
 const MAX_WORDS: usize = 500;
 
 pub(super) struct Sshd<'r> {
@@ -101,7 +101,7 @@ impl<'r> Sshd<'r> {
         if watch::until(folder, LISTENS_WITHIN, back)? {
             Ok(())
         } else {
-            Err(io::Error::other(format!("it does not listen within {LISTENS_WITHIN:?}")))
+            Err(io::Error::other(format!("sshd does not listen within {LISTENS_WITHIN:?}")))
         }
     }
 
@@ -124,7 +124,7 @@ impl<'r> Sshd<'r> {
             Output { stderr, status, .. } => {
                 let words: String =
                     String::from_utf8_lossy(&stderr).trim().chars().take(MAX_WORDS).collect();
-                Err(io::Error::other(format!("sshd does not take it ({status}): {words}")))
+                Err(io::Error::other(format!("sshd refuses the configuration ({status}): {words}")))
             }
         }
     }

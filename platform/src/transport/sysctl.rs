@@ -38,7 +38,7 @@ pub(crate) fn read(path: &str) -> io::Result<Option<String>> {
 fn place(path: &str) -> io::Result<PathBuf> {
     let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     if path.is_empty() || !plain {
-        let message = format!("`{path}` is no path below {PROC_SYS}");
+        let message = format!("`{path}` is not a path below {PROC_SYS}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok(Path::new(PROC_SYS).join(path))

@@ -107,7 +107,7 @@ impl FileTransport {
                 }
             })
             .map_err(|source| NetnsError::Thread { source })?;
-        let ended = || NetnsError::Thread { source: io::Error::other("it ended at once") };
+        let ended = || NetnsError::Thread { source: io::Error::other("the thread ended at once") };
         ready.recv().map_err(|_| ended())??;
         // Without the watch, foreign changes are noticed at the next complete reading.
         let watch = Watch::start(watched, commands.clone())
@@ -222,7 +222,7 @@ impl Task {
                 | Request::Password { .. } => self.credentials.execute(request)?,
                 _ => {
                     return Err(OperationError::message(
-                        "this is no work for files and the host name",
+                        "the operation does not belong to files and the host name",
                     ));
                 }
             }

@@ -112,8 +112,7 @@ impl AddressOrigin {
     }
 }
 
-/// Part of an address: while its link is up, gateways within the prefix are reachable. The kernel maintains this
-/// by itself.
+/// Part of an address: while its link is up, gateways within the prefix are reachable. The kernel maintains this.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectedPrefix {
     /// The link.

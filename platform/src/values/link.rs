@@ -11,11 +11,11 @@ use super::{Family, MacAddr};
 
 /// A network device.
 ///
-/// Units: `mtu` in octets of layer-3 payload, as the kernel counts; OpenConfig's `mtu` leaf also
-/// counts the 14-octet Ethernet header, which the map between the models takes care of.
+/// Units: `mtu` in bytes of layer-3 payload, as the kernel counts; OpenConfig's `mtu` leaf also
+/// counts the 14-byte Ethernet header, which the map between the models takes care of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// Interface name, 1 to 15 octets (`IFNAMSIZ`).
+    /// Interface name, 1 to 15 bytes (`IFNAMSIZ`).
     pub name: SmolStr,
     /// Kind of device, with the parameters of that kind.
     pub kind: LinkKind,
@@ -250,7 +250,7 @@ impl VxlanParams {
         self.local.or(self.remote).is_some_and(|ip| ip.is_ipv6())
     }
 
-    /// Octets that the tunnel adds to each packet: the outer headers of IP, UDP and VXLAN, and the inner Ethernet header
+    /// Bytes that the tunnel adds to each packet: the outer headers of IP, UDP and VXLAN, and the inner Ethernet header
     /// (`VXLAN_HEADROOM` and `VXLAN6_HEADROOM`).
     pub fn overhead(&self) -> u32 {
         if self.is_ipv6() { 70 } else { 50 }
@@ -302,7 +302,8 @@ pub enum OperState {
 }
 
 impl OperState {
-    /// True for a link that its surroundings keep from working. One of which the kernel cannot tell counts as working.
+    /// True for a link that its surroundings keep from working. A link whose state the kernel cannot tell counts as
+    /// working.
     pub fn is_down(self) -> bool {
         matches!(self, Self::Down | Self::LowerLayerDown | Self::NotPresent)
     }
@@ -366,7 +367,7 @@ impl Duplex {
 }
 
 /// Speed and duplex of a link. Observed: from its driver; links without a driver that says anything have none.
-/// Intended: as the configuration has them, of which `None` leaves an attribute open.
+/// Intended: as the configuration has them; `None` leaves an attribute open.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ethernet {
     /// The link.
@@ -433,7 +434,7 @@ pub struct LinkMaster {
 pub struct LinkMtu {
     /// The tunnel or bridge.
     pub link: SmolStr,
-    /// Octets of layer 3. Intended: `None` is as much as the other links allow.
+    /// Bytes of layer 3. Intended: `None` is as much as the other links allow.
     pub mtu: Option<u32>,
     /// Link below a tunnel; `None` for a bridge.
     pub device: Option<SmolStr>,

@@ -27,7 +27,7 @@ const SAMPLE: &str = "data/try.json";
 /// Time to wait for a carrier before the kernel is shown.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Octets of randomness in the generated password.
+/// Bytes of randomness in the generated password.
 const PASSWORD_BYTES: usize = 12;
 
 #[tokio::main(flavor = "current_thread")]

@@ -11,7 +11,7 @@ use crate::schema::Schema;
 use crate::tree::{Branch, Change, Child, Leaf, LeafMark, LeafMeta, NodeRef, Tree};
 use crate::value::Value;
 
-/// Claims that hold a leaf, ascending. Those of an entry are the holders of its keys.
+/// Claims that hold a leaf, ascending. Claims of an entry are the holders of its keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Holders(SmallVec<[ClaimNumber; 2]>);
 
@@ -123,8 +123,8 @@ fn visit(
 }
 
 impl Join {
-    /// Applies what claims give up, then what they gain, so that a value that all holders change together is no
-    /// contradiction. Returns the contradictions of the result.
+    /// Applies what claims give up, then what they gain, so that a value that all holders change together does not
+    /// contradict. Returns the contradictions of the result.
     pub(super) fn apply(&mut self, schema: &Schema, parts: Vec<Part>) -> Vec<Contradiction> {
         if parts.is_empty() {
             return Vec::new();

@@ -344,7 +344,7 @@ impl Claims {
         keys.filter_map(|number| self.names.get(&number))
     }
 
-    /// Leaves, keys included, of which the last replacement changed the holders: what tests check instead of time.
+    /// Leaves, keys included, whose holders the last replacement changed: tests check this number instead of time.
     pub fn work(&self) -> usize {
         self.work
     }

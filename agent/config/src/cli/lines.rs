@@ -134,7 +134,7 @@ fn quoted(text: &str) -> Result<(String, &str), String> {
                 Some((_, plain @ ('"' | '\\'))) => plain,
                 Some((_, other)) => {
                     return Err(format!(
-                        "`\\{other}` is no escape: there are \\n, \\r, \\t, \\\" and \\\\"
+                        "`\\{other}` is not an escape: use one of \\n, \\r, \\t, \\\" and \\\\"
                     ));
                 }
                 None => return Err("nothing follows the last backslash".to_owned()),

@@ -192,7 +192,7 @@ impl<'a> StatementReader<'a> {
                 self.levels.push(Level { indent: Some(indent), block: None });
                 Ok(())
             }
-            _ => Err("its indentation is that of no block above".to_owned()),
+            _ => Err("the indentation fits no block above".to_owned()),
         }
     }
 
@@ -206,13 +206,13 @@ impl<'a> StatementReader<'a> {
 
     fn negation(&self, block: Block, tokens: &[Token]) -> Result<ParsedLine, LineError> {
         if tokens.is_empty() {
-            let reason = format!("`{NO}` needs to know what: {}", self.allowed(block.at));
+            let reason = format!("`{NO}` needs an object: {}", self.allowed(block.at));
             return Err(reason.into());
         }
         let (block, word, rest) = self.walk(block, tokens)?;
         if let Some(extra) = rest.first() {
             let word = word.map_or("", |word| word.text.as_str());
-            let reason = format!("`{NO} {word}` takes no value: `{}` is too much", extra.text);
+            let reason = format!("`{NO} {word}` takes no value: leave out `{}`", extra.text);
             return Err(reason.into());
         }
         Ok((
@@ -313,7 +313,7 @@ impl<'a> StatementReader<'a> {
             (_, []) if takes_nothing(&ty.base) => ty.empty().map_err(text),
             (_, []) => Err(format!("the value is missing: {ty}")),
             (_, [_, extra, ..]) => Err(format!(
-                "one value is expected, `{}` is too much; text with blanks needs quotes",
+                "one value is expected: leave out `{}`, or put text with blanks into quotes",
                 extra.text
             )),
         }
@@ -330,7 +330,7 @@ impl<'a> StatementReader<'a> {
         }
         // The list of words may be cut off.
         if let Some(near) = self.nearest(at, word) {
-            return format!("unknown word `{word}`, is `{near}` meant? {}", self.allowed(at));
+            return format!("unknown word `{word}`: did you mean `{near}`? {}", self.allowed(at));
         }
         let inside = match self.statements.last() {
             Some(above) if self.is_below(above, word) => {
@@ -364,7 +364,7 @@ impl<'a> StatementReader<'a> {
     fn nearest(&self, at: NodeId, word: &str) -> Option<&str> {
         /// Letters that may be wrong, missing or swapped.
         const TYPING_MISTAKES: usize = 2;
-        /// Longest UTF-8 encoding of a letter, in octets.
+        /// Longest UTF-8 encoding of a letter, in bytes.
         const MAX_OCTETS_OF_A_LETTER: usize = 4;
         let words = || self.grammar.suggested_keywords(at).map(|it| it.text.as_str());
         // The edit distance of two words takes a table of all pairs of their letters.

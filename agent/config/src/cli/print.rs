@@ -143,7 +143,7 @@ impl<M: LeafMeta> TreeLines<'_, M> {
     }
 }
 
-/// Prints statements. Those below a `Create` follow it.
+/// Prints statements. Statements below a `Create` follow it.
 pub(super) fn write(grammar: &Grammar<'_>, lines: &[PrintedLine]) -> String {
     let root = OpenBlock { steps: 0, at: grammar.schema().root() };
     let mut writer = Writer { grammar, out: String::new(), path: &[], open: vec![root] };

@@ -64,10 +64,10 @@ pub enum EditCause {
     Malformed(String),
     #[error("{0}")]
     BadValue(String),
-    #[error("it is state, which cannot be written")]
+    #[error("state cannot be written")]
     ReadOnly,
     /// The author lacks the permission.
-    #[error("the pathz policy does not permit it")]
+    #[error("the pathz policy does not permit this operation")]
     Denied,
     #[error("wildcards are for deletes only")]
     Wildcard,
@@ -76,7 +76,7 @@ pub enum EditCause {
     #[error("key `{key}` is `{value}` here, but the entry is `{entry}`")]
     KeyMismatch { key: String, entry: String, value: String },
     /// Section 3.4.4 of the gNMI specification: only deletes remove.
-    #[error("an empty value cannot replace it; use a delete")]
+    #[error("an empty value cannot replace a list entry; use a delete")]
     Empty,
     /// Two origins ask for different values of one leaf.
     #[error("{0}")]
@@ -85,13 +85,13 @@ pub enum EditCause {
     #[error("{0}: a union_replace of paths takes a leaf in one origin only")]
     Overlap(Box<Conflict>),
     /// Two entries of one union_replace, which have no order, have different values.
-    #[error("another entry of the request says `{other}`, this one `{value}`")]
+    #[error("the request sets this leaf to `{value}` and to `{other}`")]
     Contradiction { other: String, value: String },
     /// Valid in the model, but not supported by this device.
     #[error("{0}")]
     Unsupported(String),
     /// The leaf is reserved for a namespace. `claims` are the names of those that ask for it, where a service does.
-    #[error("it is reserved for {owner}: {why}{}", by_claims(claims))]
+    #[error("this path is reserved for {owner}: {why}{}", by_claims(claims))]
     Reserved { owner: Namespace, why: &'static str, claims: Vec<String> },
     #[error("another boot configuration is tried and not confirmed yet")]
     Unconfirmed,
@@ -105,15 +105,15 @@ pub enum EditCause {
     #[error("handlers of services have to be asked first")]
     Unanswered(Unanswered),
     /// A mandatory leaf is missing.
-    #[error("it is needed, and missing")]
+    #[error("a mandatory leaf is not set")]
     MissingMandatory,
-    #[error("it requires `{0}`")]
+    #[error("this entry requires `{0}`")]
     MissingOneOf(String),
     /// A limit on requests or configurations is exceeded.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
     /// The client has cancelled the request.
-    #[error("the client no longer waits for it")]
+    #[error("the client no longer waits for the answer")]
     Cancelled,
 }
 
@@ -192,7 +192,7 @@ impl EditErrors {
     /// # Panics
     /// Never, because there is at least one.
     pub fn first(&self) -> &EditError {
-        self.errors.first().expect("made from errors, of which there was one")
+        self.errors.first().expect("made from at least one error")
     }
 
     /// The calls of handlers that the request waits for, if that is all there is.

@@ -16,7 +16,7 @@ use crate::value::{Scalar, Value};
 
 /// The annotation that openconfig-metadata defines for the root.
 pub const ANNOTATION: &str = "openconfig-metadata:protobuf-metadata";
-/// openconfig-metadata bounds the binary value to 1 048 000 octets; base64 makes 4 of 3.
+/// openconfig-metadata bounds the binary value to 1 048 000 bytes; base64 makes 4 of 3.
 const MAX_ANNOTATION_BASE64: usize = 1_048_000_usize.div_ceil(3) * 4;
 
 /// Parsed payload.
@@ -91,13 +91,15 @@ fn annotation(
         match (name.as_str(), value) {
             (ANNOTATION, serde_json::Value::String(text)) => {
                 if text.len() > MAX_ANNOTATION_BASE64 {
-                    let size = "the annotation has more than 1048000 octets".to_owned();
+                    let size = "the annotation has more than 1048000 bytes".to_owned();
                     return Err(EditCause::BadValue(size));
                 }
                 document = Some(SmolStr::from(text));
             }
             (ANNOTATION, _) => {
-                return Err(EditCause::BadValue("the annotation is no base64 string".to_owned()));
+                return Err(EditCause::BadValue(
+                    "the annotation is not a base64 string".to_owned(),
+                ));
             }
             (other, _) => {
                 return Err(EditCause::Unsupported(format!(

@@ -196,8 +196,7 @@ pub fn check_supported(
     SupportCheck { models, origin, way }.below(branch)
 }
 
-/// A walk to those lists of which only some entries are supported. It skips everything else, because payloads are
-/// large.
+/// A walk to those lists that support only some entries. It skips everything else, because payloads are large.
 struct SupportCheck<'a> {
     models: &'a Models,
     origin: Origin,

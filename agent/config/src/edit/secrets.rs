@@ -253,14 +253,14 @@ impl EditSession<'_> {
         let key = |leaf| (name.clone(), leaf);
         if leaf.other_form().is_some_and(|other| self.secrets.sent.contains_key(&key(other))) {
             return Err(EditCause::BadValue(
-                "a request gives a user one of `password` and `password-hashed`".to_owned(),
+                "a request may give a user either `password` or `password-hashed`".to_owned(),
             ));
         }
         match self.secrets.sent.get(&key(leaf)) {
             Some(known) if *known == text => return Ok(()),
             Some(_) if matches!(operation, EditOperation::UnionReplace(_)) => {
                 return Err(EditCause::BadValue(
-                    "another entry of the request says otherwise".to_owned(),
+                    "another entry of the request gives a different value".to_owned(),
                 ));
             }
             _ => {}

@@ -60,7 +60,8 @@ impl EditSession<'_> {
         let entries = &edit.union_replace;
         let others = edit.deletes.len() + edit.replaces.len() + edit.updates.len();
         if let Some((target, _)) = entries.first().filter(|_| others > 0) {
-            let cause = malformed("it cannot be combined with a delete, replace or update");
+            let cause =
+                malformed("a union_replace cannot be combined with a delete, replace or update");
             self.fail(EditOperation::UnionReplace(0), target, cause);
         }
         let has_text = entries.iter().any(|(_, payload)| is_text(payload));
@@ -68,7 +69,7 @@ impl EditSession<'_> {
         for (at, entry @ (target, payload)) in entries.iter().enumerate() {
             texts += usize::from(is_text(payload));
             if is_text(payload) && texts > 1 {
-                let cause = malformed("it may have only one CLI text");
+                let cause = malformed("a union_replace may have only one CLI text");
                 self.fail(EditOperation::UnionReplace(at), target, cause);
             }
             if has_text && is_native_path(entry) {

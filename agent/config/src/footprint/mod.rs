@@ -72,7 +72,7 @@ use crate::user_keys::are_service_users_same;
 use paths::{Access, TouchedItems, TouchedPaths};
 use walk::Walk;
 
-/// What a change writes and reads.
+/// Writes and reads of a change.
 #[derive(Clone, Debug, Default)]
 pub struct Footprint {
     everything: bool,
@@ -120,7 +120,7 @@ enum NamedNodes {
 }
 
 impl EditScope {
-    /// Scope of a change of the fence layer, of which the ranks of other layers decide whether it is possible.
+    /// Scope of a change of the fence layer; the ranks of other layers decide whether it is possible.
     pub fn of_fence() -> Self {
         Self { parts: [Part::Switches].into(), ..Self::default() }
     }
@@ -280,7 +280,7 @@ impl Footprint {
         }
     }
 
-    /// Adds the entries of which fences differ, be it in their owners alone.
+    /// Adds the entries whose fences differ, be it in their owners alone.
     fn add_fences(&mut self, old: &Layers, new: &Layers) {
         for (leaf, _) in Fences::differences(old.fences(), new.fences()) {
             if let Some((_, entry)) = leaf.0.split_last() {

@@ -13,12 +13,12 @@ use crate::schema::Origin;
 use crate::services::{Book, LeafRead, Plane, Read, switch_of};
 
 impl Footprint {
-    /// Adds the instances that were walked for the candidate, and what they read. State is no configuration.
+    /// Adds the instances that were walked for the candidate, and what they read. State is not configuration.
     pub(super) fn add_walks(&mut self, candidate: &Configuration) {
         let models = candidate.models();
         for (tag, reads) in candidate.walks() {
             self.plans.add(tag.clone(), Access::Read);
-            // What its handler puts out to last joins a claim that all instances of the type share.
+            // Lasting output of its handler joins a claim that all instances of the type share.
             self.plans.add(ServiceTag::of_type(tag.service.clone()), Access::Read);
             // A type whose package is not loaded has no instances in the models.
             if let Ok(path) = models.native.resolve_write(&tag.path()) {

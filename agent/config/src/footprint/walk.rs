@@ -101,7 +101,7 @@ impl<'a> Walk<'a> {
             if whole {
                 self.add(None, Access::Write);
             }
-            // What is in an entry is covered by it, but leaves outside of native entries are on their own.
+            // An entry covers what is in it, but leaves outside of native entries are on their own.
             if !whole || self.entry.is_empty() {
                 let [old, new] = [it.old, it.new].map(|entry| entry.map(M::Entry::branch));
                 let lost_inside = self.differences(old.as_deref(), new.as_deref());
@@ -128,7 +128,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// True when a branch has a leaf that is no key, outside of native entries below this one.
+    /// True when a branch has a leaf that is not a key, outside of native entries below this one.
     fn has_own_content<M: LeafMeta>(&mut self, branch: &Branch<M>) -> bool {
         branch.children().iter().any(|(node, child)| match child {
             Child::Leaf(_) => !self.is_key(*node),

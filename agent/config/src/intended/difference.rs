@@ -10,7 +10,8 @@ use crate::instance::{InstancePath, Step};
 use crate::schema::{NodeKind, Schema};
 use crate::tree::{Branch, Change, Child, Leaf, LeafMeta, ListEntry as _, NodeRef, Tree};
 
-/// Lists the wishes that turn one tree into another, in schema order. That an entry was supplied as such is no difference.
+/// Lists the wishes that turn one tree into another, in schema order. That an entry was supplied as such does not
+/// count as a difference.
 pub(super) fn wishes_between(schema: &Schema, old: &Tree<()>, new: &Tree<()>) -> Vec<Wish> {
     let mut wishes = Vec::new();
     Tree::diff(old, new, &mut |path, change| match change {

@@ -46,7 +46,7 @@ pub enum DocumentError {
     Text(Vec<CliError>),
     #[error("`{path}`: {reason}")]
     Json { path: String, reason: String },
-    #[error("the document is JSON of both models: give OpenConfig and the native model apart")]
+    #[error("the document mixes OpenConfig and the native model: use one document for each")]
     Mixed,
 }
 

@@ -24,14 +24,14 @@ pub struct Wish {
     pub act: StatementAction,
 }
 
-/// What a document does to the configuration.
+/// Effect of a document on the configuration.
 #[derive(Clone, Debug)]
 pub enum Placement {
     /// Its statements are added; `no X` removes X.
     Merge(Document),
     /// The configuration becomes what the document says.
     Replace(Document),
-    /// What differs between two versions of the configuration is changed, and nothing else.
+    /// Only the difference between two versions of the configuration is changed.
     Differences { old: Vec<Wish>, new: Vec<Wish> },
     /// Single wishes. A leaf-list gets exactly these values.
     Wishes(Vec<Wish>),
@@ -143,7 +143,7 @@ struct Placer<'a> {
     /// Leaves to set, by origin.
     openconfig: Tree<()>,
     native: Tree<()>,
-    /// What is removed, in part or as a whole.
+    /// Removed nodes, in part or as a whole.
     removed: BTreeSet<InstancePath>,
     kept: Vec<Kept>,
     errors: Vec<EditError>,
@@ -163,7 +163,7 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Places wishes. One that was written down by name is refused where it cannot be met.
+    /// Places wishes. A wish that was written down by name is refused where it cannot be met.
     fn add_all(&mut self, wishes: Vec<Wish>, is_named: bool) {
         for Wish { path, act } in wishes {
             match act {
@@ -203,7 +203,7 @@ impl<'a> Placer<'a> {
                 None => {
                     let holder = above.to_path(&models.openconfig);
                     let reason = format!(
-                        "the OpenConfig leaf `{holder}` holds it and cannot have the value `{value}`"
+                        "the leaf is held by OpenConfig at `{holder}`, which cannot have the value `{value}`"
                     );
                     self.refuse(EditOperation::Update(0), path, EditCause::Unsupported(reason));
                 }
@@ -251,7 +251,8 @@ impl<'a> Placer<'a> {
         self.removed.insert(path.clone());
         let found = self.configuration.effective().find(&path.0);
         let is_default = matches!(&found, Some(Child::Leaf(leaf)) if leaf.meta.kind == ProvenanceKind::OpenConfigDefault);
-        // What is left out of a document covers what others have reserved, as a container does; only its name is refused.
+        // Nodes that a document leaves out cover what others have reserved, as a container does; only a name is
+        // refused.
         let is_spared = is_default
             || !is_named && self.configuration.reserved_for(Origin::Native, path).is_some();
         let held = !is_spared && self.delete(path);
@@ -264,7 +265,7 @@ impl<'a> Placer<'a> {
             return;
         }
         if is_named && !held {
-            let reason = format!("no client holds it: {} does", others.join(", "));
+            let reason = format!("the value is not held by a client, but by {}", others.join(", "));
             return self.refuse(EditOperation::Delete(0), path, EditCause::BadValue(reason));
         }
         let path = path.to_path(&models.native).to_string();

@@ -33,7 +33,7 @@ pub enum Flavour {
 pub struct JsonError {
     pub path: String,
     pub fault: JsonErrorKind,
-    /// Line of the text, counted from 1, on which reading ended; `None` for a limit, which is no matter of one place.
+    /// Line of the text, counted from 1, on which reading ended; `None` for a limit, which concerns no single place.
     pub line: Option<usize>,
 }
 
@@ -42,25 +42,25 @@ pub struct JsonError {
 pub enum JsonErrorKind {
     #[error("the model has no such node")]
     Unknown,
-    #[error("RFC 7951 wants the module here: `{0}`")]
+    #[error("the name lacks its module (RFC 7951): write `{0}`")]
     Unqualified(String),
     #[error("{0}")]
     Value(ValueError),
-    #[error("it is state, which cannot be written")]
+    #[error("state cannot be written")]
     ReadOnly,
-    #[error("null is no value; use a delete to remove something")]
+    #[error("null is not a value; use a delete to remove a node")]
     Null,
     #[error("{0} is expected here")]
     Shape(&'static str),
-    #[error("it is given twice")]
+    #[error("the node is given twice")]
     Duplicate,
     #[error("key `{0}` is missing")]
     MissingKey(String),
-    #[error("key `{key}` is `{payload}`, but `{path}` in its path")]
+    #[error("key `{key}` is `{payload}` in the payload, but `{path}` in the path")]
     KeyMismatch { key: String, path: String, payload: String },
     #[error("annotations are kept at the root only")]
     Annotation,
-    #[error("it is no JSON document: {0}")]
+    #[error("the value is not a JSON document: {0}")]
     Syntax(String),
     #[error(transparent)]
     Stop(#[from] StopReason),

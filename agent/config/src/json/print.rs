@@ -25,7 +25,7 @@ pub fn print<M: LeafMeta>(
         .flatten()
 }
 
-/// Prints as long as `go_on` permits. `go_on` is called for each node, with the number of octets so far.
+/// Prints as long as `go_on` permits. `go_on` is called for each node, with the number of bytes so far.
 pub fn print_while<M: LeafMeta>(
     schema: &Schema,
     node: NodeId,

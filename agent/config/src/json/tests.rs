@@ -25,12 +25,12 @@ fn documents_are_read_and_printed_alike() {
 // proves 1.37
 #[test]
 fn flavours_are_not_mixed() {
-    let bare = "`/interfaces`: RFC 7951 wants the module here: `openconfig-interfaces:interfaces`";
+    let bare = "`/interfaces`: the name lacks its module (RFC 7951): write `openconfig-interfaces:interfaces`";
     check(Flavour::Ietf, "/", r#"{"interfaces":{}}"#, bare);
     check(Flavour::Plain, "/", r#"{"interfaces":{}}"#, "{}");
     check(Flavour::Plain, "/", r#"{"openconfig-interfaces:interfaces":{}}"#, "{}");
     let ethernet = format!(
-        "`{INTERFACE}/ethernet`: RFC 7951 wants the module here: `openconfig-if-ethernet:ethernet`"
+        "`{INTERFACE}/ethernet`: the name lacks its module (RFC 7951): write `openconfig-if-ethernet:ethernet`"
     );
     check(
         Flavour::Ietf,
@@ -63,12 +63,12 @@ fn faults_name_the_path_and_the_reason() {
         (
             "/interfaces",
             r#"{"interface":[{"name":"a"},{"name":"a"}]}"#,
-            "`/interfaces/interface[name=a]`: it is given twice",
+            "`/interfaces/interface[name=a]`: the node is given twice",
         ),
         (
             "/interfaces",
             r#"{"interface":[{"name":"a","config":{"mtu":1,"mtu":1}}]}"#,
-            "`/interfaces/interface[name=a]/config/mtu`: it is given twice",
+            "`/interfaces/interface[name=a]/config/mtu`: the node is given twice",
         ),
         (
             "/interfaces",
@@ -89,17 +89,17 @@ fn faults_name_the_path_and_the_reason() {
         (
             INTERFACE,
             r#"{"name":"eth1"}"#,
-            "`/interfaces/interface[name=eth0]/name`: key `name` is `eth1`, but `eth0` in its path",
+            "`/interfaces/interface[name=eth0]/name`: key `name` is `eth1` in the payload, but `eth0` in the path",
         ),
         (
             INTERFACE,
             r#"{"config":{"name":"eth1"}}"#,
-            "`/interfaces/interface[name=eth0]`: key `name` is `eth1`, but `eth0` in its path",
+            "`/interfaces/interface[name=eth0]`: key `name` is `eth1` in the payload, but `eth0` in the path",
         ),
         (
             "/interfaces",
             r#"{"interface":[{"name":"a","config":{"name":"b"}}]}"#,
-            "`/interfaces/interface[name=a]`: key `name` is `b`, but `a` in its path",
+            "`/interfaces/interface[name=a]`: key `name` is `b` in the payload, but `a` in the path",
         ),
         (
             INTERFACE,
@@ -109,7 +109,7 @@ fn faults_name_the_path_and_the_reason() {
         (
             INTERFACE,
             r#"{"config":{"mtu":null}}"#,
-            "`/interfaces/interface[name=eth0]/config/mtu`: null is no value; use a delete to remove something",
+            "`/interfaces/interface[name=eth0]/config/mtu`: null is not a value; use a delete to remove a node",
         ),
         (
             INTERFACE,
@@ -131,8 +131,16 @@ fn faults_name_the_path_and_the_reason() {
             r#"{"@":{}}"#,
             "`/interfaces/interface[name=eth0]/@`: annotations are kept at the root only",
         ),
-        ("/", "{", "`/`: it is no JSON document: EOF while parsing an object at line 1 column 1"),
-        ("/", "{} x", "`/`: it is no JSON document: trailing characters at line 1 column 4"),
+        (
+            "/",
+            "{",
+            "`/`: the value is not a JSON document: EOF while parsing an object at line 1 column 1",
+        ),
+        (
+            "/",
+            "{} x",
+            "`/`: the value is not a JSON document: trailing characters at line 1 column 4",
+        ),
     ] {
         check(Flavour::Plain, target, text, want);
     }
@@ -146,7 +154,7 @@ fn state_is_refused_when_writing() {
         parse(&schema, &target, br#"{"state":{"mtu":1}}"#, Flavour::Plain, true, ()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`/interfaces/interface[name=eth0]/state`: it is state, which cannot be written"
+        "`/interfaces/interface[name=eth0]/state`: state cannot be written"
     );
     assert!(!error.is_unknown());
 }
@@ -169,7 +177,7 @@ fn a_leaf_is_a_bare_value_and_all_else_an_object_or_array() {
         Flavour::Ietf,
         "/interfaces/interface[name=eth0]/config/description",
         "x",
-        "`/interfaces/interface[name=eth0]/config/description`: it is no JSON document: expected value at line 1 column 1",
+        "`/interfaces/interface[name=eth0]/config/description`: the value is not a JSON document: expected value at line 1 column 1",
     );
     check_same(Flavour::Plain, "/interfaces/interface[name=eth0]/config", r#"{"mtu":1}"#);
     check_same(Flavour::Plain, "/interfaces", r#"{"interface":[{"name":"a"}]}"#);
@@ -228,10 +236,10 @@ fn a_large_document_is_read_like_a_small_one() {
     let mtu = "`/interfaces/interface[name=eth1200]/config/mtu`: ";
     for (at, text, want) in [
         (1200, entry(1200, "true"), format!("{mtu}`true` is not a uint16 within 0..65535")),
-        (1200, entry(1200, "null"), format!("{mtu}null is no value; use a delete to remove something")),
-        (1200, entry(7, "1"), "`/interfaces/interface[name=eth0007]`: it is given twice".to_owned()),
+        (1200, entry(1200, "null"), format!("{mtu}null is not a value; use a delete to remove a node")),
+        (1200, entry(7, "1"), "`/interfaces/interface[name=eth0007]`: the node is given twice".to_owned()),
         (0, "[]".to_owned(), "`/interfaces/interface (entry 1)`: an object is expected here".to_owned()),
-        (0, "{,}".to_owned(), "`/interfaces/interface (entry 1)`: it is no JSON document: key must be a string at line 1 column 30".to_owned()),
+        (0, "{,}".to_owned(), "`/interfaces/interface (entry 1)`: the value is not a JSON document: key must be a string at line 1 column 30".to_owned()),
     ] {
         check(Flavour::Plain, "/", &document(Some((at, text))), &want);
     }

@@ -6,7 +6,7 @@ use smol_str::SmolStr;
 use crate::name::Name;
 use crate::value::{Value, bare_identity};
 
-/// Octets of the Ethernet header, which OpenConfig's `mtu` of a port includes and the kernel's does not.
+/// Bytes of the Ethernet header, which OpenConfig's `mtu` of a port includes and the kernel's does not.
 pub const ETHERNET_HEADER: u64 = 14;
 /// Smallest layer-3 MTU that the kernel accepts on an Ethernet port (RFC 791).
 const MIN_MTU: u64 = 68;
@@ -79,15 +79,15 @@ fn mtu_to_native(value: &Value) -> Result<Value, String> {
             Ok(Value::Uint(octets - ETHERNET_HEADER))
         }
         Value::Uint(octets) => Err(format!(
-            "an MTU of {octets} octets is too small: with the {ETHERNET_HEADER} octets of the Ethernet \
+            "an MTU of {octets} bytes is too small: with the {ETHERNET_HEADER} bytes of the Ethernet \
              header it must be {} at least",
             ETHERNET_HEADER + MIN_MTU
         )),
-        _ => Err("not a number of octets".to_owned()),
+        _ => Err("not a number of bytes".to_owned()),
     }
 }
 
-/// Converts a link's MTU. The 65536 octets of a loopback exceed OpenConfig's uint16.
+/// Converts a link's MTU. The 65536 bytes of a loopback exceed OpenConfig's uint16.
 fn mtu_to_openconfig(value: &Value) -> Option<Value> {
     match value {
         Value::Uint(octets) => {
@@ -101,10 +101,10 @@ fn mtu_to_openconfig(value: &Value) -> Option<Value> {
 fn family_mtu_to_native(value: &Value) -> Result<Value, String> {
     match value {
         Value::Uint(octets) if *octets > MAX_MTU => {
-            Err(format!("no link has an MTU of {octets} octets: {MAX_MTU} at most"))
+            Err(format!("an MTU of {octets} bytes is too large: the limit is {MAX_MTU}"))
         }
         Value::Uint(_) => Ok(value.clone()),
-        _ => Err("not a number of octets".to_owned()),
+        _ => Err("not a number of bytes".to_owned()),
     }
 }
 
@@ -137,7 +137,7 @@ fn speed_to_native(value: &Value) -> Result<Value, String> {
     let Value::Identity(identity) = value else { return Err("not a port speed".to_owned()) };
     match SPEEDS.iter().find(|(_, other)| identity == other) {
         Some((mbps, _)) => Ok(Value::Uint(*mbps)),
-        None => Err(format!("`{identity}` is no speed that a port can be configured with")),
+        None => Err(format!("`{identity}` is not a speed that a port can be configured with")),
     }
 }
 
@@ -212,7 +212,7 @@ fn role_to_native(value: &Value) -> Result<Value, String> {
         _ if is_role_name(&text) => return Ok(Value::Str(text.into())),
         _ => {
             return Err(format!(
-                "`{text}` is no role: SYSTEM_ROLE_ADMIN, admin, read-only, or a name of at most {MAX_ROLE_NAME} letters, \
+                "`{text}` is not a role: use SYSTEM_ROLE_ADMIN, admin, read-only, or a name of at most {MAX_ROLE_NAME} letters, \
                  digits, `.`, `_` and `-`"
             ));
         }

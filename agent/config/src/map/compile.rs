@@ -105,7 +105,7 @@ impl<'a> Compiler<'a> {
             .anchors
             .iter()
             .position(|anchor| anchor.list() == Some(list))
-            .ok_or_else(|| format!("`{native}` is no native list"))?;
+            .ok_or_else(|| format!("`{native}` is not a native list"))?;
         let parent = self.map.anchors[self.at].parent.unwrap_or(0);
         let start =
             self.openconfig_nodes[parent].ok_or("the block of the list above is missing")?;
@@ -171,7 +171,9 @@ impl<'a> Compiler<'a> {
             .leaves
             .iter_mut()
             .find(|own| own.native == row.native)
-            .ok_or_else(|| format!("`{native}` is no native configuration leaf of this entry"))?;
+            .ok_or_else(|| {
+                format!("`{native}` is not a native configuration leaf of this entry")
+            })?;
         if own.openconfig.replace(mapped).is_some() {
             return Err(format!("`{native}` is mapped already"));
         }

@@ -63,7 +63,7 @@ pub(crate) struct Anchor {
     pub(crate) leaves: Vec<OwnLeaf>,
     /// Presence containers of an entry, outer ones first: nodes from the entry to each.
     pub(crate) presence: Vec<Vec<NodeId>>,
-    /// Leaves of which an entry needs at least one.
+    /// Leaves; an entry needs at least one of them.
     pub(crate) one_of: Vec<NodeId>,
     /// An entry with nothing but its keys is complete, and so no shell.
     pub(crate) keys_suffice: bool,

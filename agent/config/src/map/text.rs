@@ -81,7 +81,7 @@ fn statement(line: &str) -> Result<MapStatement, String> {
             list: path(list)?,
             reason: reason.join(" "),
         }),
-        _ => Err(format!("`{line}` is no statement")),
+        _ => Err(format!("`{line}` is not a statement")),
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Expansion {
 }
 
 impl Schema {
-    /// Expands the rest of a path after its literal beginning, which is `literal`. An empty result is no error if
+    /// Expands the rest of a path after its literal beginning, which is `literal`. An empty result is not an error if
     /// the filter excluded a part of the schema, because the path may name nodes there.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ struct Walk<'a, S> {
 }
 
 impl<S: SchemaFilter> Walk<'_, S> {
-    /// Visits a node with its states, of which there is at least one.
+    /// Visits a node with its states (at least one).
     fn enter(&mut self, at: &S::NodeState, states: &States) {
         let elements = self.path.elems.len();
         let ended_above = self.ended.len();

@@ -68,7 +68,7 @@ fn zigzag(number: i64) -> u64 {
 /// Rest of the input.
 pub(super) struct RowReader<'a>(pub(super) &'a [u8]);
 
-pub(super) const SHORT: &str = "it ends too early";
+pub(super) const SHORT: &str = "the row ends too early";
 
 impl<'a> RowReader<'a> {
     pub(super) fn byte(&mut self) -> Result<u8, &'static str> {

@@ -38,7 +38,7 @@ pub(super) fn read(
     key: &[u8],
     value: &[u8],
 ) -> Result<Option<(InstancePath, FencedLeaf)>, &'static str> {
-    let text = std::str::from_utf8(&key[1..]).map_err(|_| "the path of a fence is no text")?;
+    let text = std::str::from_utf8(&key[1..]).map_err(|_| "the path of a fence is not text")?;
     let path: Path = text.parse().map_err(|_| "the path of a fence is none")?;
     let mut reader = RowReader(value);
     let Value::Bool(keeps_entry) = reader.value()? else {
@@ -48,7 +48,7 @@ pub(super) fn read(
     let mut knows_all = true;
     while !reader.0.is_empty() {
         let (Value::Str(owner), Value::Uint(metric)) = (reader.value()?, reader.value()?) else {
-            return Err("an owner of a fence is no text with a metric");
+            return Err("an owner of a fence is not text with a metric");
         };
         match (owner.parse(), u32::try_from(metric)) {
             (Ok(owner), Ok(metric)) => drop(owners.insert(owner, metric)),

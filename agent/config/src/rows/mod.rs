@@ -167,7 +167,7 @@ fn put_claim_key(octets: &mut Vec<u8>, key: &ClaimKey) {
 fn read_claim_key(octets: &mut RowReader<'_>) -> Result<ClaimKey, &'static str> {
     let mut part = || match octets.value()? {
         Value::Str(part) => Ok(part),
-        _ => Err("the name of a claim is no text"),
+        _ => Err("the name of a claim is not text"),
     };
     let tag = ServiceTag { service: part()?, key_name: part()?, key: part()? };
     Ok(ClaimKey { tag, component: [part()?, part()?], state: part()? })
@@ -183,7 +183,7 @@ fn meta(key: &[u8], old: Option<Vec<u8>>, value: Option<Vec<u8>>, changes: &mut 
 struct RowWriter<'a> {
     models: &'a Models,
     origin: Origin,
-    /// First octet of the rows' keys.
+    /// First byte of the rows' keys.
     code: u8,
     names: &'a NodeHashes,
     /// Keys of the entries on the way, in the encoding of row keys.
@@ -330,10 +330,10 @@ fn claim_code(origin: Origin) -> u8 {
     }
 }
 
-/// First octet of the keys of service plans, whose meaning must never change.
+/// First byte of the keys of service plans, whose meaning must never change.
 const PLAN_CODE: u8 = 12;
 
-/// First octet of the keys of items of the fence layer, whose meaning must never change.
+/// First byte of the keys of items of the fence layer, whose meaning must never change.
 const FENCE_CODE: u8 = 13;
 
 /// Stored: never to be given another meaning.

@@ -169,7 +169,7 @@ pub(super) fn read(
     key: &[u8],
     value: &[u8],
 ) -> Result<Option<(ServiceTag, ServicePlan)>, &'static str> {
-    let mut key = RowReader(key.strip_prefix(&[PLAN_CODE]).ok_or("it is no service plan")?);
+    let mut key = RowReader(key.strip_prefix(&[PLAN_CODE]).ok_or("the row is not a service plan")?);
     let mut part = || key.value().and_then(text);
     let tag = ServiceTag { service: part()?, key_name: part()?, key: part()? };
     let mut items = RowReader(value);

@@ -22,10 +22,10 @@ use crate::secrets::{SecretLeaf, SecretRef};
 use crate::tree::{Branch, List, Tree};
 use crate::value::Value;
 
-/// Octets of a row's key before the keys of entries: layer and list; those of claims have their name besides.
+/// Bytes of a row's key before the keys of entries: layer and list; those of claims have their name besides.
 const PREFIX: usize = 5;
 
-/// Entries up to which a list is short. Those of long lists are no copies of one another.
+/// Entries up to which a list is short. Entries of long lists are not copies of one another.
 const SHORT: usize = 4;
 
 /// Restores layers from their rows, which may come in any order. Rows of one list that follow one another, and
@@ -43,8 +43,8 @@ pub struct LayersReader<'m> {
 
 /// Split of the rows of the layers, so that two threads may read them.
 ///
-/// An entry and what is in it are on the same side: keys of entries in it begin with those of the entry. Rows that are no
-/// entries of a layer, and entries that others on both sides are in, are on the first side.
+/// An entry and what is in it are on the same side: keys of entries in it begin with those of the entry. Rows that
+/// are not entries of a layer, and entries that others on both sides are in, are on the first side.
 #[derive(Debug)]
 pub struct RowSplit {
     /// First keys of entries on the second side.
@@ -69,7 +69,7 @@ impl RowSplit {
     }
 }
 
-/// Octets of the keys of entries in the key of a row of a layer.
+/// Bytes of the keys of entries in the key of a row of a layer.
 fn keys_of_entry(key: &[u8]) -> Option<&[u8]> {
     let (of, keys) = key.split_at_checked(PREFIX)?;
     layer_of(of[0]).map(|_| keys)
@@ -81,7 +81,7 @@ fn layer_of(stored: u8) -> Option<LayerKey> {
 }
 
 impl Layers {
-    /// Joins layers of which others are the second side of a [`RowSplit`].
+    /// Joins layers; the others are the second side of a [`RowSplit`].
     #[must_use]
     pub fn joined(self, second: &Self) -> Self {
         self.merged(&Self::new(), second).0
@@ -215,7 +215,7 @@ struct ListReader<'m> {
     keys: Vec<u8>,
     /// For each step, where its keys end in `keys`.
     ends: Vec<usize>,
-    /// The last entry of a short list, with the octets of its row. The next row is often the same, such as that of a next
+    /// The last entry of a short list, with the bytes of its row. The next row is often the same, such as that of a next
     /// hop that many routes have.
     last: Option<(Vec<u8>, Keys, Arc<Branch<LeafMark>>)>,
     /// Leaves and containers of the list by stored name, with the nodes below the entry that lead to them.
@@ -326,7 +326,7 @@ impl<'m> ListReader<'m> {
                 *step_end = end;
                 continue;
             };
-            // A value says itself where it ends, so equal octets are equal keys.
+            // A value says itself where it ends, so equal bytes are equal keys.
             if step.keys.is_none() || *step_end > same {
                 let mut reader = RowReader(keys.get(end..).unwrap_or_default());
                 let before = reader.0.len();
@@ -391,13 +391,13 @@ fn put(entry: &mut Branch<LeafMark>, way: &[NodeId], leaf: Option<(Value, LeafMa
 }
 
 fn read_annotation(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str> {
-    let text = std::str::from_utf8(value).map_err(|_| "the annotation is no text")?;
+    let text = std::str::from_utf8(value).map_err(|_| "the annotation is not text")?;
     layers.annotation = Some(SmolStr::new(text));
     Ok(())
 }
 
 fn read_off(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str> {
-    let bits = value.try_into().map_err(|_| "the switches are not two octets")?;
+    let bits = value.try_into().map_err(|_| "the switches are not two bytes")?;
     layers.off = LayerSet::from_bits(u16::from_be_bytes(bits));
     Ok(())
 }
@@ -405,7 +405,7 @@ fn read_off(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str> {
 fn read_secret(layers: &mut Layers, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
     let (code, user) = key[META_SECRET.len()..].split_first().ok_or("a secret has no leaf")?;
     let leaf = SecretLeaf::ALL.into_iter().find(|leaf| secret_code(*leaf) == *code);
-    let user = std::str::from_utf8(user).map_err(|_| "the user of a secret is no text")?;
+    let user = std::str::from_utf8(user).map_err(|_| "the user of a secret is not text")?;
     layers.secrets.restore(
         user,
         leaf.ok_or("a secret has an unknown leaf")?,

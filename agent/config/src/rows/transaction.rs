@@ -63,7 +63,7 @@ fn name(text: &str) -> Value {
 /// Reads the row of a transaction; `None` for one of a form that this version does not know.
 ///
 /// # Errors
-/// When it is no such row.
+/// When it is another row.
 pub fn read_transaction(row: &[u8]) -> Result<Option<ServiceTransaction>, &'static str> {
     let mut items = RowReader(row);
     if items.value()? != Value::Uint(FORM) {
@@ -177,7 +177,7 @@ mod tests {
         bytes::put_value(&mut other, &Value::Uint(FORM + 1));
         assert_eq!(read_transaction(&other), Ok(None));
         for end in 0..row.len() {
-            assert!(read_transaction(&row[..end]).is_err(), "{end} octets");
+            assert!(read_transaction(&row[..end]).is_err(), "{end} bytes");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Numbers with seven bits in each octet, lowest first; the top bit says that more octets follow.
+//! Numbers with seven bits in each byte, lowest first; the top bit says that more bytes follow.
 
 use super::bytes::SHORT;
 
-/// Bits of the number in one octet.
+/// Bits of the number in one byte.
 const BITS: u32 = 7;
-/// Flag of an octet that is not the last one.
+/// Flag of a byte that is not the last one.
 const MORE: u8 = 1 << BITS;
 
 /// Appends a number.
@@ -16,7 +16,7 @@ pub fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(u8::try_from(number).unwrap_or_default());
 }
 
-/// Number of octets that [`put`] appends.
+/// Number of bytes that [`put`] appends.
 pub fn octets(number: u64) -> usize {
     usize::try_from(number.max(1).ilog2() / BITS).unwrap_or_default() + 1
 }

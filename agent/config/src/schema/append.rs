@@ -188,7 +188,7 @@ fn unlinked(nodes: &[Node]) -> Vec<Node> {
     nodes.iter().map(|node| Node { is_unlinked: true, ..node.clone() }).collect()
 }
 
-/// True when a value of one node can be a value of the other, but for its type: equal kind, and equal keys.
+/// True when a value of one node can be a value of the other, except for its type: equal kind, and equal keys.
 fn is_of_same_kind((before, old): (&Schema, &Node), (fresh, new): (&Schema, &Node)) -> bool {
     let keys = |schema: &Schema, keys: &[NodeId]| -> Vec<SmolStr> {
         keys.iter().map(|key| schema.node(*key).name.clone()).collect()
@@ -396,7 +396,7 @@ mod tests {
                     let first = *numbers.entry(path.clone()).or_insert(number);
                     prop_assert_eq!(first, number, "{}", path);
                 }
-                // What stays in its place stays the same node.
+                // A node that stays in its place stays the same node.
                 for (at, node) in before.nodes.iter().enumerate().filter(|(_, it)| !it.is_unlinked) {
                     let again = node.parent.and_then(|parent| {
                         let module = &before.module(node.module).name;

@@ -115,7 +115,7 @@ pub struct Node {
     /// Children in schema order.
     pub children: Vec<NodeId>,
     pub leaf: Option<LeafSchema>,
-    /// Conditions, all of which must hold for the node to exist.
+    /// Conditions that must all hold for the node to exist.
     pub whens: Vec<When>,
     /// `(choice, case)` that the node belongs to.
     pub choice: Option<(SmolStr, SmolStr)>,
@@ -130,7 +130,7 @@ pub struct Node {
     pub hashed: bool,
     /// Kind of kernel object that an entry of this node describes (native models only).
     pub object: Option<SmolStr>,
-    /// Leaves of which an entry needs at least one (native models only).
+    /// Leaves; an entry needs at least one of them (native models only).
     pub one_of: Vec<SmolStr>,
     /// An entry with nothing but its keys is complete (native models only).
     pub keys_suffice: bool,
@@ -279,7 +279,7 @@ impl Schema {
     pub fn steps(&self, node: NodeId) -> Vec<Step> {
         let above = |node: &NodeId| self.node(*node).parent;
         let mut steps: Vec<_> = std::iter::successors(Some(node), above).map(Step::node).collect();
-        steps.pop(); // the root is no step
+        steps.pop(); // the root is not a step
         steps.reverse();
         steps
     }

@@ -307,7 +307,7 @@ impl Type {
         }
         if !text.chars().all(is_yang_char) {
             return Err(ValueError(format!(
-                "{} has a character that no YANG text may have",
+                "{} has a character that YANG does not permit in text",
                 excerpt(&QuotedText(text))
             )));
         }
@@ -331,7 +331,7 @@ impl Type {
         match (fitting.next(), fitting.next()) {
             (Some(one), None) => Ok(Value::Identity(one.qualified)),
             (Some(_), Some(_)) => Err(ValueError(format!(
-                "`{text}` is in several modules, name one as `module:{text}`"
+                "`{text}` is in several modules: name one as `module:{text}`"
             ))),
             (None, _) => Err(self.misfit(text)),
         }

@@ -30,13 +30,13 @@ impl Schema {
 }
 
 impl Validator {
-    /// Checks a document of RFC 7951 as if there was nothing else. Modules of which it has no node are not asked.
+    /// Checks a document of RFC 7951 as if there was nothing else. Modules without a node in it are not asked.
     ///
     /// # Errors
     /// At the first rule that it breaks.
     pub fn check(&self, document: &str) -> Result<(), InvalidData> {
         if document.contains('\0') {
-            return Err(InvalidData("a document has no zero octet".to_owned())); // libyang's binding would panic
+            return Err(InvalidData("a document has no zero byte".to_owned())); // libyang's binding would panic
         }
         let parsed = DataTree::parse_string(
             &self.context,

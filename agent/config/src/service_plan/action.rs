@@ -107,7 +107,7 @@ pub enum ActionEvent {
 }
 
 impl ActionEvent {
-    /// True when a call that is so far can meet with the event. One that has ended is not changed by late news.
+    /// True when a call that is so far can meet with the event. Late news do not change a call that has ended.
     pub fn fits(&self, progress: &ActionProgress) -> bool {
         use ActionProgress as Progress;
         match self {
@@ -139,7 +139,7 @@ impl ActionProgress {
         }
     }
 
-    /// Reason for which it has not succeeded, and does not go on by itself.
+    /// Reason for which it has not succeeded, and does not go on without a request.
     pub fn failure(&self) -> Option<&Arc<str>> {
         match self {
             Self::Failed(reason) | Self::InDoubt(reason) | Self::Cancelled(reason) => Some(reason),

@@ -237,7 +237,7 @@ impl ServicePlan {
 /// New plan of an instance; `None` when nothing is left of it.
 pub type PlanChange = (ServiceTag, Option<ServicePlan>);
 
-/// Numbers of what service plans hold, each of which a limit of the box bounds.
+/// Totals of service plans; a limit of the box bounds each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanTotals {
     pub instances: usize,

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 
 use crate::limits::excerpt;
 
-/// Lines that the log of an instance keeps: some twenty ways of an instance with five states, at fifty octets each.
+/// Lines that the log of an instance keeps: some twenty ways of an instance with five states, at fifty bytes each.
 pub const LOG_LINES: usize = 200;
 
 /// Who asked for a change, and the name of that change in logs and histories.

@@ -70,7 +70,7 @@ pub struct WalkedInstance {
     pub cause: Option<WalkCause>,
 }
 
-/// Reason for which an instance is walked by itself.
+/// Reason to walk an instance without a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkCause {
     pub kind: CauseKind,

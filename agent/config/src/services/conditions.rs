@@ -39,7 +39,7 @@ pub struct GateJudgement {
 #[derive(Clone, Debug)]
 pub struct Touched {
     pub conditions: Arc<Conditions>,
-    /// Places of its package of which a read has another answer.
+    /// Places of its package with a read that has another answer.
     pub places: BTreeSet<Arc<str>>,
     /// The status of an object of its claims differs.
     pub has_moved: bool,
@@ -52,7 +52,7 @@ pub struct WalkWork {
     pub rendered: usize,
     /// Gates and trees that were evaluated.
     pub conditions: usize,
-    /// Inputs of calls and answers of which digests were computed.
+    /// Inputs of calls and answers whose digests were computed.
     pub digests: usize,
 }
 

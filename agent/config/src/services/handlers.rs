@@ -77,7 +77,7 @@ impl HandlerCall {
         input(self) == input(other)
     }
 
-    /// Digest of what an answer depends on, but for what its handler reads.
+    /// Digest of what an answer depends on, except what its handler reads.
     pub fn input_digest(&self) -> u64 {
         let Self { place: _, version, params, vars, opaque, own_opaque: _ } = self;
         digest_of((version, params, vars, opaque))
@@ -251,7 +251,7 @@ impl<'a> TypeVersion<'a> {
     }
 }
 
-/// What the outline of a type says of its handlers.
+/// Handlers in the outline of a type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HandlerOutline {
     /// Name of the user of the process, on the socket of the box.

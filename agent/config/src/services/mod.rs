@@ -93,7 +93,7 @@ pub struct Surroundings {
     pub forced: BTreeMap<ServiceTag, ForcedBackTrack>,
     /// Deleted instance that is made again as it was, although it still backs out.
     pub resurrected: Option<ServiceTag>,
-    /// What came of actions.
+    /// Results of actions.
     pub actions: Vec<ActionUpdate>,
     /// Instances that are due and whose last walk was with another version of their package are walked with the newest one;
     /// else they keep theirs.
@@ -140,7 +140,7 @@ pub struct WalkOutcome {
     pub persisted: Vec<PersistedOutput>,
     /// Service plans that differ.
     pub plans: Vec<PlanChange>,
-    /// Instances of which nothing changes, because their work failed. A request is refused then.
+    /// Instances that do not change, because their work failed. A request is refused then.
     pub failures: Vec<WorkFailure>,
     /// Calls of handlers without an answer at hand. The instances are walked again with the answers; what else there is of
     /// the outcome is preliminary.
@@ -269,7 +269,7 @@ pub trait Services: Debug + Send + Sync {
     /// The packages that the database has to keep, by the names of their rows: installed ones, and those that instances use.
     fn packages(&self, ground: &Ground, book: &Book) -> BTreeMap<SmolStr, Arc<PackageArchive>>;
 
-    /// What the outline of a type says of its handlers; `None` for a type that has none.
+    /// Handlers in the outline of a type; `None` for a type without handlers.
     fn handler(&self, service: &str) -> Option<HandlerOutline>;
 
     /// Text of the condition under which a state of a component type may be entered, or left.

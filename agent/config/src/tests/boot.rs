@@ -51,8 +51,8 @@ fn check_reserved(request: &str, want: &[&str]) {
 // proves 3.2, 3.5, 3.10, 3.11, 3.14, 3.17, 3.22, 3.23
 #[test]
 fn boot_items_are_reserved_when_named_and_kept_when_covered() {
-    let refusal = "it is reserved for bootz: the boot configuration holds it";
-    let removed = "it is reserved for bootz: only its owner removes it";
+    let refusal = "this path is reserved for bootz: the boot configuration holds it";
+    let removed = "this path is reserved for bootz: only its owner removes it";
     for (request, want) in [
         (CLIENT, vec![format!("cannot update `/system/config/hostname`: {refusal}")]),
         (
@@ -152,7 +152,8 @@ fn credentials_are_reserved_for_gnsi() {
     assert_eq!(below(&lines_effective(&before), "/system/user[username=ada]/"), ["role=read-only"]);
     let root = refused(&[&format!(r#"update {USERS}/user[username=ada]/config/role "root!""#)]);
     assert!(
-        root[0].contains("`root!` is no role: SYSTEM_ROLE_ADMIN, admin, read-only, or a name"),
+        root[0]
+            .contains("`root!` is not a role: use SYSTEM_ROLE_ADMIN, admin, read-only, or a name"),
         "{root:?}"
     );
 }
@@ -391,8 +392,11 @@ fn a_factory_configuration_may_be_text() {
     let text_lines = |tree: &Tree<LeafMark>| lines_of(tree).into_iter().collect::<Vec<_>>();
     assert_eq!(text_lines(&lines), text_lines(&json));
     for (text, want) in [
-        ("no system hostname", "line 1: a factory configuration says what there is"),
-        ("interface eth0 ipv4 address 10.0.0.1", "it is needed, and missing"),
+        (
+            "no system hostname",
+            "line 1: a factory configuration cannot remove anything: leave out `no`",
+        ),
+        ("interface eth0 ipv4 address 10.0.0.1", "a mandatory leaf is not set"),
         ("system nosuch 1", "line 1"),
     ] {
         let errors = document::factory(models(), text.as_bytes()).unwrap_err();

@@ -38,7 +38,7 @@ fn a_difference_is_lines_of_cli_text() {
         &["update cli:interface br0\n  type bridge\n  description \"two words\""],
         &["+ interface br0 type bridge", "+ interface br0 description \"two words\""],
     );
-    // What two layers ask for is listed once.
+    // A value that two layers ask for is listed once.
     check_lines(
         &[&format!("{one}; update native:/interfaces/interface[name=eth0]/mtu 1400")],
         &["+ interface eth0 mtu 1400"],

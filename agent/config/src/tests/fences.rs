@@ -188,7 +188,7 @@ fn only_next_hops_of_static_routes_have_a_metric() {
         let next_hop = models().native.resolve_write(&path.parse().unwrap()).unwrap();
         let change = set(&policy("a"), &[FenceItem::Raise { next_hop, metric: 1 }]);
         let refused = empty().fenced(&change).unwrap_err().to_string();
-        assert!(refused.contains("it is no next hop of a static route"), "{refused}");
+        assert!(refused.contains("the path is not a next hop of a static route"), "{refused}");
     }
 }
 
@@ -360,7 +360,7 @@ fn changes_of_other_entries_keep_clear_of_a_fence() {
     }
 }
 
-/// An item of one of few things, of which some are what [`some_request`] is about.
+/// An item of one of few things; [`some_request`] is about some of them.
 fn some_item() -> impl Strategy<Value = FenceItem> {
     let name = || prop::sample::select(vec!["eth0", "eth1", "br0"]);
     prop_oneof![
@@ -413,8 +413,8 @@ fn some_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// In whatever order requests and fences come, the union is that from nothing, and rows restore it. What clients read
-    /// of their configuration is what it would be without fences.
+    /// In whatever order requests and fences come, the union is that from nothing, and rows restore it. Clients read
+    /// their configuration as it would be without fences.
     #[test]
     fn the_union_with_fences_is_that_from_nothing(
         steps in prop::collection::vec(some_step(), 1..12),

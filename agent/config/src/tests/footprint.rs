@@ -287,7 +287,7 @@ fn footprints_meet_or_are_disjoint() {
     let delete = |path: &str| format!("delete {path}");
     check(&say(&ten, "e"), &say(&eleven, "e"), true);
     check(&say(&ten, "e"), &delete(&ten), false);
-    // The value that is there already is no difference, and yet the later of the two counts.
+    // An equal value makes no difference, and yet the later of the two counts.
     check(&say(&ten, "d"), &say(&ten, "e"), false);
     check(&say(&ten, "d"), &say(&ten, "d"), true);
     check(&delete(&thirteen), &say(&thirteen, "d"), false);
@@ -310,7 +310,7 @@ fn footprints_meet_or_are_disjoint() {
     check(&line("11.0.0.0/8"), &delete(&twelve), true);
     check(&line("12.0.0.0/8"), &delete(&twelve), false);
     check(&line("12.0.0.0/8"), &line("11.0.0.0/8"), true);
-    // What is there already counts too, and so does what is not there for `no`.
+    // Existing values count too, and so do absent ones for `no`.
     let no_route =
         |route: &str| format!("update cli: no network-instance DEFAULT static s route {route}");
     check(&no_route("13.0.0.0/8"), &say(&thirteen, "d"), false);
@@ -323,7 +323,8 @@ fn footprints_meet_or_are_disjoint() {
     check(union, &delete(&twelve), true);
     let hostname = "update /system/config/hostname \"x\"";
     check(hostname, "update native:/system/motd-banner \"x\"", false);
-    // Entries in an object are objects of their own. What is outside of entries has one row, whatever object it is in.
+    // Entries in an object are objects of their own. Leaves outside of entries have one row, whatever object they are
+    // in.
     let user = "update native:/system/user[username=u]/role \"admin\"";
     let policy = "update native:/reconciliation/drift-policy[object=link]/action \"report\"";
     let interval = "update native:/reconciliation/resync-interval 60";
@@ -365,7 +366,7 @@ fn changes_of_the_box_meet_what_their_layers_have() {
     check("switch: bootz false", &format!("update {of_b}/{mtu}"), true);
     check("switch: bootz false", "switch: gnsi false", false);
     check("switch: bootz false", "boot: ", false);
-    // One that changes nothing now would after the other one.
+    // A change that changes nothing now would after the other one.
     check("switch: bootz false", "switch: bootz true", false);
     check("switch: gnsi false", &format!("update {of_a}/{address}"), true);
     check("boot: interface a\n  mtu 1301", &format!("update {of_a}/{address}"), false);
@@ -387,7 +388,7 @@ fn changes_of_the_box_meet_what_their_layers_have() {
 
 /// Random cases of each property.
 const CASES: u32 = 900;
-/// Cases of which the least number of pairs of each sort is a part: fewer than are drawn, because chance draws the sorts.
+/// Cases with the least number of pairs of each sort: fewer than are drawn, because chance draws the sorts.
 const LEAST: u32 = 600;
 
 /// Any address on a link hides its lease, so two changes of addresses there meet although they name different ones.

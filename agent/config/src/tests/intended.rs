@@ -143,7 +143,7 @@ fn explicit(configuration: &Configuration, layer: LayerKey) -> Vec<String> {
     })
 }
 
-/// What clients do not hold stays, and is named; a line that removes it is refused.
+/// A value that clients do not hold stays, and is named; a line that removes it is refused.
 // Case 17.
 #[test]
 fn what_others_hold_is_named_and_stays() {
@@ -156,8 +156,11 @@ fn what_others_hold_is_named_and_stays() {
     let kept = ["/interfaces/interface[name=eth0]/enabled"];
     check_same(&start, Placement::Replace(read(&text)), &kept);
     for (line, reason) in [
-        ("no system motd-banner", "no client holds it: boot native does"),
-        ("no interface eth0 enabled", "no client holds it: a default of OpenConfig does"),
+        ("no system motd-banner", "the value is not held by a client, but by boot native"),
+        (
+            "no interface eth0 enabled",
+            "the value is not held by a client, but by a default of OpenConfig",
+        ),
     ] {
         let refused = placed(&start, Placement::Merge(read(line))).unwrap_err();
         assert!(refused.to_string().contains(reason), "{line}: {refused}");
@@ -258,7 +261,7 @@ proptest! {
         let (end, kept) = placed(&start, Placement::Replace(read(&text))).unwrap();
         prop_assert_eq!(&kept, &[]);
         prop_assert_eq!(end.layers(), start.layers());
-        // What is merged is explicit from then on, factory leaves and defaults included.
+        // Merged values are explicit, factory leaves and defaults included.
         let (end, kept) = placed(&start, Placement::Merge(read(&text))).unwrap();
         prop_assert_eq!(&kept, &[]);
         prop_assert_eq!(text_of(&end), text);
@@ -289,7 +292,7 @@ proptest! {
         prop_assert_eq!(found, want);
     }
 
-    /// A replace gives what its text says, but for what it lists as kept and for ports as they left the factory.
+    /// A replace gives what its text says, except what it lists as kept and ports as they left the factory.
     #[test]
     fn a_replace_gives_what_its_text_says(one in some_story(), other in some_story()) {
         let [start, wanted] = [one, other].map(|story| told(&story));

@@ -235,7 +235,7 @@ fn errors_quote_at_most_an_excerpt_of_the_request() {
     ] {
         let Err(errors) = empty().edit(&edit(&request)) else { panic!("it was done") };
         let (text, beginning) = (errors.to_string(), &request[..60]);
-        assert!(text.len() < 4 * EXCERPT, "{beginning}: {} octets", text.len());
+        assert!(text.len() < 4 * EXCERPT, "{beginning}: {} bytes", text.len());
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn edit(request: &str) -> Edit {
     edit
 }
 
-/// The configuration after these requests, all of which succeed.
+/// The configuration after these requests, which all succeed.
 #[track_caller]
 fn after(requests: &[&str]) -> Configuration {
     requests.iter().fold(empty(), |configuration, request| then(&configuration, request))

@@ -48,7 +48,7 @@ fn a_configuration_takes_later_models() {
     assert!(start.edit(&edit("update native:/things/thing[name=a]/note \"n\"")).is_err());
 }
 
-/// Rows of an earlier version are read with a later one, and the other way around but for what is new.
+/// Rows of an earlier version are read with a later one, and the other way around except for new nodes.
 #[test]
 fn rows_outlast_a_change_of_models() {
     let start = then(&factory(PORTS_DISABLED), "update /system/config/hostname \"box\"");

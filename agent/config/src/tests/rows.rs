@@ -40,12 +40,12 @@ fn broken_rows_fail_and_unknown_rows_are_counted() {
     };
     assert_eq!(read(&[200, 1, 2, 3, 4], &[0]), Ok(1), "no such layer");
     assert_eq!(read(&[5, 1, 2, 3, 4], &[0]), Ok(1), "no such list");
-    assert_eq!(read(&[5, 1], &[0]).unwrap_err().reason, "it ends too early");
+    assert_eq!(read(&[5, 1], &[0]).unwrap_err().reason, "the row ends too early");
     let rows = all_rows(after(&["update native:/system/hostname \"a\""]).layers());
     let (key, value) = rows.first_key_value().unwrap();
     assert_eq!(
         read(key, &value[..value.len() - 1]).unwrap_err().to_string(),
-        "cannot read the stored row 05811c9dc5: it ends too early"
+        "cannot read the stored row 05811c9dc5: the row ends too early"
     );
 }
 

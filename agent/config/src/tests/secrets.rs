@@ -57,7 +57,7 @@ fn edited(before: &Configuration, request: &str) -> Configuration {
     let views = [Origin::OpenConfig, Origin::Native].map(|origin| lines_view(&after, origin));
     for text in [summary, format!("{views:?}")] {
         assert!(!text.contains("hash of") && !text.contains("hunter"), "{request}: {text}");
-        // Octets of `hash`.
+        // Bytes of `hash`.
         assert!(!text.contains("104, 97, 115, 104"), "{request}");
     }
     after
@@ -159,7 +159,7 @@ fn a_password_stays_with_its_user() {
         let want: &[&str] = if stays { &[TWELVE] } else { &[] };
         check_held(&[&start, &request], want);
     }
-    // What Get showed, sent back.
+    // The answer of Get, sent back.
     let before = all_done(&[&start]);
     let schema = &models().openconfig;
     let view = NodeRef::Branch(before.config_view(Origin::OpenConfig).root());
@@ -222,7 +222,7 @@ fn the_same_password_again_is_no_change() {
 
 #[test]
 fn errors_about_secrets_do_not_quote_them() {
-    let both = "a request gives a user one of `password` and `password-hashed`";
+    let both = "a request may give a user either `password` or `password-hashed`";
     let role = r#""role":"admin""#;
     for (request, path, reason) in [
         (
@@ -242,7 +242,7 @@ fn errors_about_secrets_do_not_quote_them() {
         (
             format!(r#"union {CONFIG}/password "hunter"; union {CONFIG}/password "hunter too""#),
             "password",
-            "another entry of the request says otherwise",
+            "another entry of the request gives a different value",
         ),
         (format!(r#"update {CONFIG}/password """#), "password", "it is empty"),
     ] {
@@ -283,7 +283,7 @@ fn a_switch_hides_what_clients_gave_and_shows_it_again() {
             matches!(errors.first().cause, EditCause::Reserved { owner: Namespace::Gnsi, .. });
         assert!(reserved, "{request}: {errors}");
     }
-    // What covers it takes the client's own copy away, silently; what only leaves it out does not.
+    // A delete that covers it takes the client's own copy away, silently; a request that only leaves it out does not.
     assert_eq!(
         secret_lines(&edited(&on, &format!(r#"replace {CONFIG} {{"role":"admin"}}"#))),
         [TWELVE]

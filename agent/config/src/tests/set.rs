@@ -115,13 +115,13 @@ fn a_replace_cannot_delete() {
     check_refused(
         &[&format!("update {ETH0}/config/mtu 1500"), &format!("replace {ETH0} {{ }}")],
         &[
-            "cannot replace `/interfaces/interface[name=eth0]`: an empty value cannot replace it; use a delete",
+            "cannot replace `/interfaces/interface[name=eth0]`: an empty value cannot replace a list entry; use a delete",
         ],
     );
     check_refused(
         &[&format!("replace {ETH0}/config/mtu null")],
         &[
-            "cannot replace `/interfaces/interface[name=eth0]/config/mtu`: an empty value cannot replace it; use a delete",
+            "cannot replace `/interfaces/interface[name=eth0]/config/mtu`: an empty value cannot replace a list entry; use a delete",
         ],
     );
 }
@@ -231,15 +231,15 @@ fn bad_operations_are_refused_with_their_paths() {
         ),
         (
             "update /system/state/hostname \"a\"",
-            "cannot update `/system/state/hostname`: it is state, which cannot be written",
+            "cannot update `/system/state/hostname`: state cannot be written",
         ),
         (
             "delete /system/state/hostname",
-            "cannot delete `/system/state/hostname`: it is state, which cannot be written",
+            "cannot delete `/system/state/hostname`: state cannot be written",
         ),
         (
             "update /system {\"state\":{\"hostname\":\"a\"}}",
-            "cannot update `/system/state`: it is state, which cannot be written",
+            "cannot update `/system/state`: state cannot be written",
         ),
     ] {
         check_refused(&[request], &[want]);
@@ -316,13 +316,13 @@ fn unsupported_values_are_refused() {
     for (request, want) in [
         (
             format!("update {ETH0}/config/mtu 80"),
-            "cannot update `/interfaces/interface[name=eth0]/config/mtu`: an MTU of 80 octets is too small: with \
-             the 14 octets of the Ethernet header it must be 82 at least",
+            "cannot update `/interfaces/interface[name=eth0]/config/mtu`: an MTU of 80 bytes is too small: with \
+             the 14 bytes of the Ethernet header it must be 82 at least",
         ),
         (
             format!("update {ETH0}/subinterfaces/subinterface[index=0]/ipv6/config/mtu 65536"),
             "cannot update `/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]/ipv6/config/mtu`: \
-             no link has an MTU of 65536 octets: 65535 at most",
+             an MTU of 65536 bytes is too large: the limit is 65535",
         ),
         (
             format!("update {ETH0}/subinterfaces/subinterface[index=1]/config/index 1"),
@@ -365,12 +365,12 @@ fn an_address_needs_its_prefix_length() {
     check_refused(
         &["update native:/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.1] {}"],
         &[
-            "cannot update `/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.1]/prefix-length`: it is needed, and missing",
+            "cannot update `/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.1]/prefix-length`: a mandatory leaf is not set",
         ],
     );
     check_refused(
         &["update cli: interface eth0\n  ipv4\n    address 10.0.0.1"],
-        &["cannot update `line 3: address 10.0.0.1`: it is needed, and missing"],
+        &["cannot update `line 3: address 10.0.0.1`: a mandatory leaf is not set"],
     );
 }
 

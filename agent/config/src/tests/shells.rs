@@ -46,7 +46,7 @@ fn document() -> String {
     format!(r#"{{"interfaces":{INTERFACES},"network-instances":{INSTANCES},"system":{SYSTEM}}}"#)
 }
 
-/// Every list of the models of which there can be shells, sent as root, as containers and as items, each twice.
+/// Every list of the models that can have shells, sent as root, as containers and as items, each twice.
 #[test]
 fn shells_sent_back_change_nothing() {
     let configured = after(&[

@@ -1,4 +1,4 @@
-//! Sizes of the parts of a tree, of which there are millions.
+//! Sizes of the parts of a tree; a tree has millions of them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn parts_of_trees_do_not_grow() {
     check! {
         // A pointer and a length: its variants of a value must leave the tag of a text free.
         Name = 16;
-        // As a text of up to 23 octets in place.
+        // As a text of up to 23 bytes in place.
         Value = 24;
         Option<Value> = 24;
         // As the one value that nearly all are.

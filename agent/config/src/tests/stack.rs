@@ -457,7 +457,7 @@ fn a_link_needs_what_its_kind_cannot_do_without() {
     for (kind, leaf) in [("veth", "veth/peer"), ("vxlan", "vxlan/vni")] {
         check_refused(
             &[&format!("update native:{eth0}/type \"{kind}\"")],
-            &[&format!("cannot update `{eth0}/{leaf}`: it is needed, and missing")],
+            &[&format!("cannot update `{eth0}/{leaf}`: a mandatory leaf is not set")],
         );
     }
     let other = format!("update native:{eth0}/type \"bridge\"");

@@ -398,7 +398,7 @@ fn configured_addresses_hide_leases_and_removal_restores_them() {
     assert!(back.effective() == described.effective());
 }
 
-/// Cases 9 and 10, as far as the union goes: what ranks below comes back by itself.
+/// Cases 9 and 10, as far as the union goes: the lower layer comes back.
 #[test]
 fn lower_ranked_values_return_when_uncovered() {
     let text = "union cli: interface eth0\n  description uplink";
@@ -431,7 +431,10 @@ fn invalid_union_replace_combinations_are_refused() {
         (format!("{text}; {text}"), "only one CLI text"),
         (format!("{text}; {native}; {openconfig}"), "CLI text and native paths"),
         (format!("{native}; {text}"), "CLI text and native paths"),
-        (format!("{openconfig}; {}", openconfig.replace('x', "y")), "another entry"),
+        (
+            format!("{openconfig}; {}", openconfig.replace('x', "y")),
+            "the request sets this leaf to",
+        ),
         ("union /interfaces/interface[name=eth0] {}".to_owned(), "use a delete"),
         ("union cli: hostnam x".to_owned(), "line 1"),
         (

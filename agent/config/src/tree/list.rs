@@ -237,7 +237,7 @@ fn difference<'a, M: LeafMeta>(
     }
 }
 
-/// Differences for lists of which at least one is short.
+/// Differences if at least one list is short.
 fn merged<'a, M: LeafMeta>(
     old: &'a List<M>,
     new: &'a List<M>,

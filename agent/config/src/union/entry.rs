@@ -132,7 +132,7 @@ impl<'a> Union<'a> {
         }
     }
 
-    /// Computes the leaves of the entry. Those under a condition come last, after the leaves that the condition
+    /// Computes the leaves of the entry. Leaves under a condition come last, after the leaves that the condition
     /// reads.
     fn own_leaves(
         &mut self,
@@ -180,7 +180,7 @@ impl<'a> Union<'a> {
         let below = self.strongest(leaf, inputs, defaults);
         let fence = self.fence_over(leaf, inputs, below.as_ref());
         let below = ResolvedLeaf::of(leaf, below, defaults);
-        // What clients read of their configuration says nothing of fences.
+        // Clients read their configuration without fences.
         self.overlay(leaf, inputs, below.as_ref(), overlays);
         let resolved = match fence {
             Some(fence) => ResolvedLeaf::of(leaf, Some(fence), defaults),

@@ -147,8 +147,8 @@ impl<'a> Union<'a> {
         result
     }
 
-    /// The result for the list computed last, if this one has the same entries. They depend on nothing above them but for
-    /// the paths of problems, of which there were none.
+    /// The result for the list computed last, if this one has the same entries. They depend on nothing above them
+    /// except the paths of problems, and there were none.
     fn same_as_last(&self, list: AnchorId, pairs: &[ListVersions<'a>]) -> Option<ListResult> {
         let last = self.last_list.as_ref().filter(|last| last.list == list)?;
         let is_same = |(pair, last): (&ListVersions<'a>, &&'a List<LeafMark>)| {

@@ -64,7 +64,7 @@ pub(crate) enum Problem {
     },
     /// An entry lacks a mandatory leaf.
     MissingMandatory { native: InstancePath },
-    /// An entry lacks all leaves of which it needs one.
+    /// An entry lacks all leaves although it needs one of them.
     MissingOneOf { native: InstancePath, one_of: Vec<NodeId> },
     /// The work of a service instance failed.
     Work(WorkFailure),

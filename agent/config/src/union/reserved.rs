@@ -39,7 +39,7 @@ impl<'a> Union<'a> {
             let is_on = never.reserved.is_some_and(|row| self.is_on(row.service));
             match (slot.layer.owner, never.reserved) {
                 (Owner::Service, Some(row)) if row.is_for_services => {
-                    // What was asked for while the item was free stays, without effect.
+                    // A value that was asked for while the item was free stays, without effect.
                     if is_on && is_new() {
                         self.reserved(row.service, slot.layer, &never.steps, row.why);
                     }

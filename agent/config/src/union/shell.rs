@@ -1,8 +1,8 @@
 //! Shells: entries of client OpenConfig without any leaves but keys, also in all entries below.
 //!
-//! Controllers create shells when they read a whole tree and send it back, because some entries exist in state
-//! only. A shell configures nothing, so the union ignores it except in the view of its layer. An entry that is complete
-//! with its keys alone (a user without a role) is no shell.
+//! Controllers create shells when they read a whole tree and send it back, because some entries exist in state only.
+//! A shell configures nothing, so the union ignores it except in the view of its layer. An entry that is complete
+//! with its keys alone (a user without a role) is not a shell.
 
 use std::sync::Arc;
 

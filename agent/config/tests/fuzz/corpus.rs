@@ -1,4 +1,4 @@
-//! Seeds, and edits of them that octets stand for.
+//! Seeds, and edits of them that bytes stand for.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ impl<'a> Corpus<'a> {
         Self { texts, words }
     }
 
-    /// The first octet names the seed, every three after it an edit: what, where, with which word.
+    /// The first byte names the seed, every three after it an edit: what, where, with which word.
     pub(super) fn mutated(&self, input: &[u8]) -> String {
         let Some((seed, edits)) = input.split_first() else { return String::new() };
         let mut text = self.texts[usize::from(*seed) % self.texts.len()].clone();
@@ -35,7 +35,7 @@ impl<'a> Corpus<'a> {
     fn edit(&self, text: &mut String, what: u8, place: usize, which: usize) {
         let starts: Vec<usize> =
             text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
-        // A whole number of octets says where in a text of any length.
+        // A whole number of bytes says where in a text of any length.
         let at = starts[place * (starts.len() - 1) / usize::from(u8::MAX)];
         let word = self.words[which % self.words.len()];
         let end =

@@ -2,7 +2,7 @@
 //! unchanged.
 //!
 //! Each target runs for `BOLERO_RANDOM_TEST_TIME_MS` (a second when it is not set) after the seeds in
-//! `__fuzz__/NAME/corpus`. Half of the inputs are octets as they come, half are seeds with edits.
+//! `__fuzz__/NAME/corpus`. Half of the inputs are bytes as they come, half are seeds with edits.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
@@ -15,7 +15,7 @@ use holdfast_config::{InstancePath, Models, Path, Schema};
 
 use self::corpus::Corpus;
 
-/// Runs one target over octets and over edited seeds.
+/// Runs one target over bytes and over edited seeds.
 fn fuzz(name: &str, words: &[&str], check: impl Fn(&str) + std::panic::RefUnwindSafe) {
     let seeds = Corpus::read(name, words);
     bolero::check!().for_each(|input: &[u8]| {

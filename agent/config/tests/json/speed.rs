@@ -21,12 +21,7 @@ fn a_hundred_thousand_routes() {
         let parsed =
             parse(&schema, &InstancePath::root(), text.as_bytes(), Flavour::Ietf, true, ())
                 .unwrap();
-        eprintln!(
-            "{} octets in {:?}, resident {} MiB",
-            text.len(),
-            start.elapsed(),
-            resident_mib()
-        );
+        eprintln!("{} bytes in {:?}, resident {} MiB", text.len(), start.elapsed(), resident_mib());
         let start = Instant::now();
         drop(parsed);
         eprintln!("dropped in {:?}", start.elapsed());

@@ -61,7 +61,7 @@ const DROPPED_WHENS: [(&str, &str); 33] = [
 
 const BOTH_DAMPERS: &str = "leaves hold times out beside a penalty; here a link may have both";
 const TLS_ALWAYS: &str = "they ask for transport security, without which there is no server";
-const GNSI: &str = "depends on the services that are asked for, which is no configuration here: all of them are there";
+const GNSI: &str = "depends on the services that are asked for, which is not configuration here: all of them are there";
 
 #[test]
 fn each_node_is_what_its_row_says() {

@@ -106,7 +106,7 @@ fn reserved_items() -> String {
         writeln!(text, "| {} | `{}` | {} |", row.service.name(), row.openconfig, row.why).unwrap();
     }
     text + "| bootz | every leaf that the boot layers hold, and the entries they hold with their own leaves | set by bootz or gnoi.BootConfig |\n\n\
-            A request that names one and would change it is refused with PERMISSION_DENIED.\nOne that merely covers it leaves the owner's value.\n"
+            A request that names an item and would change it is refused with PERMISSION_DENIED.\nA request that merely covers the item leaves the owner's value.\n"
 }
 
 fn factory(models: &Arc<Models>) -> String {
@@ -116,7 +116,7 @@ fn factory(models: &Arc<Models>) -> String {
     let mut text = format!(
         "A text replaces what the box left the factory with, so `no X` is how a factory item goes.\n\
          The binary ships with {shipped}; `holdfast run --factory FILE` gives it a configuration of its own.\n\
-         What it is on a box is an answer of:\n\n| command | answer |\n|---|---|\n"
+         These commands answer what it is on a box:\n\n| command | answer |\n|---|---|\n"
     );
     for show in SHOW_COMMANDS {
         writeln!(text, "| `{}` | {} |", show.command, show.about).unwrap();

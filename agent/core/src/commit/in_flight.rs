@@ -59,9 +59,9 @@ pub(crate) struct CommitInFlight {
     pub(crate) log_note: LogNote,
     /// Rows that have another content from the write on that makes the commit final.
     pub(crate) rows: Vec<Change>,
-    /// Packages of services that the database keeps from then on, or no longer: those of the last examination.
+    /// Packages of services that the database keeps after the commit, or no longer: those of the last examination.
     pub(crate) packages: Vec<PackageChange>,
-    /// What handlers were asked, and have answered.
+    /// Questions to handlers, with their answers.
     pub(crate) rounds: HandlerRounds,
     pub(crate) service_record: ServiceRecord,
     /// True for a change of the types of services.
@@ -92,7 +92,7 @@ pub(crate) fn runs_alone(intent: &Intent, options: &CommitOptions) -> bool {
 }
 
 impl CommitInFlight {
-    /// The commit of a change, of which it takes over the artefacts.
+    /// The commit of a change, which takes over the artefacts of the change.
     pub(crate) fn change(
         ticket: Ticket,
         reply: Reply,

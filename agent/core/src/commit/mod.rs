@@ -427,7 +427,7 @@ impl Commit {
         }
     }
 
-    /// Goes on after the end of the plan. What was not recorded is in force now, or was taken back.
+    /// Goes on after the end of the plan. A change that was not recorded is in force now, or was taken back.
     fn after_execution<P>(
         &self,
         outcome: TransactionOutcome,

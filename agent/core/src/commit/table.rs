@@ -1,8 +1,8 @@
 //! Commits side by side.
 //!
 //! A request is examined as soon as it is admitted, beside the commits that are under way, against the configuration
-//! in force. What it writes and what its examination has read is its [`Footprint`]. It is planned once it keeps clear
-//! of every commit that is further, and of every one that came earlier:
+//! in force. Its [`Footprint`] is all that it writes and that its examination has read. It is planned once it keeps
+//! clear of every commit that is further, and of every one that came earlier:
 //!
 //! ```text
 //!             examined        keeps clear, and nothing that it read has changed
@@ -19,7 +19,7 @@
 //! published. Its configuration is rebased then on the one in force, which may have changed where the commit has
 //! neither read nor written. *Invariant:* two commits between Planning and their end keep clear of one another.
 //!
-//! What has to do with everything runs alone: see [`runs_alone`](super::runs_alone).
+//! A change that has to do with everything runs alone: see [`runs_alone`](super::runs_alone).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -80,7 +80,7 @@ const MAX_ASKING: usize = 16;
 pub(crate) enum Turn {
     /// The commit is to be planned.
     Clear,
-    /// What its examination has read has changed.
+    /// Something that its examination has read has changed.
     Outdated,
     /// Handlers have answered it, and it is to be examined with the answers.
     Answered,
@@ -172,7 +172,7 @@ impl CommitTable {
         if self.request_alone.is_some() {
             return false;
         }
-        // One that handlers are asked for holds up nobody.
+        // A commit whose handlers are asked holds up nobody.
         let mut present = self.commits.values().filter(|it| !it.machine.is_asking());
         let examined = present.clone().filter(|it| it.machine.is_examining());
         examined.count() < MAX_EXAMINED
@@ -189,8 +189,8 @@ impl CommitTable {
         if asking.count() < MAX_ASKING { Ok(()) } else { Err(CommitError::Overloaded) }
     }
 
-    /// A commit that handlers have answered, and that may be examined again. One that runs alone waits until the others
-    /// have ended or wait for handlers themselves.
+    /// A commit that handlers have answered, and that may be examined again. A commit that runs alone waits until the
+    /// others have ended or wait for handlers themselves.
     fn next_answered(&self) -> Option<Ticket> {
         let present = || self.commits.values().filter(|it| !it.machine.is_waiting_for_handlers());
         let is_held_up = |it: &CommitInFlight| match it.runs_alone {
@@ -297,7 +297,7 @@ impl CommitTable {
     fn conflicting(&self, ticket: Ticket) -> Option<Ticket> {
         let commit = self.commits.get(&ticket)?;
         let is_ahead = |it: &&CommitInFlight| it.is_clear || it.ticket < ticket;
-        // One that handlers are asked for holds up nobody, although it may have been examined before.
+        // A commit whose handlers are asked holds up nobody, although it may have been examined before.
         let is_other = |it: &&CommitInFlight| it.ticket != ticket && !it.machine.is_asking();
         let mut others = self.commits.values().filter(is_other);
         others.find(|it| is_ahead(it) && !commit.keeps_clear_of(it)).map(|it| it.ticket)

@@ -274,7 +274,7 @@ fn state(name: &str) -> State {
         "Building" => State::Building { applied: applied() },
         "Confirming" => State::Confirming,
         "Ended" => State::Ended,
-        other => panic!("`{other}` is no state"),
+        other => panic!("`{other}` is not a state"),
     }
 }
 
@@ -346,7 +346,7 @@ fn input(name: &str) -> Input<()> {
             Input::Built(Ok(Box::new(BuiltRevision { base, next, keys, shown, left })))
         }
         "panicked" => Input::Built(Err(BuilderPanicked)),
-        other => panic!("`{other}` is no input"),
+        other => panic!("`{other}` is not an input"),
     }
 }
 

@@ -35,7 +35,7 @@ impl BoxState for ObservedBox {
         self.revision.tree(origin).leaf_values(pattern)
     }
 
-    /// A value that waits goes before one that failed: nothing is known of what comes after it.
+    /// A value that waits counts more than a value that failed: nothing is known of what comes after it.
     fn applied(&self, claim: &ClaimKey) -> Applied {
         let objects = self.objects(claim);
         if let Some(reason) = objects.iter().find_map(|path| self.incomplete(path)) {
@@ -109,8 +109,8 @@ impl ObservedBox {
     }
 }
 
-/// Extent to which one value is in the system. One that nothing asks for is no obstacle: the object has values that
-/// depend on its leaves.
+/// Extent to which one value is in the system. A value that nothing asks for is not an obstacle: the object has
+/// values that depend on its leaves.
 fn applied(engine: &Engine, key: &Key) -> Applied {
     use ValueState as State;
     let text = |reason: Option<String>| {

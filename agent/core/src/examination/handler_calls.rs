@@ -23,7 +23,8 @@ use tokio::time::Instant;
 use super::box_state::ObservedBox;
 use crate::request::{CommitError, Intent};
 
-/// Number of times that one change asks for the work of one state. What the answer depends on has changed after each.
+/// Number of times that one change asks for the work of one state. After each, something that the answer depends on
+/// has changed.
 const MAX_ROUNDS: usize = 2;
 
 /// Attached handlers, and their answers of earlier changes.
@@ -93,7 +94,7 @@ pub(crate) struct UnansweredCalls {
     pub(crate) state: Arc<ObservedBox>,
 }
 
-/// What one change has asked of handlers so far.
+/// Questions of one change to handlers so far.
 #[derive(Debug, Default)]
 pub(crate) struct HandlerRounds {
     ask_counts: BTreeMap<CallPlace, usize>,

@@ -244,7 +244,7 @@ impl Examiner {
         (pairs, intent, is_dry_run): (&VethPairs, Box<Intent>, bool),
     ) -> Result<Candidate, CommitError> {
         let configuration = configuration.with_surroundings(Surroundings::default());
-        // What was accepted earlier comes back as it was.
+        // Values that were accepted earlier come back as they were.
         let check = self.settings_check.as_ref().filter(|_| !intent.is_admitted());
         if let Some((path, reason)) = check.and_then(|it| it.refusal(old, &configuration)) {
             let path = self.display(&path, Origin::Native);
@@ -273,7 +273,7 @@ impl Examiner {
             BoundedList::default()
         };
         let services = service_preview::changes(old, &configuration, is_dry_run);
-        // What was accepted earlier comes back as it was.
+        // Values that were accepted earlier come back as they were.
         let unready = match intent.is_admitted() {
             true => BTreeSet::new(),
             false => unready(old, &configuration),

@@ -17,7 +17,7 @@ pub struct IncompleteEntry {
     pub native: String,
     /// Path in the model that clients use: OpenConfig, where it has the entry.
     pub label: String,
-    /// Leaf that it waits for, or several of which one suffices.
+    /// Leaf that it waits for, or several if any one of them suffices.
     pub missing: String,
 }
 

@@ -87,7 +87,7 @@ impl CoreHandle {
     /// Keeps the configuration of clients under a name, in place of what has the name already.
     ///
     /// # Errors
-    /// When there are too many, or they take too many octets, or the disk refuses.
+    /// When there are too many, or they take too many bytes, or the disk refuses.
     pub async fn set_checkpoint(
         &self,
         caller: &Caller,

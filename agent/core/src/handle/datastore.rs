@@ -71,8 +71,8 @@ pub trait Datastore: Clone + Send + Sync + 'static {
         options: CommitOptions,
     ) -> impl Future<Output = Result<Preview, CommitError>> + Send;
 
-    /// Reads the whole box again and repairs what differs; then finds the states of service instances of which some object is
-    /// not in the kernel, each with the first of these.
+    /// Reads the whole box again and repairs what differs; then finds the states of service instances with objects
+    /// that are not in the kernel, each with the first such object.
     fn unapplied(
         &self,
         services: BTreeSet<ServiceTag>,
@@ -108,7 +108,7 @@ pub trait Statuses: Send + Sync + 'static {
     /// Present time, on the clock of the times in statuses.
     async fn monotonic_now(&self) -> Result<Duration, Box<dyn Error + Send + Sync>>;
 
-    /// Entries of the configuration of which no value comes, because a leaf is missing.
+    /// Entries of the configuration that give no value, because a leaf is missing.
     async fn incomplete_entries(
         &self,
     ) -> Result<Vec<IncompleteEntry>, Box<dyn Error + Send + Sync>>;

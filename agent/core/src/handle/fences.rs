@@ -17,7 +17,7 @@ use crate::request::{CommitError, CommitOptions, CommitStamp, Intent};
 /// Author of changes that take fences off whose owners are gone.
 const RETAINING: &str = "faults";
 
-/// Items that one owner gives up, and those that it has fenced from then on.
+/// Items that one owner gives up, and those that it has fenced after that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FenceRequest {
     /// The author of the change, too.

@@ -25,9 +25,9 @@ const PORTION: usize = 1024;
 /// Entries of the native model that do not work because of a failure. Each list ascends, and no entry is in both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryImpact {
-    /// Entries of which nothing works.
+    /// Entries that do not work at all.
     pub down: Vec<InstancePath>,
-    /// Entries of which some works.
+    /// Entries that work in part.
     pub degraded: Vec<InstancePath>,
     /// Edges of the graph that were looked at.
     pub edges: usize,
@@ -37,7 +37,7 @@ pub struct EntryImpact {
     pub version: GraphVersion,
 }
 
-/// What is known of an entry of an impact.
+/// Facts about an entry of an impact.
 #[derive(Debug, Default)]
 struct Standing {
     /// Values of the entry that do not work.

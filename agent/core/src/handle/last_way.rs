@@ -1,8 +1,8 @@
 //! The guard `last-way`: what would lose its last way if an interface were shut.
 //!
-//! What stands on the interface alone is found by the walk of an impact, which knows what is redundant. Two things are looked
-//! at besides: connections of administrators, which end with the address that they came to, and default routes that other
-//! programs have made, which are no values of ours.
+//! The walk of an impact finds the objects that stand on the interface alone; it knows what is redundant. Two things
+//! are looked at besides: connections of administrators, which end with the address that they came to, and default
+//! routes that other programs have made, which are not values of ours.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -29,7 +29,7 @@ pub enum LastWay {
     Session { address: IpAddr },
     /// The default route of the box leads by the interface, and no other one is there.
     DefaultRoute { prefix: &'static str },
-    /// Entries of the native model, of which this is the first.
+    /// Entries of the native model: this one and more.
     Entries { first: String, others: usize },
 }
 
@@ -51,9 +51,9 @@ impl fmt::Display for LastWay {
 }
 
 impl CoreHandle {
-    /// Finds what would lose its last way if this interface were shut, the gravest first; `None` where nothing would. What is
-    /// marked as DOWN already loses nothing, nor do the addresses and neighbours of the interface itself. `sessions` are the
-    /// addresses of this box to which administrators are connected.
+    /// Finds what would lose its last way if this interface were shut, the gravest first; `None` where nothing would.
+    /// Objects that are marked as DOWN already lose nothing, nor do the addresses and neighbours of the interface
+    /// itself. `sessions` are the addresses of this box to which administrators are connected.
     ///
     /// # Errors
     /// When the walk of the impact has panicked, or the core has stopped.

@@ -111,7 +111,7 @@ impl Core {
     /// Lets the transaction in flight end, then stops.
     pub async fn shutdown(mut self) {
         if let Some(stop) = self.stop_tx.take() {
-            // The task may have ended by itself.
+            // The task may have ended already.
             let _ = stop.send(());
         }
         if self.ended_rx.await.is_err() {

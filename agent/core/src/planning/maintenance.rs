@@ -1,7 +1,7 @@
 //! Links that maintenance sessions have: nothing new is placed on them, and their drift is nobody's business.
 //!
-//! The core is told all of them as a level. What is refused is a Set that brings an entry whose own needs name such a link, or
-//! that is a part of it; changes and removals pass, and so does what comes back by a rollback.
+//! The core is told all of them as a level. It refuses a Set that brings an entry whose own needs name such a link,
+//! or that is a part of such a link. Changes, removals and rollbacks pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,9 @@
 //! The revision that shows a commit, built from the newest one.
 //!
-//! Its configuration goes into the trees, then the state that is configuration in force, and that of its objects. A large
-//! one is built by a thread beside the core, which reads the engine in pieces, and lays on it what was shown meanwhile. What has
-//! changed of the commit itself meanwhile is shown by the core: the latest with the commit, the rest by later revisions.
+//! Its configuration goes into the trees, then the state that is configuration in force, and that of its objects. A
+//! large one is built by a thread beside the core, which reads the engine in pieces, and lays on it what was shown
+//! meanwhile. Changes of the commit itself meanwhile are shown by the core: the latest with the commit, the rest by
+//! later revisions.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -120,7 +121,7 @@ impl RevisionBuilder {
         }
         self.mark_new_entries(&mut draft);
         let (left, next) = (self.left(), draft.publish());
-        // What was shown meanwhile may be much. What is shown from now on, the core lays on it.
+        // The state that was shown meanwhile may be large. The core lays later state on it.
         let (base, next) =
             if self.is_large() { self.chain.rebase(&base, next) } else { (base, next) };
         BuiltRevision { next, base, keys: self.keys, shown, left }

@@ -180,7 +180,7 @@ impl RevisionChain {
         self.lock().marks.clone()
     }
 
-    /// What others than the core show.
+    /// State that others than the core show.
     pub(super) fn others(&self) -> Others {
         let amended = self.lock();
         Others { services: amended.services.clone(), marks: amended.marks.clone() }
@@ -481,7 +481,7 @@ mod tests {
                 let values: BTreeMap<_, _> =
                     is.iter().map(|(leaf, (value, _))| (*leaf, value.clone())).collect();
                 prop_assert_eq!(&values, &expected);
-                // What this event has not changed keeps its time and its count.
+                // State that this event has not changed keeps its time and its count.
                 for (leaf, (value, version)) in &is {
                     if let Some((old, before)) = was.get(leaf)
                         && old == value
@@ -514,7 +514,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum MarkEvent {
         EffectiveStatus(usize, Option<bool>),
-        /// The core begins to build the revision of a commit, with entries that are configured from then on, or no more.
+        /// The core begins to build the revision of a commit, with entries that the commit configures or removes.
         Build {
             is_large: bool,
             changes: Vec<(usize, bool)>,
@@ -672,7 +672,7 @@ mod tests {
         const ROUTES: usize = 10_000;
         /// Objects of an amendment.
         const PORTION: usize = 1024;
-        /// Octets of all marks, the target of L17 in `agent/faults/FAULTS.md`.
+        /// Bytes of all marks, the target of L17 in `agent/faults/FAULTS.md`.
         const MOST: i64 = 2_000_000;
         let route = |number: usize| {
             let high = number / 256;
@@ -705,7 +705,7 @@ mod tests {
                 chain.amend(Vec::new(), portion.clone());
             }
         });
-        assert!(info.bytes_current < MOST, "{} octets", info.bytes_current);
+        assert!(info.bytes_current < MOST, "{} bytes", info.bytes_current);
         let next = chain.newest();
         let mut draft = next.draft(&MODELS, 2);
         draft.annotate(None);

@@ -1,6 +1,7 @@
 //! State of the entries that are derived when somebody reads them: those of lists whose objects are shown as applied.
 //!
-//! A large commit adds a hundred thousand of them, of which it takes pointers alone. See [`holdfast_telemetry::entry`].
+//! A large commit adds a hundred thousand of them, and takes only pointers to them. See
+//! [`holdfast_telemetry::entry`].
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -46,7 +47,7 @@ struct EntryPlace {
 #[derive(Clone, Debug)]
 pub(super) struct AppliedState {
     place: Arc<EntryPlace>,
-    /// The entry in force, of which some leaves are state.
+    /// The entry in force; some of its leaves are state.
     configured: Arc<Branch<Provenance>>,
     version: EntryVersion,
     /// Filled before a revision shows the entry.
@@ -295,7 +296,7 @@ impl AppliedState {
 }
 
 impl NewState {
-    /// Gives entries their state, in one tree. One that is stored as a branch gets the leaves.
+    /// Gives entries their state, in one tree. An entry that is stored as a branch gets the leaves.
     pub(super) fn show_all(tree: &mut DraftTree<'_>, states: &[Self]) {
         let models = Arc::clone(tree.models());
         for ListStates { above, list, states } in Self::by_list(tree.origin(), states) {

@@ -1,7 +1,8 @@
 //! Marks of entries: the [`EffectiveStatus`] of those that are not UP.
 //!
-//! Who follows faults marks entries; the core shows them, and knows them by entry, so that one which it takes away and builds
-//! anew is marked as before. A mark is no state of its own: it is shown with its entry, and it waits where that is not there.
+//! Who follows faults marks entries; the core shows them, and knows them by entry, so that one which it takes away
+//! and builds anew is marked as before. A mark is not state of its own: it is shown with its entry, and it waits
+//! where that is not there.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use holdfast_config::{EffectiveStatus, InstancePath, Keys, Step, Value};
 use holdfast_telemetry::{ConfigOrState, DraftTree, Mutation};
 use imbl::OrdMap;
 
-/// Marks that are kept: those of some impacts as large as they can be. Each takes some hundred octets.
+/// Marks that are kept: those of some impacts as large as they can be. Each takes some hundred bytes.
 pub(crate) const MARKS_MOST: usize = 200_000;
 
 /// An entry, as its list and its keys; entries beside each other share the list.

@@ -9,8 +9,8 @@
 //!
 //! The status of a link is shown as it is told ([`told`]), which may differ from what the kernel shows.
 //!
-//! Static routes, of which there are many, are not written leaf by leaf: a revision takes the pointers from which a
-//! reader's branch is derived ([`derived`]).
+//! Static routes are many, and are not written leaf by leaf: a revision takes the pointers from which a reader's
+//! branch is derived ([`derived`]).
 
 mod builder;
 mod chain;
@@ -158,7 +158,7 @@ impl Publisher {
         self.deferrals.begin(ticket, keys);
     }
 
-    /// Notes keys of which a plane changed.
+    /// Notes keys with a changed plane.
     pub(super) fn mark_dirty(&mut self, keys: Vec<Key>) {
         if self.deferrals.is_empty() {
             return self.dirty.extend(keys);
@@ -227,8 +227,8 @@ impl Publisher {
         !self.is_held && !self.dirty.is_empty()
     }
 
-    /// Shows the state of what changed, but for what a commit still works on: of so many keys that events need not wait,
-    /// the latest first.
+    /// Shows the changed state, except state that a commit still works on: for so many keys that events need not
+    /// wait, the latest first.
     pub(super) fn show_portion(&mut self, engine: &Engine) {
         if !self.has_work() {
             return;
@@ -248,8 +248,8 @@ impl Publisher {
         self.chain.advance(&last, draft.publish());
     }
 
-    /// Publishes the revision of a commit, with the latest of what has changed while it was built: of so many keys that events need not
-    /// wait. The others are shown from then on, in portions, as all other state is.
+    /// Publishes the revision of a commit, with the latest of what has changed while it was built: of so many keys
+    /// that events need not wait. The others are shown later, in portions, as all other state is.
     pub(crate) fn complete(
         &mut self,
         ticket: Ticket,
@@ -269,7 +269,8 @@ impl Publisher {
         self.chain.advance_to_boundary(&newest, draft.publish())
     }
 
-    /// Builder of the revision of a commit, of which no key is left to be shown then, unless it changes once more.
+    /// Builder of the revision of a commit. No key of the commit is left to be shown then, unless it changes once
+    /// more.
     pub(crate) fn builder(
         &mut self,
         ticket: Ticket,

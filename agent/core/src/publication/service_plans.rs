@@ -54,8 +54,8 @@ pub(super) fn follow(tree: &mut DraftTree<'_>, old: &Layers, new: &Configuration
     }
 }
 
-/// State leaves of one plan by their paths, and the paths of its list entries, without a value. What the models lack is left
-/// out.
+/// State leaves of one plan by their paths, and the paths of its list entries, without a value. Nodes that the models
+/// lack are left out.
 fn items(
     models: &Models,
     tag: &ServiceTag,
@@ -190,7 +190,7 @@ fn follow_owners(tree: &mut DraftTree<'_>, old: &Claims, new: &Configuration) {
     }
 }
 
-/// Entries of `/service-state/queue`: the calls of a plan but for those that have succeeded.
+/// Entries of `/service-state/queue`: the calls of a plan except those that have succeeded.
 fn queue_items(
     models: &Models,
     tag: &ServiceTag,

@@ -7,7 +7,8 @@ use holdfast_telemetry::{ConfigOrState, DraftTree, Mutation};
 
 use crate::service_history::HistoryChange;
 
-/// Shows transactions that have ended, and takes away those that are kept no longer. What the models lack is left out.
+/// Shows transactions that have ended, and takes away those that are kept no longer. Nodes that the models lack are
+/// left out.
 pub(super) fn follow(tree: &mut DraftTree<'_>, HistoryChange { added, dropped }: &HistoryChange) {
     if tree.origin() != Origin::Native || added.is_empty() && dropped.is_empty() {
         return;
@@ -64,7 +65,7 @@ fn leaves(schema: &Schema, transaction: &ServiceTransaction) -> Vec<(InstancePat
     found
 }
 
-/// Leaves of a cause, of which some may be absent.
+/// Leaves of a cause; some may be absent.
 pub(super) fn cause_leaves(cause: &WalkCause) -> [(&'static str, Option<Value>); 5] {
     let WalkCause { kind, subject, before, after, places } = cause;
     let places: Vec<Value> = places.iter().map(|place| Value::Str((&**place).into())).collect();

@@ -60,7 +60,7 @@ pub(crate) struct StateUpdate<'a> {
     pub(super) changes: Vec<StateChange>,
 }
 
-/// What others than the core show, and what stays where other state is removed.
+/// State that others than the core show, and state that stays where other state is removed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Others {
     /// State leaves of services.
@@ -104,7 +104,7 @@ impl StateSource {
         })
     }
 
-    /// State to be shown of one key, of which the engine holds `planes`.
+    /// State to be shown of one key, whose `planes` the engine holds.
     pub(super) fn read(
         &self,
         last: &Revision,
@@ -186,7 +186,7 @@ impl StateUpdate<'_> {
     }
 }
 
-/// Takes all state away at and below a native path, but for what others show there.
+/// Takes all state away at and below a native path, except state that others show there.
 pub(super) fn clear(tree: &mut DraftTree<'_>, map: &Map, others: &Others, path: &InstancePath) {
     remove_state(tree, map, path);
     let from = others.services.range::<_, InstancePath>(path..);

@@ -1,12 +1,12 @@
-//! What is told of the status of links: the one place where `oper-status` is decided.
+//! Reported status of links: the one place where `oper-status` is decided.
 //!
 //! ```text
 //!  the kernel's status --> held back for `hold-time` --> down while the penalty suppresses it --> down while forced --> told
 //! ```
 //!
-//! Start at [`ToldLinks::observe`]. A change that is held back, and one back within that time, is told to nobody. It is held
-//! back by level: the time counts since the kernel's status differs from the one before. What the operator has done is told
-//! at once: a link that is administratively down, and one that comes or goes.
+//! Start at [`ToldLinks::observe`]. A change that is held back, and one back within that time, is told to nobody. It
+//! is held back by level: the time counts since the kernel's status differs from the one before. Actions of the
+//! operator are told at once: a link that is administratively down, and one that comes or goes.
 //!
 //! Nothing here has a clock, and nothing is kept over a restart: the first status of a link is told as it is.
 
@@ -21,7 +21,7 @@ use imbl::{OrdMap, OrdSet};
 /// Added to the moment at which a penalty has decayed, so that rounding brings nobody there too early.
 const PENALTY_MARGIN: Duration = Duration::from_millis(1);
 
-/// Links by their keys. A clone costs nothing, and goes on from there by itself.
+/// Links by their keys. A clone costs nothing, and goes on independently.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToldLinks {
     links: OrdMap<Key, ToldLink>,
@@ -133,7 +133,7 @@ impl SeenLink {
         }
     }
 
-    /// Takes a new observation. What has fallen due before is settled.
+    /// Takes a new observation. Earlier due changes are settled.
     fn observe(&mut self, observed: LinkObservation, settings: &LinkStatusSettings, now: Now) {
         let before = std::mem::replace(&mut self.observed, observed);
         let changes = observed.carrier_changes.saturating_sub(before.carrier_changes);
@@ -144,7 +144,7 @@ impl SeenLink {
         }
     }
 
-    /// True for a status that is told at once, since it is no matter of the carrier.
+    /// True for a status that is told at once, since it does not depend on the carrier.
     fn is_told_at_once(&self) -> bool {
         let is_absent = |status| status == OperState::NotPresent;
         !self.observed.is_enabled || is_absent(self.observed.status) || is_absent(self.held)
@@ -191,7 +191,7 @@ impl SeenLink {
         forced.or(is_suppressed.then_some(DownBy::Penalty))
     }
 
-    /// The next moment at which what is told may change by itself.
+    /// The next moment at which the reported status may change without an event.
     fn due(&self, settings: &LinkStatusSettings) -> Option<Duration> {
         let held = self.held_back_since;
         let held = held.map(|since| since.saturating_add(self.hold_time(settings)));
@@ -267,8 +267,8 @@ impl ToldLinks {
         true
     }
 
-    /// Takes the links that are told as down whatever the kernel shows: all of them. Returns those of which that is new, or
-    /// over.
+    /// Takes the links that are told as down whatever the kernel shows: all of them. Returns the links whose hold is
+    /// new, or over.
     pub(super) fn force_down(&mut self, links: &BTreeSet<Key>, now: Now) -> Vec<Key> {
         let forced = self.links.iter().filter(|(_, link)| link.is_forced_down).map(|(key, _)| key);
         let forced: BTreeSet<Key> = forced.cloned().collect();
@@ -283,7 +283,7 @@ impl ToldLinks {
         changed
     }
 
-    /// Settles what has fallen due. Returns the links of which anything has.
+    /// Settles what has fallen due. Returns the links with any change.
     pub(super) fn tell_due(&mut self, now: Now) -> Vec<Key> {
         let mut links = Vec::new();
         while let Some((_, link)) = self.timers.get_min().filter(|(at, _)| *at <= now.monotonic) {

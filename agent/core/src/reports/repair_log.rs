@@ -1,7 +1,7 @@
 //! Log of what the system and the engine do by themselves: objects that are lost, repairs, failures of operations, and their end.
 //!
-//! Each object has one line a minute at most for its losses, and one for its repairs and failures, with counts ([`LogThrottle`]). What a client is told in the answer of its request is
-//! logged there.
+//! Each object has one line a minute at most for its losses, and one for its repairs and failures, with counts
+//! ([`LogThrottle`]). Failures that the answer of a request tells to a client are logged there.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use holdfast_scheduler::{
 use holdfast_security::acctz::secrets;
 use tracing::{info, warn};
 
-/// Objects of which it is remembered that they failed, so that their success is told. Others are shown as failed by
-/// `holdfast show pending` all the same.
+/// Objects that failed, so that their success is told. Others are shown as failed by `holdfast show pending` all the
+/// same.
 const FAILED_MOST: usize = 1024;
 
 /// Lines of objects within the last minute, and objects whose last operation failed.
@@ -125,7 +125,7 @@ impl RepairLog {
         if !self.is_of_interest(record) {
             return lines;
         }
-        // What follows from another object, as the prefix from an address, has no line beside that object's.
+        // An object that follows from another one, as the prefix from an address, has no line beside that object's.
         let is_shown = |kind: KindId| registry.descriptor(kind).is_none_or(|it| it.observable());
         let operations = record.operations.iter().filter(|it| is_shown(it.key.kind()));
         for operation in operations {
@@ -137,8 +137,8 @@ impl RepairLog {
         lines
     }
 
-    /// Takes in what the system did to an object. Returns the line to be logged now. What went with another object, for which it
-    /// waits now, has no line beside that object's.
+    /// Takes in what the system did to an object. Returns the line to be logged now. An object that went with another
+    /// one, and waits for it now, has no line beside that object's.
     fn take_loss(
         &mut self,
         change: &SystemChange,

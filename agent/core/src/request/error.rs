@@ -40,19 +40,19 @@ pub enum CommitError {
     Confirm(#[from] ConfirmError),
     #[error(transparent)]
     Election(#[from] ElectionError),
-    #[error("the plan of this change has become {found} instead of {expected}: request it again")]
+    #[error("the hash of the plan is {found}, not {expected} as expected: repeat the dry run")]
     PlanDiffers { expected: PlanHash, found: PlanHash },
     #[error(
         "{path}: nothing new is placed on {link} while the maintenance session {session} is open"
     )]
     Closed { path: String, link: SmolStr, session: SmolStr },
-    #[error("too many changes wait already")]
+    #[error("too many changes wait already: try again later")]
     Overloaded,
-    /// What the work of handlers depends on changed each time before they had answered.
-    #[error("failed in {service}: the configuration kept changing")]
+    /// Something that the work of handlers depends on changed each time before they had answered.
+    #[error("failed in {service}: the configuration kept changing; try again")]
     Unsettled { service: String },
     /// The client has gone before anything of the change was recorded.
-    #[error("the client no longer waits for it")]
+    #[error("the client no longer waits for the answer")]
     Abandoned,
     #[error("the change could not be examined: {reason}")]
     Internal { reason: String },

@@ -69,11 +69,11 @@ pub enum Intent {
 #[derive(Clone, Debug, Default)]
 pub struct Walks {
     pub due: BTreeSet<ServiceTag>,
-    /// Those whose last walk was refused, with the reason: the states that it would change are failed.
+    /// Instances whose last walk was refused, with the reason: the states that it would change are failed.
     pub refused: BTreeMap<ServiceTag, Arc<str>>,
     /// Components that back out whatever their delete gates say.
     pub forced: BTreeMap<ServiceTag, ForcedBackTrack>,
-    /// What came of actions.
+    /// Results of actions.
     pub actions: Vec<ActionUpdate>,
     /// An operator wants it, and failed actions are asked for again.
     pub is_redeployment: bool,

@@ -56,9 +56,9 @@ pub const MAX_COMMENT: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comment(SmolStr);
 
-/// A text that is no comment.
+/// A text that is not a comment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a comment has 1 to {MAX_COMMENT} characters, and no control characters")]
+#[error("a comment must have 1 to {MAX_COMMENT} characters, and no control characters")]
 pub struct InvalidComment;
 
 impl Comment {

@@ -56,7 +56,7 @@ impl Reply {
         (reply, intent, options)
     }
 
-    /// Reply to a change that the agent makes by itself; no client waits for it.
+    /// Reply to a change that the agent makes without a request; no client waits for it.
     pub(crate) fn to_agent(name: &'static str) -> Self {
         let (sender, _nobody) = oneshot::channel();
         let (caller, sender) = ("agent".to_owned(), Some(ReplySender::Commit(sender)));

@@ -57,7 +57,7 @@ pub struct Parts {
     pub services: Option<Arc<dyn Services>>,
     /// Handlers of services; without them, states wait for theirs.
     pub handlers: Option<Arc<dyn HandlerCalls>>,
-    /// Factory configuration; read on the very first start, and kept in the layers from then on.
+    /// Factory configuration; read on the very first start, and kept in the layers after that.
     pub factory: Option<Vec<u8>>,
     /// Where a commit says that it waits to be confirmed.
     pub undertakings: RebootInhibitors,
@@ -90,8 +90,8 @@ pub enum StartError {
 }
 
 impl Core {
-    /// Reads the stored configuration, brings the box to it, and returns once the first complete reading of the box was
-    /// handled: from then on revisions show the state of the box.
+    /// Reads the stored configuration, brings the box to it, and returns once the first complete reading of the box
+    /// was handled: revisions show the state of the box after that.
     ///
     /// # Errors
     /// When stored data cannot be read, or new data cannot be written.
@@ -133,7 +133,8 @@ impl Core {
             credential_values.map(|it| it.values(&configuration)).unwrap_or_default();
         let configured = examiner.first_changes(&configuration);
         let settings = reconcile::settings(&examiner.registry, &configured);
-        // What was stored before there was a rule for it is not judged: it fails in the kernel, and says so.
+        // Values that were stored before there was a rule for them are not judged: they fail in the kernel, and say
+        // so.
         let mut pairs = VethPairs::default();
         pairs.update(configured.iter().flat_map(EntryChange::differences));
         let credential_intent = credential_values.iter().cloned().map(IntentChange::from);

@@ -99,8 +99,8 @@ impl Start {
     }
 }
 
-/// Keys whose state is to be shown at first, ascending: those that have changed, and those of values that were pending before the
-/// restart too, which are no change for the engine, but which no revision shows yet.
+/// Keys whose state is to be shown at first, ascending: those that have changed, and those of values that were
+/// pending before the restart too, which did not change for the engine, but which no revision shows yet.
 pub(crate) fn keys_to_show(engine: &SharedEngine, mut keys: Vec<Key>) -> Vec<Key> {
     let mut from = 0;
     loop {

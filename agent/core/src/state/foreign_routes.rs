@@ -18,7 +18,7 @@ use tracing::warn;
 /// Routes of other programs as the loop knows them.
 #[derive(Debug)]
 pub(crate) struct RoutesOfOthers {
-    /// Routes of other programs, some of which routes of ours may take over.
+    /// Routes of other programs; routes of ours may take over some of them.
     known: ForeignRoutes,
     /// Keys under which the engine was shown foreign routes of another metric, to be taken over.
     shown: BTreeSet<Key>,

@@ -21,7 +21,7 @@ pub(crate) struct InForce {
     pairs: Arc<VethPairs>,
     /// Values of the credentials in force, which no layer holds.
     credential_values: BTreeMap<Key, SharedValue>,
-    /// Those of credentialz among them.
+    /// Artefacts of credentialz among them.
     credentials: Arc<Credentials>,
 }
 

@@ -51,7 +51,7 @@ impl Waiters {
         }
     }
 
-    /// Answers requests of which the newest revision shows the effect.
+    /// Answers requests whose effect the newest revision shows.
     pub(crate) fn answer_shown(&mut self) {
         for answer in self.of_revision.drain(..) {
             // The client may have gone.

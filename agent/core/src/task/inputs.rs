@@ -22,7 +22,7 @@ pub(crate) enum Event {
     Publish,
     /// The core is to stop, or its owner has dropped it.
     Stop,
-    /// A transport has ended by itself: its operations will never be answered.
+    /// A transport has ended unexpectedly: its operations will never be answered.
     TransportsGone,
 }
 

@@ -61,7 +61,7 @@ impl CoreTask {
         self.jobs.push(async move { JobResult::RestoresWritten(written.await) });
     }
 
-    /// The first batch may go, but for what the store refused; then what waits behind it.
+    /// The first batch may go, except operations that the store refused; then the batches behind it.
     pub(crate) fn restores_written(&mut self, result: Result<(), StoreError>) {
         match result {
             Ok(()) => self.transports.note_written(),

@@ -67,7 +67,7 @@ impl CoreTask {
         self.publisher.announce(Boundary { revision, transaction, confirm_id });
         if is_answered {
             self.publisher.note_caught_up();
-            // What only the versions before had is much: to free it takes as long as to build it.
+            // Memory that only earlier versions used is large: to free it takes as long as to build it.
             spawn_blocking(move || drop((before, applied)));
         }
     }

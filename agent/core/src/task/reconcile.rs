@@ -1,5 +1,5 @@
-//! Settings that are no objects: those of reconciliation (resync interval, drift policies) from the configuration to the
-//! engine, those of what is told of links to the publisher.
+//! Settings that are not objects. Settings of reconciliation (resync interval, drift policies) go from the configuration
+//! to the engine, those of the reported status of links go to the publisher.
 
 use std::time::Duration;
 

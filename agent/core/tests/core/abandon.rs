@@ -111,7 +111,7 @@ impl SlowSet {
     }
 }
 
-/// The MTU of the port, of which OpenConfig counts the Ethernet header too.
+/// The MTU of the port; OpenConfig counts the Ethernet header too.
 fn has_mtu(kernel: &SimulatedKernel, openconfig: u16) -> bool {
     kernel
         .contents()

@@ -113,7 +113,7 @@ async fn boot_configuration_and_clients_agree_on_veth_peers() {
     agent.handle.change(&caller(), boot("vb-va")).await.unwrap();
     let refused = commit(&agent, lines("interface va veth peer vc", false)).await.unwrap_err();
     assert!(refused.to_string().contains("link `vb` still names `va`"), "{refused}");
-    // What is refused leaves nothing behind that the next change would be judged by.
+    // A refused change leaves nothing behind that the next change would be judged by.
     agent.handle.change(&caller(), Intent::boot(BootChange::Set(None))).await.unwrap();
     commit(&agent, lines("interface va veth peer vc", false)).await.unwrap();
     assert_eq!(pairs(&kernel), "va-vc vc-va");

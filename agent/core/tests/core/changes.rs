@@ -270,7 +270,7 @@ async fn a_refused_object_is_named_in_the_model_of_the_request() {
         let edit = Edit { updates, ..Edit::default() };
         let refused = agent.handle.commit(&caller(), edit, CommitOptions::default()).await;
         let error = refused.unwrap_err().to_string();
-        assert!(error.contains(named) && error.contains("no gateway"), "{error}");
+        assert!(error.contains(named) && error.contains("cannot be a gateway"), "{error}");
     }
     agent.stop().await;
 }

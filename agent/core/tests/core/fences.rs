@@ -46,7 +46,7 @@ fn is_up(kernel: &SimulatedKernel) -> bool {
     observed.as_any().downcast_ref::<Link>().unwrap().enabled
 }
 
-/// What Get shows of `enabled` in the configuration of a client, and the administrative status.
+/// Value of `enabled` that Get shows in the configuration of a client, and the administrative status.
 fn shown(agent: &Agent) -> [Option<String>; 2] {
     let revision = agent.handle.revision();
     ["config/enabled", "state/admin-status"].map(|leaf| {
@@ -98,7 +98,7 @@ async fn a_fence_stands_over_what_clients_do() {
     let requests = kernel.requests();
     fence(&agent, FenceOwner::Session("7".into())).await.unwrap();
     lift(&agent, policy()).await;
-    assert_eq!(kernel.requests(), requests, "another owner is no operation");
+    assert_eq!(kernel.requests(), requests, "another owner needs no operation");
     check_shut(&agent, &kernel, Some("true"));
     // Others who set it up are overruled as ever.
     kernel.set_up("eth0", true);
@@ -151,7 +151,7 @@ async fn a_fence_stands_over_a_rollback_a_restart_and_goes_with_a_factory_reset(
     let begin = action(ConfirmAction::Begin { rollback_after: Duration::from_secs(600) });
     agent.handle.commit(&caller(), edit, begin).await.unwrap();
     assert!(is_up(&kernel));
-    // It does not wait for the confirmation, and is no part of what is taken back.
+    // It does not wait for the confirmation, and is not taken back.
     fence(&agent, policy()).await.unwrap();
     check_shut(&agent, &kernel, Some("true"));
     let cancel = action(ConfirmAction::Cancel);
@@ -274,7 +274,7 @@ async fn the_last_way_is_named() {
         let is_session = matches!(found, Some(LastWay::Session { .. }));
         assert_eq!(is_session, is_there, "{address}: {found:?}");
     }
-    // What is marked as DOWN already loses nothing.
+    // An object that is marked as DOWN already loses nothing.
     let entry = agent.handle.models().native.resolve_write(&route.parse().unwrap()).unwrap();
     agent.handle.mark(Vec::new(), vec![(entry, Some(EffectiveStatus::Down))]);
     assert_eq!(find("eth0", &nobody).await, None);

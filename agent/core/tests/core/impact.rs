@@ -108,7 +108,7 @@ async fn an_impact_names_the_entries_that_do_not_work() {
     let down = [&down[..], &["eth1", "eth1 10.1.0.1", "203.0.4.0/24"], &shared].concat();
     check(&agent, &impact(&agent, both).await, &down, &[]);
 
-    // What is administratively down is no fault.
+    // A link that is administratively down is not a fault.
     check(&agent, &impact(&agent, failure::of_interface("eth2")).await, &[], &[]);
 
     // An address that others have made goes with its link, and routes with it.

@@ -69,7 +69,7 @@ async fn a_port_is_configured_with_what_it_has_and_nothing_else() {
         ),
         (
             r#""port-speed": "openconfig-if-ethernet:SPEED_UNKNOWN""#,
-            Some(("port-speed", "no speed that a port can be configured with")),
+            Some(("port-speed", "not a speed that a port can be configured with")),
         ),
         (r#""duplex-mode": "HALF""#, Some(("duplex-mode", "full duplex, not half duplex"))),
         (

@@ -51,7 +51,7 @@ async fn drift_policy_report_keeps_a_foreign_change() {
     until(&agent, ValueState::Configured).await;
     assert_eq!(mtu(&kernel), ours);
 
-    // A start brings the box to its configuration; from then on the policy that is stored counts.
+    // A start brings the box to its configuration; after that the policy that is stored counts.
     replace_reconciliation(&agent, report).await.unwrap();
     agent.stop().await;
     kernel.set_mtu("eth0", 1300);

@@ -1,10 +1,10 @@
 //! Messages in gzip, in front of every service.
 //!
-//! gRPC compresses each message by itself, and says so in the frame before it. [`GzipBody`] unpacks the messages of a
-//! request before anything else sees them: so the limit of the method holds for what comes out, and accounting reads it. The
-//! limit is checked while a message is unpacked, so a small message that stands for a huge one is refused at the limit. In a
-//! response it packs the messages that are worth it, where the client takes them. Either way the work is done in portions,
-//! so a large message does not hold up a thread.
+//! gRPC compresses each message separately, and says so in the frame before it. [`GzipBody`] unpacks the messages of
+//! a request before anything else sees them: so the limit of the method holds for what comes out, and accounting
+//! reads it. The limit is checked while a message is unpacked, so a small message that stands for a huge one is
+//! refused at the limit. In a response it packs the messages that are worth it, where the client takes them. Either
+//! way the work is done in portions, so a large message does not hold up a thread.
 //!
 //! Absent on purpose: other encodings. The clients of this field speak gzip or nothing.
 
@@ -30,9 +30,9 @@ const ENCODING: &str = "grpc-encoding";
 const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 /// Encodings that the agent reads, in the form of a header.
 const ACCEPTED: &str = "gzip,identity";
-/// Least octets of a message that is packed: a smaller one is a packet either way.
+/// Least bytes of a message that is packed: a smaller one is a packet either way.
 const LEAST_PACKED: usize = 1024;
-/// Octets that are unpacked or packed before other work has its turn, which takes some milliseconds.
+/// Bytes that are unpacked or packed before other work has its turn, which takes some milliseconds.
 const PORTION: usize = 256 << 10;
 
 /// True when the messages of a request may be packed by gzip.
@@ -146,11 +146,11 @@ enum Direction {
 /// Outcome of a step.
 #[derive(Debug)]
 enum Next {
-    /// Octets to hand on.
+    /// Bytes to hand on.
     Octets(Bytes),
     /// The portion is used up; there is more to do.
     Later,
-    /// More octets have to arrive.
+    /// More bytes have to arrive.
     Needs,
 }
 
@@ -158,14 +158,14 @@ enum Next {
 #[derive(Debug)]
 struct Messages {
     direction: Direction,
-    /// Octets that were not looked at yet.
+    /// Bytes that were not looked at yet.
     arrived: Bytes,
-    /// Octets to hand on.
+    /// Bytes to hand on.
     ready: VecDeque<Bytes>,
     header: [u8; FRAME],
-    /// Octets of the next frame that have arrived.
+    /// Bytes of the next frame that have arrived.
     known: usize,
-    /// Octets of the current message still to come.
+    /// Bytes of the current message still to come.
     left: usize,
     /// The current message, when it is unpacked or packed.
     coder: Option<Coder>,
@@ -177,7 +177,7 @@ enum Coder {
     Pack(GzEncoder<Pieces>),
 }
 
-/// Result of a coder, up to a number of octets.
+/// Result of a coder, up to a number of bytes.
 #[derive(Debug)]
 struct Pieces {
     pieces: VecDeque<Bytes>,
@@ -203,7 +203,7 @@ impl Messages {
         self.arrived.is_empty() && self.ready.is_empty() && self.coder.is_none()
     }
 
-    /// Works on what has arrived, until there are octets to hand on or the portion is used up.
+    /// Works on what has arrived, until there are bytes to hand on or the portion is used up.
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` with the name of the limit when a message becomes too large, `INTERNAL` for one that cannot be
@@ -269,7 +269,7 @@ impl Messages {
         let here = self.left.min(self.arrived.len()).min(*portion);
         let before = coder.size();
         let read = match coder.write(&self.arrived[..here]) {
-            Ok(0) => Err(io::Error::other("there are octets after its end")),
+            Ok(0) => Err(io::Error::other("bytes follow the end of the message")),
             read => read,
         };
         let after = coder.size();
@@ -320,7 +320,7 @@ impl Coder {
         }
     }
 
-    /// Octets that it has made so far.
+    /// Bytes that it has made so far.
     fn size(&self) -> usize {
         match self {
             Self::Unpack(decoder) => decoder.get_ref().size,
@@ -373,7 +373,7 @@ mod tests {
         Messages::new(Direction::Unpack { limit: &READ_MESSAGE_SIZE, exceeded })
     }
 
-    /// Everything that comes of these octets, which arrive in pieces.
+    /// Everything that comes of these bytes, which arrive in pieces.
     fn pass(mut messages: Messages, octets: &[u8], piece: usize) -> Result<Vec<u8>, Status> {
         let mut passed = Vec::new();
         for piece in octets.chunks(piece) {

@@ -1,4 +1,4 @@
-//! Octets that a call makes the agent hold.
+//! Bytes that a call makes the agent hold.
 
 use bytes::Bytes;
 use http::Response;
@@ -9,13 +9,13 @@ use tonic::body::Body;
 
 use crate::server::SEND_BUFFER;
 
-/// Octets of a call with one answer, besides the answer: its task, its stream in HTTP/2 and its permission.
+/// Bytes of a call with one answer, besides the answer: its task, its stream in HTTP/2 and its permission.
 const UNARY_CALL: usize = 16 * 1024;
-/// Octets of a call that streams: what HTTP/2 holds, and as much for messages that are made and not handed over yet.
+/// Bytes of a call that streams: what HTTP/2 holds, and as much for messages that are made and not handed over yet.
 pub(super) const STREAM: usize = 2 * SEND_BUFFER;
 
 /// Completes an answer in one message, so that its size is known and it is held in the form in which it is sent: that of a
-/// Get takes ten times as much before. Returns it with the octets of the call.
+/// Get takes ten times as much before. Returns it with the bytes of the call.
 pub(super) async fn collected(response: Response<Body>) -> (Response<Body>, usize) {
     let (parts, body) = response.into_parts();
     if body.is_end_stream() {

@@ -18,7 +18,7 @@ pub(super) fn take_credentials(headers: &mut HeaderMap) -> Result<Credentials, L
     let name = only(headers, USERNAME)?.map(|name| std::str::from_utf8(name).map(SmolStr::new));
     let name = name.transpose().map_err(|_| LoginRefusal::Malformed(USERNAME))?;
     let password = only(headers, PASSWORD)?.filter(|text| !text.is_empty());
-    // A text that is no valid password counts as a wrong one: it is checked and charged like any other.
+    // A text that is not a valid password counts as a wrong one: it is checked and charged like any other.
     let password = password.map(|text| Password::new(text).or_else(|_| Password::new("\0")));
     let password = password.transpose().map_err(|_| LoginRefusal::Malformed(PASSWORD))?;
     headers.remove(PASSWORD);

@@ -10,13 +10,13 @@ use holdfast_config::{Limit, LimitExceeded};
 use http::HeaderMap;
 use tonic::Status;
 
-/// Octets of the frame before a message: a flag for compression and the length.
+/// Bytes of the frame before a message: a flag for compression and the length.
 pub(super) const FRAME: usize = 5;
 /// Names of the headers and trailers of a status.
 pub(super) const CODE: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 
-/// Most octets of a status text in its header form: some clients accept only 8 KiB of headers in all.
+/// Most bytes of a status text in its header form: some clients accept only 8 KiB of headers in all.
 const MAX_HEADER: usize = ERROR_TEXT.figure * 3 / 2;
 
 /// The limit that ended a call. Kept apart, because the handler of a stream may drop the error of its request.
@@ -56,7 +56,7 @@ fn put_status(headers: &mut HeaderMap, status: &Status) {
 /// Cuts the text of a status to the length that an error text may have.
 pub(super) fn cut(status: Status) -> Status {
     let text = status.message();
-    // Headers are ASCII: most characters other than letters and digits take three octets per octet of UTF-8 there.
+    // Headers are ASCII: most characters other than letters and digits take three bytes per byte of UTF-8 there.
     let cost = |c: char| if c.is_ascii_alphanumeric() { 1 } else { 3 * c.len_utf8() };
     let mut room = MAX_HEADER - 3 * CUT_MARK.len();
     let octets_of = |c: char| {
@@ -79,9 +79,9 @@ pub(super) struct Frames {
     limit: &'static Limit,
     exceeded: ExceededLimit,
     header: [u8; FRAME],
-    /// Octets of the next frame that have arrived.
+    /// Bytes of the next frame that have arrived.
     known: usize,
-    /// Octets of the current message still to come.
+    /// Bytes of the current message still to come.
     left: usize,
 }
 
@@ -95,7 +95,7 @@ impl Frames {
         self.exceeded.status()
     }
 
-    /// Follows the frames through the next octets.
+    /// Follows the frames through the next bytes.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ mod tests {
             for piece in [1, 2, 5, 7, 4096] {
                 let mut frames = Frames::new(&READ_MESSAGE_SIZE, ExceededLimit::default());
                 let got = octets.chunks(piece).try_for_each(|octets| frames.read(octets));
-                assert_eq!(got.is_ok(), fits, "{} octets in pieces of {piece}", octets.len());
+                assert_eq!(got.is_ok(), fits, "{} bytes in pieces of {piece}", octets.len());
             }
         }
     }

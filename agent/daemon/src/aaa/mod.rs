@@ -16,8 +16,8 @@
 //!   moves, authentication and authorization are repeated, once for each call. A revocation ends both directions of a stream:
 //!   the client reads the reason, the handler finds its stream broken. A unary call whose request has arrived in full is
 //!   carried out.
-//! * What a call makes the agent hold is charged to the [budget](crate::budget) of its caller: an answer in one message once it is
-//!   made ([`held`]), a stream for as long as it lasts.
+//! * Memory that a call makes the agent hold is charged to the [budget](crate::budget) of its caller: an answer in
+//!   one message once it is made ([`held`]), a stream for as long as it lasts.
 //! * The size of [`messages`] is bounded before memory is allocated for them, and so is the text of a status. Messages in gzip
 //!   are unpacked before ([`compression`]), so all of this is about what they hold.
 //!

@@ -71,7 +71,7 @@ struct State {
     until: Option<UnixTime>,
     /// Status that the call was cut with; never cleared.
     revocation: Option<Status>,
-    /// Set when the handler ends the call by itself, see [`CallPermission::allow_completion`].
+    /// Set when the handler ends the call, see [`CallPermission::allow_completion`].
     is_ending: bool,
 }
 
@@ -112,8 +112,8 @@ impl CallPermission {
         self.evaluate(&mut state)
     }
 
-    /// Lets the handler end the call by itself from now on: for a step that may revoke the caller's own permission, and whose
-    /// outcome the client has to learn.
+    /// Lets only the handler end the call from now on: for a step that may revoke the caller's own permission, and
+    /// whose outcome the client has to learn.
     pub(crate) fn allow_completion(&self) {
         self.state().is_ending = true;
     }

@@ -1,4 +1,4 @@
-//! The record of one call, from its first octet to its end.
+//! The record of one call, from its first byte to its end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ use crate::tls::{Peer, source_of};
 /// Path of the calls that change the configuration.
 const GNMI_SET: &str = "/gnmi.gNMI/Set";
 
-/// Record of a call in progress. Shared by the bodies of request and response, either of which may outlive the other.
+/// Record of a call in progress. Shared by the bodies of request and response; either may outlive the other.
 #[derive(Debug)]
 pub(super) struct CallRecord {
     accounts: AccountingLog,
@@ -41,7 +41,7 @@ pub(super) struct CallRecord {
 #[derive(Debug, Default)]
 struct State {
     login: Login,
-    /// First octets of the request.
+    /// First bytes of the request.
     request: Vec<u8>,
     /// The client has finished sending.
     request_complete: bool,
@@ -97,7 +97,7 @@ impl CallRecord {
         self.state().login = Login::Identified(caller.clone());
     }
 
-    /// Collects octets of the request; only the beginning is kept.
+    /// Collects bytes of the request; only the beginning is kept.
     pub(super) fn request_octets(&self, octets: &[u8]) {
         let mut state = self.state();
         if state.begun || state.ended {
@@ -262,7 +262,7 @@ fn authz(state: &State, status: &Status) -> Authz {
     Authz { outcome, detail: detail(status).into() }
 }
 
-/// The first message in the received octets, once its length is known, and whether it is complete.
+/// The first message in the received bytes, once its length is known, and whether it is complete.
 fn first_message(octets: &[u8]) -> Option<(&[u8], bool)> {
     let (frame, rest) = octets.split_first_chunk::<FRAME>()?;
     let [0, length @ ..] = *frame else { return Some((&[], false)) }; // compressed messages are not decoded

@@ -126,7 +126,7 @@ impl Rig {
     }
 
     /// Has ada call a service behind the layer that reads the whole request and ends with `trailers`. Returns the status, and
-    /// the octets that the service has read, 0 after an error.
+    /// the bytes that the service has read, 0 after an error.
     async fn request(&self, path: &str, octets: Vec<u8>, trailers: Status) -> (Status, usize) {
         let layer = Layer::new(self.authenticator.clone(), self.gnsi.clone());
         Self::request_through(&layer, path, octets, trailers).await
@@ -224,7 +224,7 @@ async fn a_call_goes_on_as_long_as_its_caller_could_begin_it() {
         ("delete ada", WATCH, gone),
         ("delete ada, user ada admin other", SUBSCRIBE, gone),
         ("user ada admin other", SUBSCRIBE, gone),
-        // The same password set again is no change.
+        // The same password set again is not a change.
         ("user ada admin secret", ROTATE, Ok(())),
         ("user ada read-only secret", SUBSCRIBE, Ok(())),
         ("user ada read-only secret", WATCH, Ok(())),

@@ -98,7 +98,7 @@ async fn a_revision_says_who_changed_what_and_why() {
     let kernel = SimulatedKernel::new(&["eth0"]);
     let folder = TempDir::new().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
-    assert_eq!(last(&agent).await, 0, "a start is no revision");
+    assert_eq!(last(&agent).await, 0, "a start makes no revision");
     let options = CommitOptions {
         trace: Some("change/7".into()),
         comment: Some("ticket 7".parse().unwrap()),
@@ -308,7 +308,7 @@ async fn services_are_walked_on_the_way_back() {
     agent.stop().await;
 }
 
-/// What a service asks for by now refuses a return that contradicts it, as it refuses a Set.
+/// A claim of a service refuses a return that contradicts it, as it refuses a Set.
 #[tokio::test]
 async fn a_return_that_contradicts_a_service_is_refused() {
     let kernel = SimulatedKernel::new(&[]);
@@ -436,7 +436,7 @@ proptest! {
             let mut history = vec![client_part(&agent)];
             for step in steps {
                 match step {
-                    // One that is refused changes nothing.
+                    // A refused return changes nothing.
                     Step::Change(number) => {
                         drop(agent.handle.change(&caller(), change(number)).await);
                     }

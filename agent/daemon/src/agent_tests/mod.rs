@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::{AuthMethod, Caller, Role};
-use holdfast_common::parallel;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::Services;
@@ -252,7 +251,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// Turns after which everything has happened that needs no time.
 const TURNS: usize = 300;
 
-/// Turns of the runtime, after some of which everything has happened that needs no time and no kernel.
+/// Turns of the runtime. After some of them, everything has happened that needs no time and no kernel.
 pub(crate) async fn turns(count: usize) {
     for _ in 0..count {
         tokio::task::yield_now().await;

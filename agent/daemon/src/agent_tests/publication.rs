@@ -231,8 +231,8 @@ fn forms_of(agent: &Agent) -> [(usize, usize); 2] {
         .map(|(tree, lists)| route_forms(tree.root(), lists))
 }
 
-/// Routes are derived from what is in memory anyway, whether they come small or large, vanish, come back or are read at a
-/// start. Only a route of which one leaf changed by itself is stored.
+/// Routes are derived from what is in memory anyway, whether they come small or large, vanish, come back or are read
+/// at a start. Only a route with a single changed leaf is stored.
 #[tokio::test]
 async fn routes_of_a_revision_are_derived() {
     let kernel = SimulatedKernel::new(&["eth0"]);

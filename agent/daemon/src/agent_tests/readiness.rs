@@ -12,7 +12,7 @@ use super::services::{LINK_UP, commit, instance, plan, removal, shown, start, un
 const READY: &str =
     "attached reached, init reached, ready reached, sized reached, init reached, ready reached";
 
-/// What the revision of the next commit shows of an instance, and the number of that revision.
+/// State of an instance in the revision of the next commit, and the number of that revision.
 async fn shown_next(boundaries: &mut BoundaryReceiver, name: &str) -> (String, u64) {
     let boundary = boundaries.recv().await.unwrap();
     (shown(&boundary.revision, name), boundary.revision.number)

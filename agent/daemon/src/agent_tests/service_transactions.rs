@@ -262,7 +262,7 @@ async fn why_of_an_instance_leads_to_what_it_waits_for_and_to_its_transactions()
     }
     assert!(!text.contains("change/7"), "of its own transactions alone: {text}");
 
-    // What it has read is shown a moment after the answer.
+    // Its readings are shown a moment after the answer.
     let text = why_with(&agent, "access[name='acme']", "reads\n").await;
     let read = "reads\n  state /interfaces/interface[name=eth1]/state/oper-status: UP  (port eth1, sized: gate `";
     assert!(text.contains(read), "{text}");

@@ -296,7 +296,7 @@ enum Event {
     Turns,
 }
 
-/// Changes, some of which have to do with one another, and some contradict one another.
+/// Changes. Some have to do with one another, and some contradict one another.
 fn change(number: usize) -> Intent {
     let name = ["eth0", "eth1"][number % 2];
     Intent::Edit(match number / 2 {

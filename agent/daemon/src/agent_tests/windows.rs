@@ -220,7 +220,7 @@ async fn operations_and_news_of_actions_wait_until_a_commit_is_confirmed() {
     bench.agent.stop().await;
 }
 
-/// What may happen to a box while a commit waits.
+/// Events of a box while a commit waits.
 #[derive(Clone, Debug)]
 enum Event {
     Plug(&'static str, bool),
@@ -237,7 +237,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Has events happen in a commit that waits, of which a kill at any moment and a cancellation leave nothing.
+/// Makes events happen in a commit that waits. A kill at any moment and a cancellation leave nothing of them.
 async fn run(is_removal: bool, events: &[Event]) {
     let (kernel, folder) = (SimulatedKernel::new(&["eth3"]), tempfile::tempdir().unwrap());
     let agent = start(&kernel, folder.path(), LINK_UP).await;

@@ -288,7 +288,7 @@ mod tests {
         back_off.failed(address(source), back_off.key(name), now);
     }
 
-    /// Begins and fails this many attempts, all of which are charged.
+    /// Begins and fails this many attempts, which are all charged.
     #[track_caller]
     fn guess(back_off: &mut BackOff, source: u32, name: &str, times: u32, now: Instant) {
         for _ in 0..times {

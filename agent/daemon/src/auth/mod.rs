@@ -49,7 +49,9 @@ pub enum LoginRefusal {
     NameAlone,
     #[error("metadata `{0}` is given twice or is not plain text")]
     Malformed(&'static str),
-    #[error("the client certificate does not speak for `{0}`: send a password, or no username")]
+    #[error(
+        "the client certificate does not authenticate user `{0}`: send a password as well, or leave out `username`"
+    )]
     OtherName(SmolStr),
     #[error("wrong username or password")]
     WrongPassword,
@@ -57,7 +59,7 @@ pub enum LoginRefusal {
     NamelessCertificate,
     #[error("too many failed logins from {source_address}: try again in {} s", .retry.as_secs().max(1))]
     BackOff { source_address: std::net::IpAddr, retry: Duration },
-    #[error("too many logins are being checked, try again")]
+    #[error("too many logins are being checked: try again later")]
     Busy,
     #[error("the password that this call began with is no longer valid")]
     PasswordReplaced,
@@ -178,7 +180,7 @@ impl Authenticator {
     }
 
     /// The caller with this password. The attempt is charged before anything is compared, except for a login that has
-    /// already succeeded on the connection, which is no guess.
+    /// already succeeded on the connection, which is not a guess.
     async fn by_password(
         &self,
         name: SmolStr,

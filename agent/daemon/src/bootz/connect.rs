@@ -27,11 +27,11 @@ const ALPN: &[u8] = b"h2";
 pub(super) enum ConnectError {
     #[error(transparent)]
     Network(#[from] NetworkError),
-    #[error("the certificate that the server's should lead to cannot be used")]
+    #[error("cannot use the certificate that the server is checked against")]
     Trust(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("`{0}` is no name of a server")]
+    #[error("`{0}` is not a server name")]
     Name(String),
-    #[error("no HTTP/2 with {address}")]
+    #[error("cannot speak HTTP/2 with {address}")]
     Http { address: SocketAddr, source: tonic::transport::Error },
 }
 

@@ -58,14 +58,14 @@ fn usable(address: IpNet) -> Result<IpNet, String> {
             Err(format!("{address} is more than one link can have"))
         }
         true => Ok(address),
-        false => Err(format!("{ip} is no address of a host")),
+        false => Err(format!("{ip} is not an address of a host")),
     }
 }
 
 impl Lease {
     pub(super) fn of_v4(reply: &DhcpV4Lease, granted: u64) -> Result<Self, String> {
         let address = Ipv4Net::with_netmask(reply.yiaddr, reply.subnet_mask);
-        let address = address.map_err(|_| format!("{} is no mask", reply.subnet_mask))?;
+        let address = address.map_err(|_| format!("{} is not a mask", reply.subnet_mask))?;
         let address = usable(address.into())?;
         let mut lease = Self {
             address,
@@ -274,17 +274,17 @@ mod tests {
             ("10.0.0.1/8", ""),
             ("192.0.2.9/32", ""),
             ("2001:db8::9/128", ""),
-            ("0.0.0.0/24", "no address of a host"),
-            ("0.1.2.3/24", "no address of a host"),
-            ("127.0.0.1/8", "no address of a host"),
-            ("224.0.0.1/24", "no address of a host"),
-            ("255.255.255.255/32", "no address of a host"),
+            ("0.0.0.0/24", "not an address of a host"),
+            ("0.1.2.3/24", "not an address of a host"),
+            ("127.0.0.1/8", "not an address of a host"),
+            ("224.0.0.1/24", "not an address of a host"),
+            ("255.255.255.255/32", "not an address of a host"),
             ("192.0.2.9/0", "more than one link"),
             ("192.0.2.9/7", "more than one link"),
-            ("::/128", "no address of a host"),
-            ("::1/128", "no address of a host"),
-            ("ff02::1/128", "no address of a host"),
-            ("fe80::1/128", "no address of a host"),
+            ("::/128", "not an address of a host"),
+            ("::1/128", "not an address of a host"),
+            ("ff02::1/128", "not an address of a host"),
+            ("fe80::1/128", "not an address of a host"),
         ] {
             match usable(address.parse().unwrap()) {
                 Ok(_) => assert_eq!(want, "", "{address}"),

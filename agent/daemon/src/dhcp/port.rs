@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Wait after a lease: without it, a server that grants a lifetime of zero would make the client ask, and write to
 /// disk, in a tight loop.
 const REST: Duration = Duration::from_secs(1);
-/// Octets of an Ethernet address; the clients support no other kind of link.
+/// Bytes of an Ethernet address; the clients support no other kind of link.
 const ETHERNET: usize = 6;
 
 /// A port as the kernel shows it.

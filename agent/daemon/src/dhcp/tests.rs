@@ -119,7 +119,7 @@ async fn a_lease_reaches_the_kernel_before_its_bootstrap_servers_are_used() {
     assert_eq!(rig.kernel.describe(), with(FIRST));
     assert!(
         rig.agent.handle.configuration().is_factory_new(),
-        "a lease is no configuration of an operator"
+        "a lease is not configuration of an operator"
     );
 }
 
@@ -158,7 +158,7 @@ async fn a_renewed_lease_lasts_on_and_one_that_is_not_is_taken_back() {
     rig.until(&LINK).await;
     assert!(!lease::file(rig.folder.path()).exists());
 
-    // What is lost is told until a server grants another lease.
+    // A lost lease is told until a server grants another one.
     let place = (PORT.into(), LeaseFamily::Ipv4);
     assert_eq!(lost.borrow_and_update().get(&place), Some(&FIRST.parse().unwrap()));
     lease_tx.send(lease(FIRST, 60, &[SERVER])).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a Set may not bring to the configuration of faults.
+//! Checks of a Set that changes the configuration of faults.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Drains: traffic is led away from interfaces and next hops, for whoever asks for it.
 //!
-//! Policies, uplink groups, sessions of maintenance and clients (`forwarding-viable`) want resources drained. What that
-//! means for each route follows from the graph ([`CoreHandle::drain_plan`]); it is looked at again whenever the graph or the
-//! configuration has changed, and the difference is one change of the fence layer for each owner.
+//! Policies, uplink groups, sessions of maintenance and clients (`forwarding-viable`) want resources drained. The
+//! effect on each route follows from the graph ([`CoreHandle::drain_plan`]); it is looked at again whenever the graph
+//! or the configuration has changed, and the difference is one change of the fence layer for each owner.
 //!
 //! Start at [`Drains::run`]. Who waits for a drain has a [`Drain`].
 
@@ -87,7 +87,7 @@ pub enum DrainError {
     NoWay(Resource),
     #[error("{resource} is not drained: {reason}")]
     Refused { resource: Resource, reason: SmolStr },
-    #[error("the agent drains nothing any more")]
+    #[error("the agent is stopping, and no longer drains")]
     Stopped,
 }
 

@@ -97,8 +97,8 @@ impl Fencer {
     }
 }
 
-/// Shuts what an owner wants shut, and gives back what it does not want any more. One that is refused keeps no other from being
-/// shut.
+/// Shuts what an owner wants shut, and gives back what it does not want any more. A refused fence keeps no other from
+/// being shut.
 pub(super) async fn fence_each(
     core: &CoreHandle,
     guard: &Guard,

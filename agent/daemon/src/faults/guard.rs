@@ -50,8 +50,8 @@ impl Guard {
         *self.groups.lock().unwrap_or_else(PoisonError::into_inner) = groups.into();
     }
 
-    /// Refuses to shut an interface on behalf of an owner where something would lose its last way. One that the owner has shut
-    /// already takes no way.
+    /// Refuses to shut an interface on behalf of an owner where something would lose its last way. An interface that
+    /// the owner has shut already takes no way.
     ///
     /// # Errors
     /// With what would lose its way, or when the core does not know.
@@ -78,7 +78,8 @@ impl Guard {
         }
     }
 
-    /// An uplink group that has enough members now, and would not have without this one. Those that are shut are none.
+    /// An uplink group that has enough members now, and would not have without this one. Groups that are shut do not
+    /// count.
     fn group_without(
         &self,
         interface: &SmolStr,

@@ -36,7 +36,7 @@ pub struct FaultService {
 
 /// The task of faults has ended, with the agent or by a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the agent does not look for faults any more")]
+#[error("the agent is stopping, and no longer looks for faults")]
 pub struct FaultsStopped;
 
 /// One question, with the channel for its answer.
@@ -86,7 +86,7 @@ pub(super) enum Request {
     FollowSessions(oneshot::Sender<FollowedSessions>),
 }
 
-/// Who reports, under the name of which `monitor` entry.
+/// Reporter, with the name of its `monitor` entry.
 #[derive(Clone, Debug)]
 pub struct Reporter {
     pub monitor: SmolStr,
@@ -120,7 +120,7 @@ pub enum LatchRefusal {
     NoSuchResource(Resource),
 }
 
-/// Octets of an operator's text: a ticket's number and a sentence or two.
+/// Bytes of an operator's text: a ticket's number and a sentence or two.
 const MAX_OPERATOR_TEXT: usize = 1024;
 
 /// An operator's word on an alarm.
@@ -136,7 +136,7 @@ pub struct OperatorWord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WordError {
-    #[error("the text has {0} octets, and may have {MAX_OPERATOR_TEXT}")]
+    #[error("the text has {0} bytes, and may have {MAX_OPERATOR_TEXT} at most")]
     Length(usize),
     #[error("the text has a control character, such as the end of a line")]
     Control,
@@ -200,8 +200,8 @@ pub enum News {
     },
 }
 
-/// A listener: first it gets what it does not know yet, then each transition. One that is too slow for the task gets what it
-/// has missed from the log.
+/// A listener: first it gets what it does not know yet, then each transition. A listener that is too slow for the
+/// task gets what it has missed from the log.
 #[derive(Debug)]
 pub struct Listener {
     faults: FaultService,
@@ -265,7 +265,7 @@ impl FaultService {
         self.drains.begin(owner, resource)
     }
 
-    /// Ends a drain, and returns when its metrics are off in the kernel. One that is not there has ended.
+    /// Ends a drain, and returns when its metrics are off in the kernel. A drain that is not there has ended.
     ///
     /// # Errors
     /// When the core has refused that. It is tried again.
@@ -410,7 +410,7 @@ impl FaultService {
         fenced.map_err(LatchRefusal::Fence)
     }
 
-    /// Makes a maintenance session. What stands on its resources is found first.
+    /// Makes a maintenance session. The objects that stand on its resources are found first.
     ///
     /// # Errors
     /// When nobody looks for faults any more; inside, when the session is refused.

@@ -1,4 +1,4 @@
-//! What a source reports as a whole, whenever something in it has changed.
+//! Level of a source: all that it reports, whenever something in it has changed.
 
 use holdfast_faults::{Condition, Input, Report, Source};
 use smol_str::SmolStr;

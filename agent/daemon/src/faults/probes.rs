@@ -24,7 +24,7 @@ const PACKET_INTERVAL: Duration = Duration::from_millis(1000 / MAX_PACKETS as u6
 /// The longest time to wait for an answer, also where rounds are further apart: the other side of the world takes 0.3 s.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
-/// What probes report to, and how they ask.
+/// Receiver of the reports of probes, and their sockets.
 #[derive(Clone, Debug)]
 struct Outlet {
     probes: Probes,

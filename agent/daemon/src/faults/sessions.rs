@@ -38,7 +38,7 @@ pub enum SessionRefusal {
     Session(#[from] SessionError),
     #[error("there is no {0}, neither in the configuration nor on the box")]
     NoSuchResource(Resource),
-    #[error("cannot find what stands on the resources")]
+    #[error("cannot find the objects that stand on the resources")]
     Contents(#[source] CommitError),
 }
 

@@ -329,7 +329,7 @@ impl ConsumerNodes {
             id: text(entry, self.id),
             identity: optional(self.identity),
             service_type: optional(self.service_type),
-            // Those that lead nowhere are refused before they come here.
+            // Paths that lead nowhere are refused before they come here.
             paths: self.paths(entry).filter_map(|path| entry_path(&path, native).ok()).collect(),
             requires_agreement: entry.value(self.requires_agreement) == Some(&Value::Bool(true)),
             default_action: object_action(entry, self.default_action),

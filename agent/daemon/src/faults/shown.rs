@@ -140,7 +140,7 @@ impl FenceLeaves {
     }
 }
 
-/// What a reporter has done since the agent was started.
+/// Counts of a reporter since the agent was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct MonitorCounts {
     /// Nanoseconds since 1970.

@@ -12,7 +12,7 @@ use holdfast_introspect::Distribution;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Raises of which the moments are kept: more than a profile has runs at a time.
+/// Raises whose moments are kept: more than a profile has runs at a time.
 const KEPT: usize = 256;
 /// Raises that are on their way. Of a storm, the first ones are profiled.
 const UNDER_WAY: usize = 256;

@@ -82,7 +82,7 @@ const MARKS_AT_ONCE: usize = 1024;
 /// Time to write the end of the log for the next run.
 const JOURNAL_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What the faults of a box are found in.
+/// Sources in which the faults of a box are found.
 #[derive(Debug)]
 pub struct FaultParts {
     pub core: CoreHandle,
@@ -280,7 +280,7 @@ async fn first_bug(tasks: &mut JoinSet<()>) -> Option<JoinError> {
     None
 }
 
-/// What is to be shown.
+/// State to be shown.
 #[derive(Debug, Default)]
 struct Unshown {
     alarms: BTreeSet<Condition>,
@@ -365,7 +365,7 @@ pub(super) struct FaultTask {
     outlets: Outlets,
     transitions: broadcast::Sender<Arc<Transition>>,
     session_steps: broadcast::Sender<Arc<SessionEvent>>,
-    /// What is to be shown, and transitions to be told then.
+    /// State to be shown, and transitions to be told then.
     unshown: Unshown,
     untold: Vec<Arc<Transition>>,
     untold_steps: Vec<Arc<SessionEvent>>,
@@ -658,7 +658,8 @@ impl FaultTask {
         Some(since.map_or(earliest, |since| earliest.max(since + CONSERVATIVE_TIME)))
     }
 
-    /// Shows marks and then alarms, and tells listeners. What an alarm says to be complete is shown before it says so.
+    /// Shows marks and then alarms, and tells listeners. An impact is shown before its alarm says that it is
+    /// complete.
     fn show(&mut self) {
         let unshown = std::mem::take(&mut self.unshown);
         let Unshown { alarms, marks, latches, monitors, rules, sessions, groups, .. } = unshown;
@@ -1072,7 +1073,7 @@ impl FenceTable {
     }
 }
 
-/// One line for each change that is no repetition; fields have the names of RFC 5674.
+/// One line for each change that is not a repetition; fields have the names of RFC 5674.
 fn log(transition: &Transition) {
     let Alarm { condition, severity, text, .. } = &transition.alarm;
     if !transition.is_told() {

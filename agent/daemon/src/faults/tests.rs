@@ -13,7 +13,7 @@ mod drains;
 use super::links::{BoxView, Links};
 use crate::agent_tests::{Agent, BOX};
 
-/// What an agent's sources see now.
+/// Present view of an agent's sources.
 fn look(links: &mut Links, agent: &Agent, is_level: bool) -> Vec<Report> {
     let revision = agent.handle.revision();
     let configuration = agent.handle.configuration();

@@ -14,7 +14,7 @@ use smol_str::{SmolStr, format_smolstr};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, mpsc};
 
-/// Values of which there are alarms at a time. Further ones are not named: when hundreds of objects fail, they have one
+/// Values that have alarms at a time. Further ones are not named: when hundreds of objects fail, they have one
 /// reason, and `show` lists all of them.
 const MAX_FAILED: usize = 256;
 

@@ -241,7 +241,7 @@ fn in_force<'c>(
     let mut all = credentials.clone();
     for (user, leaf, secret) in secrets.iter() {
         let account = all.accounts.entry(user.clone()).or_default();
-        // What is kept was read when it was given.
+        // Kept credentials were read when they were given.
         match leaf {
             SecretLeaf::Password | SecretLeaf::PasswordHashed => {
                 let text = std::str::from_utf8(secret.expose()).unwrap_or_default();

@@ -15,9 +15,9 @@ use zeroize::Zeroizing;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostKeyError {
-    #[error("the library makes no such key")]
+    #[error("the library cannot make a key of this type")]
     Make(#[from] Unspecified),
-    #[error("the new key is not of the form that is expected")]
+    #[error("the new key does not have the expected form")]
     Form,
     #[error("the new key was not accepted")]
     Key(#[from] KeyError),

@@ -130,7 +130,7 @@ impl Gnsi {
         vec![self.authz.clone(), server, self.pathz.clone(), self.counted.clone()]
     }
 
-    /// Publishes the state in force, and follows the operator's switch from then on.
+    /// Publishes the state in force, and follows the operator's switch after that.
     pub async fn begin(
         &self,
         core: &impl Datastore,

@@ -70,7 +70,8 @@ async fn paths_of_openconfig(look: &Look, caller: &Caller, text: &str) -> Vec<St
     paths(&look.readable(caller, Origin::OpenConfig).await, text)
 }
 
-/// Names of the values of the engine. Those have no paths by which a policy could judge them, so a caller with one has none.
+/// Names of the values of the engine. Values have no paths by which a policy could judge them, so a caller with one
+/// has none.
 async fn values(look: &Look, readable: &Readable, text: &str) -> Result<Vec<String>, LookError> {
     if readable.rights.is_some() {
         return Ok(Vec::new());

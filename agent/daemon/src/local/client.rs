@@ -55,17 +55,17 @@ pub struct Client {
 pub enum ClientError {
     #[error("no agent answers on `{}`", path.display())]
     NotRunning { path: PathBuf, source: io::Error },
-    #[error("may not talk to the agent on `{}`", path.display())]
+    #[error("not permitted to use the socket `{}` of the agent", path.display())]
     NotAllowed { path: PathBuf, source: io::Error },
     #[error("the agent broke off its answer")]
     Broken(#[from] hyper::Error),
     #[error("the agent did not answer within {ANSWER_TIMEOUT:?}")]
     Timeout,
-    #[error("the agent's answer is not understood")]
+    #[error("cannot understand the answer of the agent")]
     Answer(#[from] serde_json::Error),
-    #[error("the password is not text, which the local socket needs")]
+    #[error("the password is not UTF-8 text, as the local socket needs it")]
     Password,
-    #[error("`{0}` is no trace of a request")]
+    #[error("`{0}` is not the trace of a request")]
     Trace(SmolStr),
     #[error("cannot print the answer")]
     Output(#[source] io::Error),
@@ -207,7 +207,7 @@ impl Client {
         self.ask(config::CONFIRM, request).await
     }
 
-    /// What clients configured, as a document.
+    /// Configuration of clients, as a document.
     ///
     /// # Errors
     /// When no agent runs, or it refuses.
@@ -381,7 +381,7 @@ impl Client {
         self.text(packages::PACKAGES).await
     }
 
-    /// Resets the box to factory state, but for a dry run. The answer has a line for each thing that goes.
+    /// Resets the box to factory state, except in a dry run. The answer has a line for each thing that goes.
     ///
     /// # Errors
     /// When no agent runs, or the reset fails.
@@ -471,7 +471,7 @@ impl Client {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() =
-            path.parse().map_err(|_| ClientError::Refused(format!("`{path}` is no path")))?;
+            path.parse().map_err(|_| ClientError::Refused(format!("`{path}` is not a path")))?;
         request
             .headers_mut()
             .insert(http::header::HOST, http::HeaderValue::from_static("localhost"));
@@ -490,7 +490,7 @@ impl Client {
 #[derive(Debug)]
 pub struct AnswerLines {
     body: Incoming,
-    /// What came after the last line.
+    /// Bytes after the last line.
     partial: Vec<u8>,
 }
 

@@ -248,10 +248,10 @@ enum ChangeError {
     Commit(#[from] CommitError),
     #[error(transparent)]
     Confirm(#[from] ConfirmError),
-    #[error("a configuration is changed by users with the role admin; `{0}` does not have it")]
+    #[error("`{0}` may not change the configuration: that needs the role admin")]
     Role(SmolStr),
     #[error(
-        "the pathz policy permits `{0}` to read a part of the configuration; this shows all of it"
+        "`{0}` may not see all of the configuration: the pathz policy permits only a part of it"
     )]
     Denied(SmolStr),
     #[error(transparent)]
@@ -270,7 +270,7 @@ enum ChangeError {
     ExportFormat(u32),
     #[error("the checksum of the exported document is wrong: it was changed or is damaged")]
     Checksum,
-    #[error("the answer could not be made")]
+    #[error("cannot make the answer")]
     Ended,
 }
 
@@ -600,7 +600,7 @@ impl Change {
                 export.check()?;
                 return Self::of_edit(configuration, imported(export), Vec::new());
             }
-            // It is no edit, and taken before.
+            // It is not an edit, and taken before.
             ChangeContent::Rollback(_) => Placement::Wishes(Vec::new()),
         };
         let (edit, kept) = intended::place(configuration, placement).map_err(ChangeError::Edit)?;
@@ -660,7 +660,9 @@ fn leaf_wish(
     let schema = models.schema(origin);
     let node = schema.node(named.last().map_or(schema.root(), |step| step.node));
     let Some(leaf) = &node.leaf else {
-        return Err(refused("it is not a leaf; give a file to set more than one leaf".to_owned()));
+        return Err(refused(
+            "the path is not a leaf; give a file to set more than one leaf".to_owned(),
+        ));
     };
     let texts = values.into_iter().flat_map(|(_, values)| match values {
         serde_json::Value::Array(values) => values,

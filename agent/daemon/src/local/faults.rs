@@ -60,7 +60,7 @@ const SHOWN_OBJECTS: usize = 100;
 /// Reason for which a question has no answer.
 #[derive(Debug, thiserror::Error)]
 enum AnswerError {
-    #[error("there is no severity `{0}`: warning, minor, major or critical")]
+    #[error("`{0}` is not a severity: use warning, minor, major or critical")]
     Severity(String),
     #[error(transparent)]
     Condition(#[from] ConditionError),

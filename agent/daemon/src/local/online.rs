@@ -38,7 +38,7 @@ pub(super) struct UnsettledQuery {
     pub(super) within: u64,
 }
 
-/// What of the configuration is not in the system.
+/// Configuration that is not in the system.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Unsettled {
     /// Changes are still under way.
@@ -100,7 +100,7 @@ async fn unsettled(State(it): State<StartState>, Query(query): Query<UnsettledQu
                 return failure(StatusCode::INTERNAL_SERVER_ERROR, text);
             }
         };
-        // One that is configured is in the list because it does without a part of itself, which waits.
+        // A configured value is in the list because it does without a part of itself, which waits.
         let waits = |state| matches!(state, ValueState::Pending | ValueState::Configured);
         let counts = |state| !(query.allow_pending && waits(state));
         let counted: Vec<_> = statuses.into_iter().filter(|it| counts(it.state)).collect();

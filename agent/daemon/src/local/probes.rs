@@ -326,7 +326,7 @@ fn heading_text(to: &Value) -> String {
     let (destination, address) = (word("destination"), word("address"));
     let name = if destination == address { String::new() } else { format!("{destination}, ") };
     match (to["size"].as_u64(), to["hops"].as_u64()) {
-        (Some(size), _) => format!("ping {name}{address}, {size} octets\n"),
+        (Some(size), _) => format!("ping {name}{address}, {size} bytes\n"),
         (_, hops) => {
             format!("traceroute {name}{address}, at most {} hops\n", hops.unwrap_or_default())
         }
@@ -339,7 +339,7 @@ fn reply_text(reply: &Value) -> String {
     let from = reply["from"].as_str().unwrap_or_default();
     let (octets, sequence, time) =
         (number("octets"), number("sequence"), millis(&reply["time-ns"]));
-    format!("{octets} octets from {from}: sequence {sequence}{ttl}, {time} ms\n")
+    format!("{octets} bytes from {from}: sequence {sequence}{ttl}, {time} ms\n")
 }
 
 fn summary_text(summary: &Value) -> String {
@@ -385,8 +385,8 @@ mod tests {
             json!({ "summary": { "sent": 3, "received": received, "least-ns": 1_000_000,
                 "mean-ns": 2_000_000, "most-ns": 3_000_000, "deviation-ns": 500_000 } })
         };
-        let want = "ping r2, 192.0.2.2, 56 octets
-64 octets from 192.0.2.2: sequence 1, ttl 63, 1.234 ms
+        let want = "ping r2, 192.0.2.2, 56 bytes
+64 bytes from 192.0.2.2: sequence 1, ttl 63, 1.234 ms
 3 sent, 1 received, 66 % lost
 round trip: least 1.000 ms, mean 2.000 ms, most 3.000 ms, deviation 0.500 ms
 ";

@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Node of the waits in the native model.
 const WAITS: &str = "/service-state";
 
-/// What each instance waits for, ascending by instance; nothing where no type of services is loaded.
+/// Waits of each instance, ascending by instance; nothing where no type of services is loaded.
 pub(super) fn text(
     revision: &Revision,
     json: bool,

@@ -10,7 +10,7 @@ use holdfast_config::{ClaimKey, ServiceTag};
 /// A line of the table: component, state, status, and what it waits for or failed with.
 type Line = [String; 4];
 
-/// Line of an instance of which nothing is made, and nothing is left.
+/// Line of an instance without any output, old or new.
 pub(super) fn undeployed_line(tag: &ServiceTag) -> String {
     format!("{tag}  not deployed: `holdfast service resurrect` deploys it again\n")
 }
@@ -47,7 +47,7 @@ pub(super) fn plan_table(
 ) -> String {
     let mut text = String::new();
     let status = plan.status().name();
-    // What other components wait for is in their lines; of `self` they have none.
+    // Waits of other components are in their lines; for `self` they have none.
     let waits = || plan.waits_for().map(|it| format!("waits for {it}"));
     let reason = plan.failure.as_ref().map(ToString::to_string).or_else(waits);
     let reason = reason.map(|it| format!("  ({it})")).unwrap_or_default();
@@ -62,7 +62,7 @@ pub(super) fn plan_table(
     text
 }
 
-/// A line for each state, but for those of `self` that say no more than the heading.
+/// A line for each state, except those of `self` that say no more than the heading.
 fn lines(
     (tag, plan): (&ServiceTag, &ServicePlan),
     action_wait: impl Fn(&ClaimKey) -> Option<String>,

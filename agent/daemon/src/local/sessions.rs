@@ -49,9 +49,9 @@ enum AnswerError {
     Resource(#[from] ResourceError),
     #[error(transparent)]
     Word(#[from] WordError),
-    #[error("there is no action `{0}`: leave, move, own-action or stop")]
+    #[error("`{0}` is not an action: use leave, move, own-action or stop")]
     Action(String),
-    #[error("`{0}` does not name an object and its action: PATH=ACTION")]
+    #[error("`{0}` does not name an object and its action: write PATH=ACTION")]
     Object(String),
     #[error(transparent)]
     Stopped(#[from] FaultsStopped),

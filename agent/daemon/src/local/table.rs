@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Lines whose columns, but for the last one, are aligned.
+/// Lines whose columns, except the last one, are aligned.
 pub(super) fn aligned<const COLUMNS: usize>(
     lines: impl Iterator<Item = [String; COLUMNS]>,
 ) -> String {

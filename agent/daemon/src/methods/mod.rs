@@ -24,7 +24,7 @@ use self::rules::RecordingRule;
 pub(crate) use self::served::{SERVED, rpcs};
 pub use self::table::MethodRules;
 
-/// Octets of one request that are read and kept. More would let one Set fill the history, and cost time in every call.
+/// Bytes of one request that are read and kept. More would let one Set fill the history, and cost time in every call.
 pub const MAX_PAYLOAD: usize = 8 * 1024;
 
 /// Every method of every service that the protocols describe.

@@ -12,9 +12,10 @@ use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_va
 use super::rules::RecordingRule;
 use super::{Field, Message};
 
-/// Depth of nested messages that are copied. Those of the protocols nest half as deep; a deeper one only costs time.
+/// Depth of nested messages that are copied. Messages of the protocols nest half as deep; a deeper one only costs
+/// time.
 const MAX_DEPTH: usize = 16;
-/// Octets that the key and the length of a field take at most.
+/// Bytes that the key and the length of a field take at most.
 const FRAME: usize = 10;
 /// Replacement for a JSON document that is incomplete.
 const CUT_JSON: &[u8] = br#""(cut)""#;
@@ -22,7 +23,7 @@ const CUT_JSON: &[u8] = br#""(cut)""#;
 /// State of one copy.
 pub(super) struct Redactor<'m> {
     messages: &'m [Message],
-    /// Octets that may still be written.
+    /// Bytes that may still be written.
     left: usize,
     /// True once something was left out for its size, or because it is unknown.
     pub(super) cut: bool,
@@ -36,7 +37,7 @@ struct CopyPosition {
     depth: usize,
     /// True when the path of the update leads to a secret.
     secret: bool,
-    /// True when all octets of the message are there.
+    /// True when all bytes of the message are there.
     whole: bool,
 }
 
@@ -163,7 +164,7 @@ impl<'m> Redactor<'m> {
         self.bounded(&text.as_bytes()[..end])
     }
 
-    /// The octets, when they fit.
+    /// The bytes, when they fit.
     fn bounded(&mut self, octets: &[u8]) -> Option<Vec<u8>> {
         self.left = self.left.checked_sub(octets.len())?;
         Some(octets.to_vec())

@@ -2,7 +2,7 @@
 
 use holdfast_security::acctz::secrets::is_secret;
 
-/// Treatment of the octets of a field.
+/// Treatment of the bytes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordingRule {
     Keep,
@@ -15,8 +15,8 @@ pub(super) enum RecordingRule {
     Value,
 }
 
-/// Packages whose texts are no secrets, except in fields with a secret name. In all others (certz, credentialz, bootz,
-/// messages with arbitrary content) texts are withheld, except for [`HARMLESS`].
+/// Packages whose texts are not secrets, except in fields with a secret name. In all others (certz, credentialz,
+/// bootz, messages with arbitrary content) texts are withheld, except for [`HARMLESS`].
 const OPEN: [&str; 20] = [
     "gnmi",
     "gnmi_ext",
@@ -77,7 +77,7 @@ pub(super) fn of_string(package: &str, message: &str, field: &str) -> RecordingR
     }
 }
 
-/// Rule for octets. Those of unknown meaning are withheld: keys, files, encoded messages.
+/// Rule for bytes. Bytes of unknown meaning are withheld: keys, files, encoded messages.
 pub(super) fn of_bytes(message: &str, field: &str) -> RecordingRule {
     match (message, field) {
         ("gnmi.TypedValue", "json_val" | "json_ietf_val") => RecordingRule::Json,

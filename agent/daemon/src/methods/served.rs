@@ -20,7 +20,7 @@ use prost::Message as _;
 use prost_types::FileDescriptorSet;
 use tonic::server::NamedService;
 
-/// The services of the listener by their full names, but for reflection, which names itself.
+/// The services of the listener by their full names, except reflection, which names itself.
 pub(crate) const SERVED: [&str; 16] = [
     <GNmiServer<()> as NamedService>::NAME,
     <BootConfigServer<()> as NamedService>::NAME,

@@ -135,7 +135,7 @@ mod tests {
             assert_eq!(TABLE.iter().filter(|(row, ..)| fits(row)).count(), 1, "{rpc}");
         }
         for (row, ..) in TABLE {
-            assert!(rpcs.iter().any(|rpc| rpc.starts_with(row)), "{row} is no method");
+            assert!(rpcs.iter().any(|rpc| rpc.starts_with(row)), "{row} is not a method");
         }
     }
 

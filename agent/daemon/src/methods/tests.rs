@@ -335,7 +335,7 @@ proptest! {
         prop_assert!(!String::from_utf8_lossy(&cut.octets).contains(SECRET));
     }
 
-    /// Octets that are no message result in a valid message.
+    /// Bytes that are not a message result in a valid message.
     #[test]
     fn any_octets_come_out_as_a_message(octets in proptest::collection::vec(any::<u8>(), 0..300)) {
         let methods = Methods::new();

@@ -58,18 +58,17 @@ fn check(paths: &[JoinedPath], request: &gnmi::GetRequest, kind: ReadType) -> Re
     if let Some(other) = paths.iter().find(|path| !path.cli) {
         return Err(Refusal::malformed(
             other.path.to_string(),
-            "a Get has one encoding, so CLI text needs a Get of its own",
+            "CLI text needs a Get of its own, because a Get has one encoding",
         ));
     }
     if gnmi::Encoding::try_from(request.encoding) != Ok(gnmi::Encoding::Ascii) {
         let origin = paths.first().map_or("", |path| path.origin_name());
         return Err(Refusal::unimplemented(format!(
-            "origin `{origin}` is answered in encoding ASCII, every other is unsupported"
+            "origin `{origin}` is answered in encoding ASCII only"
         )));
     }
     if !matches!(kind, ReadType::All | ReadType::Config) || !request.use_models.is_empty() {
-        let reason =
-            "a command says what it shows: type STATE or OPERATIONAL and use_models cannot choose";
+        let reason = "a command shows what its name says: leave out type STATE or OPERATIONAL and use_models";
         return Err(Refusal::invalid(reason));
     }
     Ok(())
@@ -78,7 +77,7 @@ fn check(paths: &[JoinedPath], request: &gnmi::GetRequest, kind: ReadType) -> Re
 /// Reads the command, such as `show running-config`, from one element or from one element for each word.
 fn command(path: &Path) -> Result<String, Refusal> {
     if path.elems.iter().any(|elem| !elem.keys.is_empty()) {
-        return Err(Refusal::malformed(path.to_string(), "a command has no keys"));
+        return Err(Refusal::malformed(path.to_string(), "a command cannot have keys"));
     }
     let words: Vec<&str> = path.elems.iter().map(|elem| elem.name.as_str()).collect();
     Ok(words.join(" "))

@@ -61,7 +61,7 @@ impl Encoding {
 }
 
 pub(super) fn unsupported(name: &str) -> Refusal {
-    let ascii = "ASCII is for CLI text";
+    let ascii = "encoding ASCII is for CLI text only";
     Refusal::unimplemented(format!(
         "encoding {name} is unsupported here: use JSON, JSON_IETF or PROTO; {ascii}"
     ))

@@ -161,8 +161,8 @@ impl<D: Datastore> Faults for FaultsService<D> {
         let wire::SetOperatorStateRequest { id, state, text } = request.into_inner();
         let condition: Condition = id.parse().map_err(Refusal::from)?;
         let state = wire::OperatorState::try_from(state).ok().and_then(operator_state_of);
-        let state =
-            state.ok_or_else(|| Refusal::invalid("`state`: none, ack or closed is to be given"))?;
+        let state = state
+            .ok_or_else(|| Refusal::invalid("`state` is missing: give none, ack or closed"))?;
         let operator = caller.name.to_string();
         let word = OperatorWord::new(condition, state, operator, text).map_err(Refusal::from)?;
         let said = self.faults()?.operate(word).await.map_err(Refusal::from)?;
@@ -252,7 +252,9 @@ fn outside_report(report: wire::ReportEventRequest) -> Result<OutsideReport, Ref
         wire::ReportStatus::Cleared => Word::Cleared,
         wire::ReportStatus::Occurred => Word::Occurred,
         wire::ReportStatus::Unset => {
-            return Err(Refusal::invalid("`status`: raised, cleared or occurred"));
+            return Err(Refusal::invalid(
+                "`status` is not known: give raised, cleared or occurred",
+            ));
         }
     };
     Ok(OutsideReport {

@@ -190,14 +190,14 @@ impl AnswerSize {
         self.check(0)
     }
 
-    /// Checks the answer, together with the octets of a document that is being printed.
+    /// Checks the answer, together with the bytes of a document that is being printed.
     fn check(&self, document: usize) -> Result<(), LimitExceeded> {
         MESSAGE_SIZE.check(self.message.get() + document)?;
         ANSWER_SIZE.check(self.memory.get() + document)
     }
 }
 
-/// Estimate of the octets that an update takes in memory.
+/// Estimate of the bytes that an update takes in memory.
 fn memory_of(update: &gnmi::Update) -> usize {
     /// A BTreeMap that is not empty has a node with room for eleven entries.
     const MAP_NODE: usize = 11 * 2 * size_of::<String>();
@@ -349,7 +349,7 @@ impl PathAnswer<'_> {
         let schema = self.view.models.schema(self.origin());
         let filter = self.reader.filter(self.origin());
         let at = schema.node(path.last().map_or(schema.root(), |step| step.node));
-        // The printer writes keys wherever it writes an entry; they are no reason to write one.
+        // The printer writes keys wherever it writes an entry; they do not make it write one.
         let entry_is_configured = matches!(found, NodeRef::Leaf(_)) && self.is_in_given_entry(path);
         let is_shown = |node: &Node| {
             selection.is_within_depth(node.id)

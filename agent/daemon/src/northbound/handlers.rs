@@ -61,13 +61,13 @@ impl HandlerRpc for HandlerService {
         let caller = Caller::authenticated(&request)?;
         let mut messages = request.into_inner();
         let first = timeout(REGISTRATION_TIME, messages.message()).await;
-        let first = first.map_err(|_| Refusal::late("no Register came"))??;
+        let first = first.map_err(|_| Refusal::late("the stream ended without a Register"))??;
         let registration = first.and_then(|it| match it.message {
             Some(wire::from_handler::Message::Register(register)) => Some(register),
             _ => None,
         });
         let registration =
-            registration.ok_or_else(|| Refusal::invalid("the first message is a Register"))?;
+            registration.ok_or_else(|| Refusal::invalid("the first message must be a Register"))?;
         let registration = self::registration(registration).map_err(Refusal::from)?;
         let attached = self.handlers()?.attach(&caller, registration);
         let (session, outbox_rx) = attached.map_err(Refusal::from)?;
@@ -95,7 +95,7 @@ impl HandlerRpc for HandlerService {
             Ok(wire::Plane::Ground) => Plane::Ground,
             Ok(wire::Plane::State) => Plane::State,
             Ok(wire::Plane::Unset) | Err(_) => {
-                return Err(Refusal::invalid("`plane` is PLANE_GROUND or PLANE_STATE").into());
+                return Err(Refusal::invalid("`plane` must be PLANE_GROUND or PLANE_STATE").into());
             }
         };
         let source = match tid {
@@ -167,7 +167,7 @@ fn read_phase(phase: i32) -> Result<CallPhase, HandlerError> {
             Err(HandlerError::new(HandlerErrorKind::Invalid, text))
         }
         Ok(wire::Phase::Unset) | Err(_) => {
-            let text = "`phase` is PHASE_CREATE or PHASE_DELETE";
+            let text = "`phase` must be PHASE_CREATE or PHASE_DELETE";
             Err(HandlerError::new(HandlerErrorKind::Invalid, text))
         }
     }
@@ -181,8 +181,8 @@ fn handler_message(message: wire::FromHandler) -> Result<HandlerMessage, Handler
     use wire::from_handler::Message;
     let invalid = |text: &str| HandlerError::new(HandlerErrorKind::Invalid, text);
     Ok(match message.message {
-        None => return Err(invalid("a message without content")),
-        Some(Message::Register(_)) => return Err(invalid("a handler registers once")),
+        None => return Err(invalid("the message has no content")),
+        Some(Message::Register(_)) => return Err(invalid("a handler may register only once")),
         Some(Message::Edit(wire::Edit { tid, call, path, json, text, creator })) => {
             let content = match text.is_empty() {
                 true => OwnedEdit::Document { path, value: json },
@@ -361,7 +361,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers and texts that take most octets for each.
+    /// Numbers and texts that take most bytes for each.
     #[test]
     fn no_message_is_larger_than_its_size_is_taken_for() {
         let text = |octets: usize| "x".repeat(octets);
@@ -413,7 +413,7 @@ mod tests {
             for message in [commit, AgentMessage::Action(request)] {
                 let most = message.most_octets();
                 let encoded = agent_message(message).encoded_len();
-                assert!(encoded <= most, "{encoded} octets, taken for {most}, {octets} in a text");
+                assert!(encoded <= most, "{encoded} bytes, taken for {most}, {octets} in a text");
             }
         }
     }

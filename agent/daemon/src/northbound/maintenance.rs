@@ -219,7 +219,7 @@ fn plan_of(request: wire::CreateRequest, created_by: SmolStr) -> Result<SessionP
         wire::Kind::Full => SessionKind::Full,
         wire::Kind::Restart => SessionKind::Restart,
         wire::Kind::Unset => {
-            return Err(Refusal::invalid("`kind`: full or restart is to be given"));
+            return Err(Refusal::invalid("`kind` is missing: give full or restart"));
         }
     };
     let resources = request.resources.iter().map(|it| it.parse());
@@ -245,8 +245,9 @@ fn reply_of(request: wire::ReplyRequest, caller: &Caller) -> Result<Reply, Refus
     let mut actions = BTreeMap::new();
     for (object, action) in &request.actions {
         let action = wire::Action::try_from(*action).ok().and_then(action_of);
-        let action =
-            action.ok_or_else(|| Refusal::invalid("`actions`: there is no such action"))?;
+        let action = action.ok_or_else(|| {
+            Refusal::invalid("`actions` has an unknown action: use leave, move, own-action or stop")
+        })?;
         actions.insert(object.as_str().into(), action);
     }
     Ok(Reply {

@@ -79,13 +79,13 @@ use crate::methods::SERVED;
 use crate::services::PackageInstaller;
 use crate::software::Software;
 
-/// The largest message either way, in octets.
+/// The largest message either way, in bytes.
 pub const MAX_MESSAGE_SIZE: usize = limits::MESSAGE_SIZE.figure;
 
 /// Families of services on the listener, as the native model names them.
 pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
 
-/// What some of the services need beside the core.
+/// Parts that some of the services need beside the core.
 #[derive(Debug)]
 pub struct RouteParts {
     pub ignored: Arc<IgnoredSubscriptions>,

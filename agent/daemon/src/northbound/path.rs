@@ -151,7 +151,7 @@ impl Prefix {
         Ok(())
     }
 
-    /// Octets that the prefix takes in each joined path.
+    /// Bytes that the prefix takes in each joined path.
     pub(super) fn size(&self) -> usize {
         let text = |text: &String| size_of::<String>() + text.len();
         let key = |(name, value): &(String, String)| text(name) + text(value);

@@ -1,9 +1,9 @@
 //! Readings that may be large: the thread on which each runs, and the conditions under which it ends early.
 //!
-//! A reading is a pure function of a snapshot that counts what it looks at. It begins where the request is served, since
-//! most are small and a detour costs more than they do. One that turns out to be large is given up there and begun
-//! again beside the runtime's threads, where it waits for its turn; what the first attempt cost is bounded by
-//! [`IN_PLACE`]. A reading whose client is gone ends at the next node that it looks at.
+//! A reading is a pure function of a snapshot that counts what it looks at. It begins where the request is served,
+//! since most are small and a detour costs more than they do. A reading that turns out to be large is given up there
+//! and begun again beside the runtime's threads, where it waits for its turn. [`IN_PLACE`] bounds the cost of the
+//! first attempt. A reading whose client is gone ends at the next node that it looks at.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroUsize;

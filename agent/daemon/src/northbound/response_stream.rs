@@ -87,7 +87,7 @@ impl<M> ResponseSender<M> {
 }
 
 impl<M: Send + 'static> ResponseStream<M> {
-    /// Starts the task that makes the messages. What it returns is how the stream ends.
+    /// Starts the task that makes the messages. Its result is the end of the stream.
     pub(super) fn spawn<F>(make: impl FnOnce(ResponseSender<M>) -> F) -> Self
     where
         F: Future<Output = Result<(), StreamError>> + Send + 'static,

@@ -176,7 +176,11 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         let is_done = match wire::resolve_request::Result::try_from(result) {
             Ok(wire::resolve_request::Result::Done) => true,
             Ok(wire::resolve_request::Result::Failed) => false,
-            _ => return Err(Refusal::invalid("`result` is RESULT_DONE or RESULT_FAILED").into()),
+            _ => {
+                return Err(
+                    Refusal::invalid("`result` must be RESULT_DONE or RESULT_FAILED").into()
+                );
+            }
         };
         let entry = self.0.resolve(&by, id, is_done).await;
         let entry = Some(queue_entry(entry.map_err(Refusal::from)?));

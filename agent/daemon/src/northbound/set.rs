@@ -22,7 +22,7 @@ use super::path::{Access, JoinedPath, Prefix, in_current_form};
 use super::status::Refusal;
 use crate::gnsi::pathz::PathPermissions;
 
-/// What a request has beside its message.
+/// Context of a request, beside its message.
 #[derive(Debug, Default)]
 pub(super) struct RequestOptions {
     /// Rights on paths; `None` where no policy restricts them.
@@ -179,7 +179,7 @@ fn payload(update: &gnmi::Update, cli: bool) -> Result<Payload, Refusal> {
         (SetValue::Json { text, ietf }, false) => Ok(Payload::Json { text, ietf }),
         (SetValue::Scalar(scalar), false) => Ok(Payload::Scalar(scalar)),
         (_, true) => Err(Refusal::unimplemented(
-            "the encoding is unsupported here: CLI text is sent as ascii_val",
+            "the encoding is not supported here: send CLI text as ascii_val",
         )),
         (SetValue::Text(_), false) => Err(encoding::unsupported("ASCII")),
     }

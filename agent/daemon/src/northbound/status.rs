@@ -24,10 +24,10 @@ use super::path::Access;
 /// Offenders that the details of one status list: a status travels in HTTP/2 trailers, and clients refuse long ones (8
 /// KiB is the default of grpc-go and others).
 const MAX_VIOLATIONS: usize = 16;
-/// Octets of text kept of one offender, for the same reason.
+/// Bytes of text kept of one offender, for the same reason.
 const MAX_VIOLATION_TEXT: usize = 400;
 
-/// Octets of a status, text and offenders together.
+/// Bytes of a status, text and offenders together.
 const MAX_STATUS: usize = 6 * 1024;
 
 /// Reason for which a request is not carried out.
@@ -74,7 +74,7 @@ impl Refusal {
 
     /// A path without a permit for the reader in the pathz policy, on it or above it.
     pub(super) fn unreadable(path: &Path) -> Self {
-        let why = "the pathz policy does not permit reading it";
+        let why = "the pathz policy does not permit reading this path";
         Self::denied(format!("path `{}`: {why}", excerpt(path)))
     }
 
@@ -161,8 +161,8 @@ impl Refusal {
         Self::new(Code::Unavailable, "the agent is stopping")
     }
 
-    /// An invalid path. One that the models do not have is not implemented for a reader (3.3.4) and not found for a
-    /// writer (3.4.7); other mistakes are invalid arguments.
+    /// An invalid path. A path that the models do not have is not implemented for a reader (3.3.4) and not found for
+    /// a writer (3.4.7); other mistakes are invalid arguments.
     pub(super) fn path(error: &PathError, access: Access) -> Self {
         let code = match (error, access) {
             (error, Access::Read) if error.is_unknown() => Code::Unimplemented,

@@ -31,10 +31,10 @@ impl UnknownPath {
         Self { name, reason: path.unknown_origin() }
     }
 
-    /// A CLI command, which is no node of a model and which only Get answers.
+    /// A CLI command, which is not a node of a model and which only Get answers.
     pub(super) fn command(path: &JoinedPath) -> Self {
         let origin = path.origin_name();
-        let reason = format!("origin `{origin}` cannot be subscribed to: Get answers its commands");
+        let reason = format!("origin `{origin}` cannot be subscribed to: send its commands by Get");
         Self { name: name(path), reason }
     }
 

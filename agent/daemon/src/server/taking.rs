@@ -23,11 +23,12 @@ use tracing::debug;
 /// Time for a client to take any part of an answer that is ready: that of `--introspect`, and far more than a slow line needs
 /// for a piece.
 pub(super) const TAKE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Octets of an answer that are handed to HTTP/2 at a time: one frame. What is not handed over goes when the call is given up.
+/// Bytes of an answer that are handed to HTTP/2 at a time: one frame. Bytes that are not handed over go when the call
+/// is given up.
 const PIECE: usize = super::MAX_FRAME_BYTES as usize;
-/// Calls of one connection whose answers may be given up; one more ends the connection. What HTTP/2 has of each stays in
-/// memory until the client takes it, so an attacker must not collect them. A client with a few subscriptions that hang keeps
-/// its other calls.
+/// Calls of one connection whose answers may be given up; one more ends the connection. The bytes of each that HTTP/2
+/// has stay in memory until the client takes them, so an attacker must not collect them. A client with a few
+/// subscriptions that hang keeps its other calls.
 const MAX_GIVEN_UP: usize = 4;
 
 tokio::task_local! {

@@ -51,7 +51,7 @@ const PAUSE: [&str; 2] = ["service-state", "queue-pause"];
 pub struct ActionResources {
     pub core: CoreHandle,
     pub probes: Probes,
-    /// Work that is under way, some of which actions wait for.
+    /// Work that is under way; actions wait for some of it.
     pub undertakings: RebootInhibitors,
 }
 
@@ -256,7 +256,7 @@ impl ActionQueue {
             return;
         }
         let state = self.resources.core.observed_box();
-        // Those that wait for a handler that was lost are no load.
+        // Calls that wait for a lost handler are not counted as load.
         let idle = self.handlers.unattended();
         let switched_off = self.switched_off();
         let mut busy = self.running.keys().filter(|(_, id)| !idle.contains(id)).count();
@@ -267,7 +267,7 @@ impl ActionQueue {
             let call = (key.clone(), *id);
             let serial = &action.call.serial;
             let is_taken = !serial.is_empty() && self.running.values().any(|it| it == serial);
-            // What is left has no objects any more.
+            // The remaining calls have no objects any more.
             let is_settled =
                 action.phase == ActionPhase::Delete || state.applied(key) == Applied::Done;
             let is_running = self.running.contains_key(&call);
@@ -316,7 +316,8 @@ enum Next {
 }
 
 impl Next {
-    /// What a call comes to that was dispatched before this start is asked, or it is repeated if that does no harm.
+    /// The result of a call that was dispatched before this start is asked for, or the call is repeated if that does
+    /// no harm.
     fn of(action: &ActionPlan) -> Self {
         let is_dispatched = action.progress == ActionProgress::Dispatched;
         match &action.call.target {

@@ -130,7 +130,7 @@ fn parameters_of_the_examples_are_checked() {
     refused(render(&uplink, &with(peer), "", ""), "prefix");
     let both = "\"address\":\"192.0.2.0/31\",\"peer\":\"2001:db8::1\",\"prefix\":[\"::/0\"]";
     refused(render(&uplink, &with(both), "", ""), "The peer is of the family of the address");
-    refused(render(&uplink, &with("\"prefix\":[\"::/0\"]"), "", ""), "it is needed, and missing");
+    refused(render(&uplink, &with("\"prefix\":[\"::/0\"]"), "", ""), "a mandatory leaf is not set");
     let migrated = examples().join("migrated-link");
     let end = |name: &str| {
         format!("{{\"name\":\"{name}\",\"vni\":1,\"local\":\"::1\",\"remote\":\"::2\"}}")
@@ -207,7 +207,7 @@ fn files_that_cannot_be_read_and_those_that_are_none_are_named() {
     refused(check("/nonexistent".into()), "cannot read `/nonexistent`");
     let (_keep, package) = copy("uplink");
     std::os::unix::fs::symlink("/etc/passwd", package.join("templates/x.cli")).unwrap();
-    refused(check(package.clone()), "templates/x.cli: it is no regular file");
+    refused(check(package.clone()), "templates/x.cli: it is not a regular file");
     fs::remove_file(package.join("templates/x.cli")).unwrap();
     fs::write(package.join("large"), vec![b'x'; (1 << 20) + 1]).unwrap();
     refused(check(package.clone()), "cannot read");

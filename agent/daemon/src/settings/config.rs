@@ -19,18 +19,19 @@ pub struct ConfigSettings {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigAction {
-    /// Print the configuration, whatever origin brought it
+    /// Print the configuration of all origins
     Show {
-        /// Path of either model, or the words of an entry such as `interface eth1`, to print what is at it and below it
+        /// Path of either model, or the words of an entry such as `interface eth1`: print that part of the
+        /// configuration
         #[arg(value_name = "PATH|WORD")]
         path: Vec<String>,
         #[arg(long, value_enum, default_value_t = ConfigFormat::Text)]
         format: ConfigFormat,
-        /// End each line with the names of those who ask for it
+        /// Add the names of the owners to each line
         #[arg(long, conflicts_with = "format")]
         owner: bool,
     },
-    /// Print what differs between the configuration and a file, what a revision has changed, or what differs between two
+    /// Print the difference between the configuration and a file, the change of a revision, or the difference between two
     /// revisions, as lines of the configuration
     Diff {
         /// The file, `-` for standard input, or the number of a revision; without it, the last revision
@@ -39,16 +40,16 @@ pub enum ConfigAction {
         /// A later revision, by number or checkpoint. The first argument then names an earlier one in the same way
         #[arg(value_name = "REVISION", conflicts_with = "format")]
         to: Option<String>,
-        /// Form of the file; without it, its beginning tells: `{` begins JSON
+        /// Form of the file. By default the first character decides: `{` begins JSON
         #[arg(long, value_enum)]
         format: Option<ConfigFormat>,
     },
-    /// Check that a file can replace the configuration, and print what that would do
+    /// Check that a file can replace the configuration, and print what would change
     Check {
         #[command(flatten)]
         document: DocumentArgs,
     },
-    /// Set a leaf, or merge a file. In text, `no LINE` removes something
+    /// Set a leaf, or merge a file. In a text, `no LINE` removes the leaf or entry of the line
     #[command(
         override_usage = "holdfast config set [OPTIONS] FILE|-\n       holdfast config set [OPTIONS] PATH VALUE..."
     )]
@@ -56,7 +57,7 @@ pub enum ConfigAction {
         /// A file, `-` for standard input, or the path of a leaf of either model
         #[arg(value_name = "FILE|-|PATH")]
         target: String,
-        /// Value of the leaf, of which a leaf-list gets all; or the other words of the line
+        /// Value of the leaf, all values of a leaf-list, or the other words of the line
         #[arg(value_name = "VALUE|WORD")]
         values: Vec<String>,
         #[arg(long, value_enum)]
@@ -64,7 +65,7 @@ pub enum ConfigAction {
         #[command(flatten)]
         terms: ChangeTerms,
     },
-    /// Remove what is at a path of either model, and below it
+    /// Remove a part of the configuration, by its path in either model
     Delete {
         /// Path of either model, or the words of a line such as `interface eth1 mtu`
         #[arg(value_name = "PATH|WORD", required = true)]
@@ -72,22 +73,24 @@ pub enum ConfigAction {
         #[command(flatten)]
         terms: ChangeTerms,
     },
-    /// Make a file the configuration: what it leaves out goes
+    /// Replace the configuration by a file: the command removes what the file leaves out
     Replace {
         #[command(flatten)]
         document: DocumentArgs,
         #[command(flatten)]
         terms: ChangeTerms,
     },
-    /// Change the configuration in an editor ($VISUAL or $EDITOR): the difference is shown before it is made
+    /// Change the configuration in an editor ($VISUAL or $EDITOR). The command shows the difference, and asks before
+    /// it changes anything
     Edit {
-        /// Path of either model, or the words of an entry, to edit what is at it and below it
+        /// Path of either model, or the words of an entry: edit that part of the configuration
         #[arg(value_name = "PATH|WORD")]
         path: Vec<String>,
         #[command(flatten)]
         terms: ChangeTerms,
     },
-    /// Print the revisions of the configuration: who changed what, when, and from where; or one of them with its difference
+    /// Print the revisions of the configuration: who changed what, when, and from where. With a number, print one
+    /// revision and its difference
     Log {
         /// Number of a revision
         #[arg(value_name = "REVISION")]
@@ -98,18 +101,18 @@ pub enum ConfigAction {
         #[arg(long)]
         json: bool,
     },
-    /// Go back to what clients had configured after an earlier revision, or at a checkpoint
+    /// Go back to the configuration of clients after an earlier revision, or at a checkpoint
     Rollback {
-        /// Number of the revision, 0 for what was there before the first one, or name of the checkpoint
+        /// Number of the revision (0 for the configuration before the first one), or name of the checkpoint
         #[arg(value_name = "REVISION|CHECKPOINT")]
         target: String,
         #[command(flatten)]
         terms: ChangeTerms,
     },
-    /// Keep what clients have configured now under a name; without a name, print the checkpoints
+    /// Keep the present configuration of clients under a name. Without a name, print the checkpoints
     Checkpoint {
         name: Option<String>,
-        /// Text for people, such as the reason
+        /// Comment for people, such as the reason
         #[arg(long, value_name = "TEXT", requires = "name")]
         comment: Option<Comment>,
         /// Remove the checkpoint
@@ -128,9 +131,9 @@ pub enum ConfigAction {
         /// Id of the commit; without it, the one that waits
         id: Option<String>,
     },
-    /// Print what clients configured, in both models, as one document for a backup or for a like box
+    /// Print the configuration of clients, in both models, as one document for a backup or for another box
     Export,
-    /// Make the configuration of clients that of an exported document
+    /// Replace the configuration of clients by an exported document
     Import {
         /// The file, or `-` for standard input
         file: PathBuf,
@@ -144,7 +147,7 @@ pub enum ConfigAction {
 pub struct DocumentArgs {
     /// The file, or `-` for standard input
     pub file: PathBuf,
-    /// Form of the file; without it, its beginning tells: `{` begins JSON
+    /// Form of the file. By default the first character decides: `{` begins JSON
     #[arg(long, value_enum)]
     pub format: Option<ConfigFormat>,
 }
@@ -155,7 +158,7 @@ pub struct ChangeTerms {
     /// Print the plan and the difference, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Make the change only if its plan has this hash, from a dry run
+    /// Make the change only if its plan has this hash, which a dry run prints
     #[arg(long, value_name = "HASH", value_parser = plan_hash)]
     pub expect: Option<PlanHash>,
     /// Take the change back unless `holdfast config confirm` comes within this time, such as 5m

@@ -21,15 +21,15 @@ pub enum FaultAction {
     Question(FaultQuestion),
     /// Print open alarms, then each change as it comes, one JSON document a line; or start a program for each
     Watch(FaultWatch),
-    /// Measure how long a fault takes to be told, and where that time goes. Each named resource is said to forward nothing
-    /// and then to work again, which moves no traffic unless a policy says so
+    /// Measure how long it takes until a fault is reported, and which step takes that time. The command latches each
+    /// named resource as forwarding nothing for a moment, which moves no traffic unless a policy demands it
     Profile(FaultProfile),
 }
 
-/// What is measured.
+/// Faults to measure.
 #[derive(Clone, Debug, Args)]
 pub struct FaultProfile {
-    /// What the faults are of, such as interface:eth1. Several are at fault at the same time
+    /// Resources that fail, such as interface:eth1. Several resources fail at the same time
     #[arg(value_name = "RESOURCE", required = true)]
     pub resources: Vec<String>,
     /// Number of faults, one after the other
@@ -52,13 +52,13 @@ pub enum FaultQuestion {
         #[command(flatten)]
         filter: FaultFilter,
     },
-    /// Print one open alarm with all that is known of it
+    /// Print one open alarm with all details
     Show {
         /// Name of the alarm, such as link-down@interface:eth1
         #[arg(value_name = "ALARM")]
         id: String,
     },
-    /// Print what changed, the last change last
+    /// Print the changes of alarms, the latest last
     Log {
         #[command(flatten)]
         filter: FaultFilter,
@@ -66,15 +66,15 @@ pub enum FaultQuestion {
         #[arg(long, value_name = "ID", default_value_t = 0)]
         after: u64,
     },
-    /// Say that somebody takes care of an alarm
+    /// Acknowledge an alarm
     Ack {
         /// Name of the alarm, such as link-down@interface:eth1
         #[arg(value_name = "ALARM")]
         id: String,
-        /// What is done about it, such as the number of a ticket
+        /// Comment, such as the number of a ticket
         #[arg(long, default_value = "")]
         text: String,
-        /// Say that it is done, or take back what was said
+        /// Mark the alarm as closed, or withdraw the acknowledgement
         #[arg(long, value_enum, default_value_t = OperatorVerb::Ack)]
         state: OperatorVerb,
     },
@@ -89,9 +89,9 @@ pub enum FaultQuestion {
     },
     /// Report a fault from outside of the agent, as a `monitor` entry of /fault-management permits
     Report(FaultReport),
-    /// Say that an interface or a next hop is down, whatever the kernel says, or take that back
+    /// Latch an interface or a next hop as down, whatever the kernel says, or lift the latch
     ForceDown(FaultLatch),
-    /// Say that an interface or a next hop forwards nothing, or take that back
+    /// Latch an interface or a next hop as one that forwards nothing, or lift the latch
     DataPlaneDown(FaultLatch),
 }
 
@@ -104,13 +104,13 @@ pub struct FaultReport {
     /// Name of the alarm, such as x-optics@interface:eth1
     #[arg(value_name = "ALARM")]
     pub id: String,
-    /// What is said of it
+    /// The report: raised, cleared or occurred
     #[arg(value_enum, default_value_t = ReportVerb::Raised)]
     pub status: ReportVerb,
     /// Severity: warning, minor, major or critical. Without it, that of the type
     #[arg(long, value_name = "SEVERITY")]
     pub severity: Option<String>,
-    /// What is wrong, for people
+    /// Text for people that says what is wrong
     #[arg(long, default_value = "")]
     pub text: String,
     /// Seconds for which the report counts. Without it, 300, or what the monitor permits
@@ -118,48 +118,48 @@ pub struct FaultReport {
     pub ttl: Option<u32>,
 }
 
-/// What a reporter says of a condition.
+/// Report of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum ReportVerb {
-    /// It holds, and the report is repeated within its ttl
+    /// The condition holds, and the reporter repeats the report within its ttl
     Raised,
-    /// It has ended
+    /// The condition has ended
     Cleared,
-    /// It happened, and has no end
+    /// The condition happened, and has no end
     Occurred,
 }
 
 /// A word that something is down.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub struct FaultLatch {
-    /// What is down, such as interface:eth1 or next-hop:192.0.2.1
+    /// Resource that is down, such as interface:eth1 or next-hop:192.0.2.1
     #[arg(value_name = "RESOURCE")]
     pub resource: String,
     /// Take it back
     #[arg(long)]
     pub lift: bool,
-    /// Take back what others have said, too
+    /// Also lift latches of others
     #[arg(long = "override", requires = "lift")]
     pub overrides: bool,
     /// Why
     #[arg(long, default_value = "")]
     pub reason: String,
-    /// Shut the interface as well, before it is told as down
+    /// Also shut the interface, before it is reported as down
     #[arg(long, conflicts_with = "lift")]
     pub fence: bool,
-    /// Shut it even where something that works loses its last way
+    /// Shut the interface even if something that works loses its last way
     #[arg(long, requires = "fence")]
     pub allow_isolation: bool,
 }
 
-/// What an operator says of an alarm.
+/// State that an operator gives an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum OperatorVerb {
-    /// Nothing: takes back what was said
+    /// Nothing: withdraws the acknowledgement
     None,
-    /// Somebody takes care of it
+    /// Somebody takes care of the alarm
     Ack,
-    /// Somebody has done what there was to do
+    /// Somebody has finished the work
     Closed,
 }
 
@@ -175,10 +175,10 @@ pub struct FaultFilter {
     /// Least severity: warning, minor, major or critical
     #[arg(long, value_name = "SEVERITY")]
     pub severity: Option<String>,
-    /// Shelved alarms, too
+    /// Also print shelved alarms
     #[arg(long)]
     pub shelved: bool,
-    /// Root causes alone: no alarms that another one is the cause of
+    /// Print root causes only: leave out alarms that another alarm caused
     #[arg(long)]
     #[serde(default)]
     pub roots: bool,
@@ -188,7 +188,8 @@ pub struct FaultFilter {
 pub struct FaultWatch {
     #[command(flatten)]
     pub filter: FaultFilter,
-    /// Id of the last change that is known: those after it are told first. Without it, all open alarms are
+    /// Id of the last known change. The command prints later changes first; without an id it prints all open alarms
+    /// first
     #[arg(long, value_name = "ID")]
     pub after: Option<u64>,
     /// Start this program for each message, with the message on its standard input. It is started again for a message until
@@ -198,7 +199,8 @@ pub struct FaultWatch {
     /// Post each message to this https:// address, as a CloudEvent in JSON. It is posted again until the answer is 2xx
     #[arg(long, value_name = "URL", conflicts_with = "exec")]
     pub post: Option<String>,
-    /// File with certificates in PEM by which the server of --post is trusted, in addition to those that this machine trusts
+    /// File with certificates (PEM) that the server of --post is checked against, in addition to those that this
+    /// machine trusts
     #[arg(long, value_name = "FILE", requires = "post")]
     pub ca: Option<PathBuf>,
     /// File that keeps the id of the last change that the program or server has taken, for the next start of this command
@@ -206,7 +208,7 @@ pub struct FaultWatch {
     pub resume: Option<PathBuf>,
 }
 
-/// What a watcher asks for. The wire format of the local socket.
+/// Request of a watcher. The wire format of the local socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FaultWatchRequest {
     pub filter: FaultFilter,

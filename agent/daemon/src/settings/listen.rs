@@ -37,7 +37,10 @@ impl ListenAddress {
         let IpAddr::V6(ip) = self.ip else { return Ok(SocketAddr::new(self.ip, self.port)) };
         match self.link_index()? {
             None if ip.is_unicast_link_local() => {
-                let advice = format!("name its link, as in [{ip}%eth0]:{}", self.port);
+                let advice = format!(
+                    "the address is link-local: name its link, as in [{ip}%eth0]:{}",
+                    self.port
+                );
                 Err(io::Error::new(io::ErrorKind::InvalidInput, advice))
             }
             index => Ok(SocketAddrV6::new(ip, self.port, 0, index.unwrap_or(0)).into()),
@@ -102,7 +105,7 @@ impl FromStr for ListenAddress {
     /// after `%`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
-            || "expected an IP address and a port, as in 127.0.0.1:9339 or [::]:9339".to_owned();
+            || "give an IP address and a port, as in 127.0.0.1:9339 or [::]:9339".to_owned();
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((host, "")) => (host, DEFAULT_PORT),
             Some((host, port)) => {
@@ -162,13 +165,13 @@ mod tests {
             assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), want);
         }
         for (text, want) in [
-            ("box:9339", "expected an IP address and a port"),
-            ("[127.0.0.1]:9339", "expected an IP address and a port"),
-            ("127.0.0.1%lo", "expected an IP address and a port"),
-            ("[::1]:", "expected an IP address and a port"),
-            ("[::1]9339", "expected an IP address and a port"),
-            ("[::1]:99999", "expected an IP address and a port"),
-            ("[fe80::1%]:9339", "is no name of a port"),
+            ("box:9339", "give an IP address and a port"),
+            ("[127.0.0.1]:9339", "give an IP address and a port"),
+            ("127.0.0.1%lo", "give an IP address and a port"),
+            ("[::1]:", "give an IP address and a port"),
+            ("[::1]9339", "give an IP address and a port"),
+            ("[::1]:99999", "give an IP address and a port"),
+            ("[fe80::1%]:9339", "is not a port name"),
         ] {
             let error = text.parse::<ListenAddress>().unwrap_err();
             assert!(error.contains(want), "{text}: {error}");

@@ -28,7 +28,7 @@ pub enum MaintenanceQuestion {
     Create(NewSession),
     /// Print all sessions that are kept, the last one last
     List,
-    /// Print one session with all that is known of it
+    /// Print one session with all details
     Show {
         /// Id of the session
         #[arg(value_name = "SESSION")]
@@ -36,13 +36,13 @@ pub enum MaintenanceQuestion {
     },
     /// Reply for a consumer
     Reply(SessionReply),
-    /// Say that the work is done
+    /// Report that the work is done
     Done {
         /// Id of the session
         #[arg(value_name = "SESSION")]
         id: String,
     },
-    /// Take back what was done for a session
+    /// Cancel a session, and undo its steps
     Cancel {
         /// Id of the session
         #[arg(value_name = "SESSION")]
@@ -62,21 +62,21 @@ pub struct NewSession {
     /// Resources, such as interface:eth1, or box
     #[arg(value_name = "RESOURCE", required = true)]
     pub resources: Vec<String>,
-    /// How much is done
+    /// How far the resources are emptied
     #[arg(long, value_enum, default_value_t = SessionVerb::Full)]
     pub kind: SessionVerb,
     /// Seconds until it starts
     #[arg(long = "in", value_name = "SECONDS")]
     pub starts_in: u64,
-    /// Seconds that the work is to take: an alarm is raised when it takes longer
+    /// Planned duration of the work in seconds; an alarm is raised when it takes longer
     #[arg(long, value_name = "SECONDS")]
     pub takes: Option<u64>,
-    /// Shut a resource even where something that works loses its last way
+    /// Shut a resource even if something that works loses its last way
     #[arg(long)]
     pub allow_isolation: bool,
 }
 
-/// How much is done to a resource.
+/// How far the resources are emptied to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum SessionVerb {
     /// Resources are emptied and shut, and tested before they are given back
@@ -106,7 +106,7 @@ pub struct SessionReply {
     /// An object whose own action is done; may be repeated
     #[arg(long, value_name = "PATH")]
     pub done: Vec<String>,
-    /// Why, for people
+    /// Reason, for people
     #[arg(long, default_value = "")]
     pub text: String,
 }

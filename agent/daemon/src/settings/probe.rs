@@ -14,16 +14,16 @@ const LONGEST_PAUSE: f64 = 3_600.0;
 /// Destination of probes, and how they are sent.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub struct ProbeTarget {
-    /// Host by its address or its name, which the resolver of the box knows
+    /// Address of the host, or a name that the resolver of the box knows
     #[arg(value_name = "HOST|ADDRESS")]
     pub destination: String,
-    /// IPv4 alone
+    /// Use IPv4 only
     #[arg(short = '4', conflicts_with = "ipv6")]
     pub ipv4: bool,
-    /// IPv6 alone
+    /// Use IPv6 only
     #[arg(short = '6')]
     pub ipv6: bool,
-    /// Address of this box that they are sent from
+    /// Address of this box from which packets are sent
     #[arg(long, short = 'S', value_name = "ADDRESS")]
     pub source: Option<IpAddr>,
     /// Refuse packets that are too large for the path, instead of fragmenting them
@@ -39,13 +39,13 @@ pub struct ProbeTarget {
 pub struct PingQuestion {
     #[command(flatten)]
     pub target: ProbeTarget,
-    /// Number of packets; 0 for no end
+    /// Number of packets; with 0, send until interrupted
     #[arg(long, short, value_name = "PACKETS", default_value_t = 5)]
     pub count: u32,
     /// Time between packets
     #[arg(long, short, value_name = "SECONDS", value_parser = pause, default_value = "1")]
     pub interval: Duration,
-    /// Octets of each packet behind its ICMP header
+    /// Bytes of each packet behind its ICMP header
     #[arg(long, short, value_name = "OCTETS", default_value_t = 56)]
     pub size: u16,
 }
@@ -55,10 +55,10 @@ pub struct PingQuestion {
 pub struct TraceQuestion {
     #[command(flatten)]
     pub target: ProbeTarget,
-    /// Number of hops after which it is given up
+    /// Largest number of hops
     #[arg(long, short = 'm', value_name = "HOPS", value_parser = clap::value_parser!(u8).range(1..), default_value = "30")]
     pub hops: u8,
-    /// Packets that are sent
+    /// Kind of the packets
     #[arg(long, value_enum, default_value_t = TracePackets::Udp)]
     pub protocol: TracePackets,
 }
@@ -80,7 +80,7 @@ pub struct PingSettings {
     pub state: StateDir,
     #[command(flatten)]
     pub question: PingQuestion,
-    /// A JSON document for each line
+    /// Print a JSON document for each line
     #[arg(long)]
     pub json: bool,
 }
@@ -91,7 +91,7 @@ pub struct TraceSettings {
     pub state: StateDir,
     #[command(flatten)]
     pub question: TraceQuestion,
-    /// A JSON document for each line
+    /// Print a JSON document for each line
     #[arg(long)]
     pub json: bool,
 }
@@ -100,7 +100,7 @@ pub struct TraceSettings {
 fn pause(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|it| (0.0..=LONGEST_PAUSE).contains(it));
     let seconds = seconds.map(Duration::from_secs_f64);
-    seconds.ok_or_else(|| format!("`{text}` is no number of seconds up to {LONGEST_PAUSE}"))
+    seconds.ok_or_else(|| format!("`{text}` is not a number of seconds up to {LONGEST_PAUSE}"))
 }
 
 #[cfg(test)]

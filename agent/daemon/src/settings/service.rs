@@ -13,7 +13,7 @@ use crate::trace::parse_trace;
 pub struct ServiceSettings {
     #[command(flatten)]
     pub state: StateDir,
-    /// Name of the request in the agent's logs and histories; without it, the agent makes one
+    /// Name of the request in the agent's logs and histories. By default the agent makes a name
     #[arg(long, value_name = "ID", global = true, value_parser = parse_trace)]
     pub trace_id: Option<SmolStr>,
     #[command(subcommand)]
@@ -26,7 +26,7 @@ pub enum ServiceAction {
     Package(PackageAction),
     #[command(flatten)]
     Instance(InstanceAction),
-    /// Install a package in the running agent, for this start and all later ones, and print what it may read and write
+    /// Install a package in the running agent, also for later starts, and print what the package may read and write
     Install {
         /// Archive NAME-VERSION.hfs
         #[arg(value_name = "FILE")]
@@ -39,7 +39,7 @@ pub enum ServiceAction {
         /// Name of the service type
         #[arg(value_name = "TYPE")]
         name: String,
-        /// Remove its instances with it, and leave what they made as orphan:TAG, see `purge`
+        /// Remove its instances too; their configuration stays as orphan:TAG, see `purge`
         #[arg(long)]
         force: bool,
     },
@@ -50,17 +50,17 @@ pub enum ServiceAction {
 /// Terms of an installation. The wire format of the local socket.
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 pub struct InstallSettings {
-    /// Print what would become of instances, with a hash, and change nothing
+    /// Print how instances would change, with a hash, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Install only what the dry run with this hash has shown: needed for another version of a type that has instances
+    /// Install only if the dry run had this hash. Needed for another version of a type that has instances
     #[arg(long, value_name = "HASH", default_value = "")]
     #[serde(default)]
     pub expected: String,
-    /// Walk each instance in a change of its own; one that fails keeps its version
+    /// Upgrade each instance in a change of its own; an instance that fails keeps its version
     #[arg(long)]
     pub each: bool,
-    /// Drop components of types that the new version lacks, and leave what they made as orphan:TAG, see `purge`
+    /// Drop components of types that the new version lacks; their configuration stays as orphan:TAG, see `purge`
     #[arg(long)]
     pub force: bool,
     /// Install a lower version than the loaded one
@@ -76,15 +76,16 @@ pub enum PackageAction {
         /// Name of the service type, and of the folder
         name: String,
     },
-    /// Check a package: every error with file, line and column. Several are checked beside each other, as an agent loads them
+    /// Check packages, and print every error with file, line and column. Several packages are checked together, as an
+    /// agent loads them
     Check {
         /// Folder of a package, or an archive NAME-VERSION.hfs
         #[arg(value_name = "DIR|FILE", required = true)]
         packages: Vec<PathBuf>,
     },
-    /// Print the components of an instance, and what each of their states puts out and asks for, as if it was reached.
-    /// Nothing is known of a box: what templates read there is none. With --answers or --assume-actions-done, the instance is
-    /// walked instead: state after state as an agent would, until it is ready or needs an answer
+    /// Print the components of an instance, with the output and the actions of each state as if it were reached.
+    /// Everything that templates read from a box is absent. With --answers or --assume-actions-done, the command
+    /// walks the instance instead: state after state as an agent would, until it is ready or needs an answer
     Render(ServiceRender),
     /// Check a package, write its archive NAME-VERSION.hfs, and print its SHA-256
     Pack {
@@ -100,7 +101,7 @@ pub enum PackageAction {
 /// Operations on instances, which the running agent carries out. The wire format of the local socket.
 #[derive(Clone, Debug, Subcommand, Serialize, Deserialize)]
 pub enum InstanceAction {
-    /// Do the work of instances again, all in one transaction, and print how far they are
+    /// Do the work of instances again, all in one transaction, and print their states
     Redeploy {
         /// Names of instances, TYPE[KEY='VALUE'], and of types; without any, all instances of the box
         #[arg(value_name = "TAG|TYPE")]
@@ -109,13 +110,14 @@ pub enum InstanceAction {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Begin to do the work of instances again, each on behalf of who changed it last, and print their names at once
+    /// Start to do the work of instances again, each on behalf of the author of its last change, and print their
+    /// names at once
     ReactiveRedeploy {
         /// Names of instances, TYPE[KEY='VALUE'], and of types; without any, all instances of the box
         #[arg(value_name = "TAG|TYPE")]
         services: Vec<String>,
     },
-    /// Print how far instances are, and go on with each that changes
+    /// Print the states of instances, and then each change
     Watch {
         /// Names of instances, TYPE[KEY='VALUE'], and of types; without any, all instances of the box
         #[arg(value_name = "TAG|TYPE")]
@@ -123,14 +125,14 @@ pub enum InstanceAction {
     },
     /// Print the objects that a redeployment would change
     CheckSync {
-        /// Read the whole box again before, and print what is not in the kernel as well
+        /// Read the whole box first, and also print objects that are not in the kernel
         #[arg(long)]
         deep: bool,
         /// Names of instances, TYPE[KEY='VALUE'], and of types; without any, all instances of the box
         #[arg(value_name = "TAG|TYPE")]
         services: Vec<String>,
     },
-    /// Print the leaves that an instance asks for, with the others that ask for them
+    /// Print the leaves that an instance asks for, with all owners that ask for them
     GetModifications {
         #[arg(value_name = "TAG")]
         service: String,
@@ -144,17 +146,17 @@ pub enum InstanceAction {
         #[arg(value_name = "STATE")]
         state: Option<String>,
     },
-    /// Keep an instance in the configuration, and take back what it made: a Set of `deploy` false
+    /// Keep an instance in the configuration, but remove its own configuration: a Set of `deploy` false
     UnDeploy {
         #[arg(value_name = "TAG")]
         service: String,
     },
-    /// Bring back an instance that is deleted or un-deployed and still backs out, with the parameters that it had
+    /// Bring back an instance that was deleted or un-deployed and is not undone yet, with its former parameters
     Resurrect {
         #[arg(value_name = "TAG")]
         service: String,
     },
-    /// Have a component leave its states whatever its delete gates say
+    /// Make a component leave its states, even if its delete gates are closed
     ForceBackTrack {
         #[arg(value_name = "TAG")]
         service: String,
@@ -164,10 +166,10 @@ pub enum InstanceAction {
         /// Name of the component
         #[arg(value_name = "NAME")]
         component: String,
-        /// The first state that is left, with all after it; without it, all are
+        /// The first state to leave, with all later ones. Without it, the component leaves all states
         #[arg(value_name = "STATE")]
         state: Option<String>,
-        /// Accept that what the gates protect may be inconsistent afterwards
+        /// Confirm that the objects which the gates protect may be inconsistent afterwards
         #[arg(long)]
         acknowledge_inconsistent: bool,
     },
@@ -181,14 +183,14 @@ pub enum InstanceAction {
         /// Identifier of the call in the queue
         id: u64,
     },
-    /// Say what came of an action that failed, was cancelled or is in doubt
+    /// Record the result of an action that failed, was cancelled or is in doubt
     Resolve {
         /// Identifier of the call in the queue
         id: u64,
-        /// What came of it
+        /// The result
         result: ActionResult,
     },
-    /// Take back what a claim asks for that no instance owns any more
+    /// Remove the configuration of a claim that no instance owns any more
     Purge {
         /// orphan:TAG, persist:TAG or persist:TYPE
         #[arg(value_name = "CLAIM")]
@@ -196,7 +198,7 @@ pub enum InstanceAction {
     },
 }
 
-/// What came of an action, as an operator knows it.
+/// Result of an action, as an operator knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum ActionResult {
     Done,
@@ -222,7 +224,7 @@ pub struct ServiceRender {
     /// "TYPE NAME STATE")
     #[arg(long, value_name = "FILE")]
     pub answers: Option<PathBuf>,
-    /// Take it that each action without an answer has succeeded, and saves nothing
+    /// Assume that each action without an answer succeeds and saves nothing
     #[arg(long)]
     pub assume_actions_done: bool,
 }

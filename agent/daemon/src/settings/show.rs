@@ -26,10 +26,11 @@ pub struct ShowSettings {
     /// JSON for programs
     #[arg(long, global = true)]
     pub json: bool,
-    /// Look again and again, until it is interrupted. A terminal is drawn anew; other outputs get one answer after the other
+    /// Repeat until interrupted. On a terminal each answer replaces the one before; other outputs get one answer
+    /// after the other
     #[arg(long, global = true)]
     pub watch: bool,
-    /// Time between two looks of --watch
+    /// Time between two answers of --watch
     #[arg(long, global = true, value_name = "SECONDS", value_parser = interval, default_value = WATCH_INTERVAL)]
     pub interval: Duration,
 }
@@ -41,7 +42,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     seconds.filter(fits).ok_or_else(|| {
         let shortest = SHORTEST_INTERVAL.as_secs_f64();
         let longest = LONGEST_INTERVAL.as_secs();
-        format!("`{text}` is no number of seconds from {shortest} to {longest}")
+        format!("`{text}` is not a number of seconds from {shortest} to {longest}")
     })
 }
 
@@ -65,12 +66,13 @@ pub enum Show {
         #[arg(long, requires = "path")]
         origin: Option<String>,
     },
-    /// Links with their state, addresses, rates and errors, and why they do not work
+    /// Links with their state, addresses, rates and errors, and the reasons for links that do not work
     Interfaces {
-        /// Name of one of them, to see all that is known of it
+        /// Name of an interface, to print all details of it
         name: Option<String>,
     },
-    /// Routes of the kernel, whoever made them, and configured ones that it lacks. Those of the agent have a star
+    /// Routes of the kernel, of all programs, and configured routes that the kernel lacks. A star marks routes of the
+    /// agent
     Routes {
         /// Address, for the most specific routes to it; or prefix, for all routes into it
         #[arg(value_name = "ADDRESS|PREFIX")]
@@ -81,9 +83,9 @@ pub enum Show {
         /// Name of a link
         interface: Option<String>,
     },
-    /// Names, version and times of the box, and the sockets by which it is managed
+    /// Names, version and times of the box, and its management sockets
     System,
-    /// Users with their roles, and who says so
+    /// Users with their roles, and the origin of each role
     Users,
     /// The boot configuration and its metadata
     Boot,
@@ -93,12 +95,12 @@ pub enum Show {
     Pending,
     /// Sockets that the agent listens on, and why some are not open
     Listeners,
-    /// Service instances with their states, and what these wait for
+    /// Service instances with their states, and the conditions that the states wait for
     Services {
         /// Name of one instance, TYPE[KEY='VALUE'], to see its plan with times
         name: Option<String>,
     },
-    /// What service instances wait for, with the last values
+    /// Conditions that service instances wait for, with their last values
     ServiceWaits,
     /// Transactions, oldest first: the author, the plan and the result
     Transactions(TransactionsArgs),
@@ -261,7 +263,7 @@ impl Show {
         }
     }
 
-    /// The view of which the command makes a table, and what it is to show; `None` where the agent answers with text.
+    /// The view that the command makes a table of, and what it is to show; `None` where the agent answers with text.
     pub fn view(&self, json: bool) -> Option<(View, Option<&str>)> {
         match self {
             Self::Interfaces { name } => Some((View::Interfaces, name.as_deref())),

@@ -57,8 +57,8 @@ impl CertificateStatusCache {
     }
 }
 
-/// Verifies the certificate by the requirements in `asked`, any of which may accept it, and returns the time of
-/// its next expiry.
+/// Verifies the certificate by the requirements in `asked` (any of them may accept it), and returns the time of its
+/// next expiry.
 pub(crate) fn current_status(
     certificate: &PeerCertificate,
     requirements: [Option<ClientRequirements>; 2],

@@ -34,7 +34,7 @@ const KEY_FILE: &str = "key.pem";
 const RENEWAL_DAYS: i64 = 30;
 const SECONDS_IN_A_DAY: i64 = 24 * 60 * 60;
 
-/// Random octets in the authority's name, which makes it unique among boxes.
+/// Random bytes in the authority's name, which makes it unique among boxes.
 const NAME_SUFFIX_BYTES: usize = 6;
 
 /// Path of the authority's certificate in a state folder. Exists only when the agent has an identity of its own.

@@ -121,7 +121,7 @@ impl<E> ConnectionTable<E> {
         entry.last = now;
     }
 
-    /// Removes a connection that has ended by itself.
+    /// Removes a connection that has ended.
     pub(super) fn closed(&mut self, number: Number, now: Instant) {
         self.strangers.remove(&number);
         let Some(source) = self.identified.remove(&number) else { return };

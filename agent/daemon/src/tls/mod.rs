@@ -143,9 +143,9 @@ impl FileIdentity {
 
 /// Reads the operator's files, or else reads or creates the agent's own identity in the state folder.
 ///
-/// `addresses` are the listening addresses, which an own identity has to include. The server has no identity when a file is
-/// missing, or does not match another one; the reason names the file. An expired certificate is no such case: clients
-/// decide what they think of it.
+/// `addresses` are the listening addresses, which an own identity has to include. The server has no identity when a
+/// file is missing, or does not match another one; the reason names the file. An expired certificate is not such a
+/// case: clients decide what they think of it.
 pub(crate) fn load_default(
     settings: &TlsSettings,
     state_dir: &Path,
@@ -238,7 +238,7 @@ fn client_authorities(path: &Path) -> Result<TrustBundle, TlsError> {
         .map_err(|source| TlsError::ClientAuthorities { path: path.into(), source })
 }
 
-/// Reads all certificates of a PEM file, of which there must be at least one.
+/// Reads all certificates of a PEM file, which must have at least one.
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let unreadable = |source| TlsError::Pem { what: "certificates", path: path.into(), source };
     let chain: Vec<_> = CertificateDer::pem_file_iter(path)

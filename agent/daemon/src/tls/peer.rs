@@ -25,9 +25,9 @@ use crate::users::VerifiedLogin;
 
 /// Scheme of a SPIFFE id.
 const SPIFFE: &str = "spiffe://";
-/// Longest SPIFFE id, in octets (SPIFFE-ID 2.3).
+/// Longest SPIFFE id, in bytes (SPIFFE-ID 2.3).
 const MAX_SPIFFE_BYTES: usize = 2048;
-/// Longest common name that is accepted as an identity, in octets; X.520 itself allows 64 characters.
+/// Longest common name that is accepted as an identity, in bytes; X.520 itself allows 64 characters.
 const MAX_COMMON_NAME_BYTES: usize = 256;
 
 /// A connection. Every request on it has this in its extensions.

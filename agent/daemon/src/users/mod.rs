@@ -20,7 +20,7 @@ pub(crate) use self::password::Tag;
 use self::password::Tagger;
 pub use self::password::{Password, PasswordError};
 
-/// Longest user name, in octets: enough for a SPIFFE id, since a certificate may get its role from a user of that name.
+/// Longest user name, in bytes: enough for a SPIFFE id, since a certificate may get its role from a user of that name.
 const MAX_NAME_BYTES: usize = 2048;
 /// The user of `--admin-password-file`.
 const ADMIN: &str = "admin";
@@ -48,7 +48,7 @@ pub enum UserError {
     Name(String),
     #[error("there is no user `{0}`")]
     Unknown(SmolStr),
-    #[error("cannot give `{name}` this password")]
+    #[error("cannot set the password of `{name}`")]
     Password { name: SmolStr, source: PasswordError },
     #[error("cannot store the user `{name}`")]
     Store { name: SmolStr, source: StoreError },
@@ -156,7 +156,8 @@ impl Users {
     pub fn role(&self, name: &str) -> Option<Role> {
         let configured = self.shared.configured.get().and_then(|it| it.role(name));
         match configured {
-            // A controller that writes back what it has read names users without a role. Those of the box keep theirs.
+            // A controller that writes back what it has read names users without a role. Users of the box keep
+            // theirs.
             Some(Role::None) | None => self.own_role(name).or(configured),
             Some(_) => configured,
         }

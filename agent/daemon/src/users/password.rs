@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use holdfast_store::StoreError;
 
-/// Longest password, in octets. Hashing time grows with it, and clients choose it.
+/// Longest password, in bytes. Hashing time grows with it, and clients choose it.
 const MAX_PASSWORD_BYTES: usize = 1024;
 
 /// Blocks of 1 KiB that are allocated, though hashing touches fewer: glibc returns an allocation of over 32 MiB to the
@@ -44,7 +44,7 @@ pub struct Password(Zeroizing<Vec<u8>>);
 pub enum PasswordError {
     #[error("the password is empty")]
     Empty,
-    #[error("the password is longer than {MAX_PASSWORD_BYTES} octets")]
+    #[error("the password is longer than {MAX_PASSWORD_BYTES} bytes")]
     TooLong,
     #[error(transparent)]
     File(StoreError),
@@ -67,7 +67,7 @@ impl Password {
     /// Reads a password from the first line of a file.
     ///
     /// # Errors
-    /// When the file cannot be read, or its first line is no valid password.
+    /// When the file cannot be read, or its first line is not a valid password.
     pub fn from_file(path: &Path) -> Result<Self, PasswordError> {
         let content = fs::read(path).map(Zeroizing::new).map_err(|source| {
             PasswordError::File(StoreError::File { action: "read", path: path.into(), source })
@@ -78,7 +78,7 @@ impl Password {
     /// Reads a password from the text before the first line end.
     ///
     /// # Errors
-    /// When the line is no valid password.
+    /// When the line is not a valid password.
     pub fn first_line(content: &[u8]) -> Result<Self, PasswordError> {
         let line = content.split(|byte| *byte == b'\n').next().unwrap_or_default();
         Self::new(line.strip_suffix(b"\r").unwrap_or(line))

@@ -2,7 +2,7 @@
 //! memory stays below a bound that grows with the request.
 //!
 //! Each target runs for `BOLERO_RANDOM_TEST_TIME_MS` (a second when it is not set). Half of the requests are random
-//! octets, half are messages that [`requests`] makes of them.
+//! bytes, half are messages that [`requests`] makes of them.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
@@ -15,7 +15,7 @@ use prost::Message;
 use self::requests::Source;
 use self::rig::call;
 
-/// Runs one method over octets, and over requests that are made of them.
+/// Runs one method over bytes, and over requests that are made of them.
 fn fuzz<M: Message>(method: &str, make: impl Fn(&mut Source) -> M + std::panic::RefUnwindSafe) {
     bolero::check!().for_each(|input: &[u8]| {
         call(method, || input.to_vec());

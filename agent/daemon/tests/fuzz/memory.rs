@@ -1,4 +1,4 @@
-//! Counter of the octets that the process has allocated, and of their maximum.
+//! Counter of the bytes that the process has allocated, and of their maximum.
 #![expect(
     unsafe_code,
     reason = "an allocator is unsafe by its trait; each call is handed on as it came"
@@ -55,7 +55,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 }
 
-/// Runs `act`; returns its result, and the largest increase of allocated octets meanwhile.
+/// Runs `act`; returns its result, and the largest increase of allocated bytes meanwhile.
 pub(crate) fn peak_during<R>(act: impl FnOnce() -> R) -> (R, usize) {
     let before = ALLOCATED.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);

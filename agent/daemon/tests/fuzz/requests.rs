@@ -1,19 +1,19 @@
-//! Plausible requests made of octets: of every kind, at times with very many, very long or very deep parts, and none
+//! Plausible requests made of bytes: of every kind, at times with very many, very long or very deep parts, and none
 //! larger than [`LARGEST`].
 
 use holdfast_proto::gnmi::{self, TypedValue, typed_value};
 use holdfast_proto::gnsi::{authz, certz, credentialz, pathz};
 use prost::Message;
 
-/// Octets that make the decisions. When they are used up, each decision is the first choice.
+/// Bytes that make the decisions. When they are used up, each decision is the first choice.
 pub(crate) struct Source {
     octets: Vec<u8>,
     used: usize,
-    /// Octets that the request may still grow by.
+    /// Bytes that the request may still grow by.
     room: usize,
 }
 
-/// Approximate limit of the octets of a request: nested repetitions would otherwise result in gigabytes, which are
+/// Approximate limit of the bytes of a request: nested repetitions would otherwise result in gigabytes, which are
 /// refused by their length alone.
 const LARGEST: usize = 16 << 20;
 const NAMES: [&str; 16] = [
@@ -76,7 +76,7 @@ impl Source {
         self.below(8) == 7
     }
 
-    /// A number of items of `size` octets each: a few in most cases, and up to `most`, as far as there is room.
+    /// A number of items of `size` bytes each: a few in most cases, and up to `most`, as far as there is room.
     fn many(&mut self, most: usize, size: usize) -> usize {
         let few = self.below(4);
         let length = if self.perhaps() { most >> self.below(12) } else { few };

@@ -39,12 +39,12 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 const SILENCE: Duration = Duration::from_millis(100);
 /// Frames of a stream that are read.
 const FRAMES: usize = 256;
-/// Octets of memory that any call may take: an answer of the largest size while it is made, with a margin.
+/// Bytes of memory that any call may take: an answer of the largest size while it is made, with a margin.
 const BOUND: usize = 512 << 20;
-/// Additional octets of memory for each octet of the request: messages of two octets become structures.
+/// Additional bytes of memory for each byte of the request: messages of two bytes become structures.
 const BOUND_FOR_EACH_OCTET: usize = 100;
 
-/// Octets of a request that a failure shows.
+/// Bytes of a request that a failure shows.
 const SHOWN: usize = 256;
 
 /// Panics of all threads, each with its place, since the output of other threads than the test's own is not shown.
@@ -202,8 +202,5 @@ pub(crate) fn call(method: &str, make: impl FnOnce() -> Vec<u8>) {
     let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     assert!(panics.is_empty(), "{method}: a task panicked: {panics:?}");
     let bound = BOUND + octets * BOUND_FOR_EACH_OCTET;
-    assert!(
-        most <= bound,
-        "{method}: {most} octets of memory for a request of {octets}: {sent:x?}"
-    );
+    assert!(most <= bound, "{method}: {most} bytes of memory for a request of {octets}: {sent:x?}");
 }

@@ -38,7 +38,7 @@ fn client_hello(minor: u8) -> Vec<u8> {
     record
 }
 
-/// Sends octets, and returns all that the agent sends before it closes the connection.
+/// Sends bytes, and returns all that the agent sends before it closes the connection.
 async fn answer_to(agent: &Agent, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(agent.address).await.unwrap();
     stream.write_all(bytes).await.unwrap();

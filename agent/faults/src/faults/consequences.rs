@@ -32,7 +32,8 @@ impl Faults {
         self.latches.values()
     }
 
-    /// Sets or lifts a latch. One that is set already keeps its owner; lifting one that is not set changes nothing.
+    /// Sets or lifts a latch. A latch that is set already keeps its owner; lifting a latch that is not set changes
+    /// nothing.
     ///
     /// # Errors
     /// When it is another's, when the resource has no such latch, or when there are too many.

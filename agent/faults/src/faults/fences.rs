@@ -24,7 +24,8 @@ impl Faults {
         let tracked = self.conditions.get(condition);
         let is_known = tracked.is_some_and(|it| it.is_impact_known);
         let alarm = tracked.and_then(|it| it.alarm.as_ref()).filter(|it| !it.is_aside());
-        // What does not work because of the alarm loses nothing by the fence, so that has to be known first.
+        // An object that does not work because of the alarm loses nothing by the fence, so these objects have to be
+        // known first.
         let alarm = alarm.filter(|it| is_known || it.impact.is_none());
         let by_policy = alarm.and_then(|alarm| self.wanted_by_policy(alarm));
         let by_group = alarm.map(|_| self.wanted_by_group(condition)).unwrap_or_default();
@@ -42,7 +43,7 @@ impl Faults {
     fn wanted_by_policy(&self, alarm: &Alarm) -> Option<Wanted> {
         let condition = &alarm.condition;
         let policy = self.settings.policy(condition)?;
-        // An alarm that a fence failed is no reason for another one.
+        // An alarm about a failed fence does not cause another fence.
         if alarm.cause.is_some() || condition.kind.name == "fence-failed" {
             return None;
         }

@@ -15,7 +15,8 @@ use crate::report::{Report, Source};
 use crate::resource::Resource;
 use crate::types::REPORTED;
 
-/// Name for what a group does to its dependents while only some members are lost. It is no type, so nobody reports it.
+/// Name for what a group does to its dependents while only some members are lost. It is not a type, so nobody reports
+/// it.
 const UPLINKS_DEGRADED: &str = "uplinks-degraded";
 
 /// A group as it is now.
@@ -29,7 +30,7 @@ pub struct GroupState {
     down_since_ns: Option<u64>,
 }
 
-/// Members of a group that work, of which some have to.
+/// Working members of a group, and the number that must work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStanding {
     pub name: SmolStr,
@@ -202,7 +203,8 @@ impl Faults {
         }
     }
 
-    /// Alarms by which a member is lost. What the group itself does, or one after it, is no evidence.
+    /// Alarms by which a member is lost. Actions of the group itself, or of a group after it, do not count as
+    /// evidence.
     fn losses(&self, group: &UplinkGroup, member: &SmolStr) -> impl Iterator<Item = &Alarm> {
         let behind = self.groups.behind.get(&group.name);
         let is_own = move |condition: &Condition| match &condition.resource {
@@ -229,8 +231,8 @@ impl Faults {
         losses.map(|alarm| (self.lost_at(alarm), alarm.condition.clone())).min()
     }
 
-    /// When the resource of an alarm was lost, by what holds now: for a group it is no matter when somebody looked. 0 where
-    /// nobody has seen it.
+    /// When the resource of an alarm was lost, by what holds now: for a group the time of looking does not matter. 0
+    /// where nobody has seen it.
     fn lost_at(&self, alarm: &Alarm) -> u64 {
         match &alarm.condition.resource {
             Resource::Group(name) => {

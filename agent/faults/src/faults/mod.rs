@@ -86,7 +86,8 @@ pub enum Input {
 pub struct Effects {
     /// Conditions whose alarm is to be shown as [`Faults::alarm`] now has it; without one, its entry is to go.
     pub shown: BTreeSet<Condition>,
-    /// Transitions for listeners, in order. Those that are not [told](Transition::is_told) are for the log alone.
+    /// Transitions for listeners, in order. Transitions that are not [told](Transition::is_told) are for the log
+    /// alone.
     pub transitions: Vec<Arc<Transition>>,
     /// Rows to write.
     pub rows: Vec<Row>,
@@ -108,7 +109,7 @@ pub struct Effects {
     pub session_events: Vec<SessionEvent>,
     /// Other resources are maintained than before, or in another state.
     pub is_maintenance_changed: bool,
-    /// Sources of which conditions were left out, and for which there is room again: each is to report its level.
+    /// Sources whose conditions were left out, and that have room again: each must report its level.
     pub wanted_levels: BTreeSet<Source>,
 }
 
@@ -133,12 +134,12 @@ pub struct Faults {
     /// Open alarms by severity, without those that are put aside.
     open: BTreeMap<Severity, u32>,
     shelved: u32,
-    /// Sources of which reports were left out.
+    /// Sources whose reports were left out.
     left_out: BTreeSet<Source>,
     pub(crate) impacts: Impacts,
     pub(crate) objects: Box<dyn Objects>,
     pub(crate) latches: BTreeMap<Condition, Latch>,
-    /// Conditions of which reporters have not repeated what they said, by reporter.
+    /// Conditions that reporters have not repeated, by reporter.
     pub(crate) silent: BTreeMap<SmolStr, BTreeSet<Condition>>,
     pub(crate) fencing: Fencing,
     pub(crate) groups: Groups,
@@ -508,7 +509,7 @@ impl Faults {
         let tracked = self.conditions.entry(condition.clone()).or_default();
         let held = tracked.holds();
         if holds {
-            // What a report has asked for counts as long as the condition goes on.
+            // The wishes of a report count as long as the condition goes on.
             let asked = tracked.holders.get(&source).map(|holder| holder.raise_after);
             let raise_after = raise_after.max(asked.unwrap_or_default());
             let silence = silence.map(|silence| Deadline::after(silence, now));
@@ -815,8 +816,8 @@ impl Default for Faults {
     }
 }
 
-/// The kind of change from one state of an open alarm to the next. One that was put aside before anybody heard of it is raised
-/// when it comes back.
+/// The kind of change from one state of an open alarm to the next. An alarm that was put aside before anybody heard
+/// of it is raised when it comes back.
 fn change_between(before: &Alarm, after: &Alarm) -> Change {
     let ends_maintenance = before.suppressed_by.is_some() && after.suppressed_by.is_none();
     match (&before.shelf, &after.shelf) {

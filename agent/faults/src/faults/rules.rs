@@ -174,7 +174,7 @@ impl Faults {
         self.rules.states.get(rule)
     }
 
-    /// Takes the rules of the settings in place of those before. Those that are new are judged by all open alarms.
+    /// Takes the rules of the settings in place of those before. New rules are judged by all open alarms.
     pub(crate) fn take_rules(&mut self, now: Now) {
         let settings = Arc::clone(&self.settings);
         let mut before = std::mem::take(&mut self.rules.states);
@@ -375,7 +375,8 @@ impl Faults {
         }
     }
 
-    /// Brings a rule into alarm. One that is in alarm has another occurrence if it `fires_again`. True when it fired.
+    /// Brings a rule into alarm. A rule that is in alarm has another occurrence if it `fires_again`. True when it
+    /// fired.
     fn fire(&mut self, rule: &Condition, fires_again: bool, now: Now) -> bool {
         let Some(state) = self.rules.states.get(rule) else { return false };
         let was_in_alarm = state.status == RuleStatus::Alarm;
@@ -397,7 +398,7 @@ impl Faults {
         true
     }
 
-    /// Gives a rule that nothing holds in alarm another status. One that is set back by hand stays in alarm.
+    /// Gives a rule that nothing holds in alarm another status. A rule that is set back by hand stays in alarm.
     fn settle(&mut self, rule: &Condition, status: RuleStatus, now: Now) {
         let Some(state) = self.rules.states.get(rule) else { return };
         let was_in_alarm = state.status == RuleStatus::Alarm;

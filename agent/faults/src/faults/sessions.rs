@@ -83,7 +83,7 @@ impl Faults {
         self.session(id).map_or_else(Default::default, |it| (it.wanted(), it.wants()))
     }
 
-    /// Sessions of which somebody has to look what stands on their resources.
+    /// Sessions for which somebody has to find the objects that stand on their resources.
     pub fn sessions_to_look_at(&self) -> Vec<&Session> {
         let is_unknown = |it: &Session| !self.sessions.without.contains_key(&it.id);
         let sessions = self.sessions().filter(|it| {

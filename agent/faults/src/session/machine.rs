@@ -319,7 +319,7 @@ impl Session {
         })
     }
 
-    /// Begins to empty the resources. What stays or stops needs no work.
+    /// Begins to empty the resources. Objects that stay or stop need no work.
     fn drain(&mut self, now: Now) {
         for consumer in self.consumers.values_mut() {
             let default = consumer.default_action;
@@ -515,8 +515,8 @@ impl Session {
         }
     }
 
-    /// Goes back as when it is cancelled, and is then forgotten. One that has ended is forgotten at once, with all that it
-    /// still wants.
+    /// Goes back as when it is cancelled, and is then forgotten. A session that has ended is forgotten at once, with
+    /// all that it still wants.
     pub(crate) fn delete(&mut self, reason: SmolStr, now: Now) {
         self.is_deleted = true;
         if self.state.is_open() {

@@ -460,17 +460,17 @@ pub enum SessionError {
     NoResource,
     #[error("{0} cannot be maintained: only interfaces and the box can")]
     Resource(Resource),
-    #[error("the box cannot be emptied: a session of it is of the kind restart")]
+    #[error("the box cannot be emptied: a session of the box must be of the kind restart")]
     FullBox,
     #[error("`ends-at` is not after `starts-at`")]
     Ends,
     #[error(
-        "it starts too soon: the longest lead time and the drain take {least} s, and it starts in {ahead} s"
+        "the session starts too soon: the longest lead time and the drain take {least} s, but the start is in {ahead} s"
     )]
     TooSoon { least: u64, ahead: u64 },
     #[error("`{object}` is in the session `{session}` already, which is {state}")]
     Overlap { object: SmolStr, session: SmolStr, state: SessionState },
-    #[error("{0} sessions are open, which is the most at a time")]
+    #[error("{0} sessions are open already, which is the limit: end one first")]
     TooMany(usize),
     #[error(
         "open sessions would affect {count} objects of the consumer `{consumer}`, whose `max-impacted` is {most}"
@@ -484,7 +484,7 @@ pub enum SessionError {
     Late { session: SmolStr, state: SessionState },
     #[error("`leave` is not possible in a session of the kind full, which empties the resource")]
     Leave,
-    #[error("`{object}` is no object of the consumer `{consumer}` in this session")]
+    #[error("`{object}` is not an object of the consumer `{consumer}` in this session")]
     NotItsObject { consumer: SmolStr, object: SmolStr },
     #[error("the session `{session}` is {state}: work is done while it is in-maintenance")]
     NotInMaintenance { session: SmolStr, state: SessionState },

@@ -135,7 +135,7 @@ fn the_alarm_whose_impact_has_a_resource_is_its_cause() {
     assert_eq!(
         faults.ends(&down("a")),
         ["cleared link-down@interface:a", "cause link-down@interface:v"],
-        "it is judged by itself again"
+        "it is judged alone again"
     );
 }
 
@@ -407,7 +407,7 @@ fn a_policy_shuts_what_has_an_alarm_and_gives_it_back_after_a_pause() {
     faults.holds(errors);
     assert!(fenced(&faults).is_empty());
     faults.ends(&down("b"));
-    assert_eq!(fenced(&faults), shut, "it is judged by itself");
+    assert_eq!(fenced(&faults), shut, "it is judged alone");
     let mut faults = faults.restarted();
     faults.settings(vec![shuts.clone()], vec![]);
     assert_eq!(fenced(&faults), shut, "a restart finds it again");

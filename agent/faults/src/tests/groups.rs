@@ -13,7 +13,7 @@ fn names(names: &[&str]) -> BTreeSet<smol_str::SmolStr> {
     names.iter().map(|name| (*name).into()).collect()
 }
 
-/// A group of which one member has to be left.
+/// A group that needs one member.
 fn group(name: &str, members: &[&str], dependents: &[&str]) -> UplinkGroup {
     UplinkGroup {
         name: name.into(),
@@ -63,7 +63,7 @@ fn a_group_is_degraded_by_a_member_and_down_without_enough_of_them() {
     assert_eq!(alarm.severity, Severity::Major);
     assert_eq!(alarm.text, "0 of 2 uplinks are left, and 1 are needed; lost: a, b");
     assert_eq!(faults.cause(UPLINKS), Some(down("b")), "the member lost last");
-    // What stands on a dependent, a member among it, is no cause of the member's loss.
+    // Objects that stand on a dependent, a member among them, do not cause the loss of the member.
     faults.impact(UPLINKS, &["v"], &["a"]);
     assert_eq!(faults.status("v"), Some(EffectiveStatus::Down));
     assert_eq!((faults.cause(&down("a")), faults.cause(&down("b"))), (None, None));

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 
 use super::*;
 
-/// Objects of which each interface is one.
+/// Objects: one for each interface.
 #[derive(Debug)]
 struct Links;
 

@@ -11,7 +11,7 @@ use super::super::document::Renderer;
 const TARGETS_FOLLOWED: usize = 16;
 /// Values followed from one, in one direction: a link with a thousand addresses is drawn with some of them.
 const NEIGHBOURS: usize = 64;
-/// Octets of a value in the tooltip of its node.
+/// Bytes of a value in the tooltip of its node.
 const TOOLTIP_OCTETS: usize = 600;
 
 /// Values of a drawing, before their edges are known.
@@ -85,7 +85,7 @@ impl NodeSelection {
         drawn
     }
 
-    /// All values: intended ones first, then those that the system has by itself.
+    /// All values: intended ones first, then those that the system made.
     pub(super) fn whole(engine: &Engine, most: usize) -> Self {
         let mut keys = engine.keys(|_| true);
         keys.sort_by_cached_key(|key| (engine.state(key) == ValueState::Obtained, key.clone()));

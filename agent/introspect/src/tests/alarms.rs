@@ -92,7 +92,7 @@ async fn the_worst_alarm_comes_first_then_the_oldest() {
     for wrong in ["x", "1", "1.2", "x.2.a", "1.x.a"] {
         let refused = agent.get(&format!("/scheduler/alarms?after={wrong}")).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{wrong}");
-        assert!(refused.text.contains("no place that a page ended at"), "{}", refused.text);
+        assert!(refused.text.contains("is not a place at which a page ended"), "{}", refused.text);
     }
     agent.stop().await;
 }
@@ -156,7 +156,7 @@ async fn readers_of_events_are_told_to_read_the_alarms_again() {
         None => false,
     };
     assert!(is_told(&mut told).await && told.starts_with(": listening"), "{told}");
-    // The leaves come in many revisions, of which a reader that has not read yet is told once.
+    // The leaves come in many revisions; a reader that has not read yet is told of them once.
     show_alarm(&agent, "alarm", "a@agent", "MINOR", 1).await;
     while !told.contains("event: alarms\ndata: {}\n\n") {
         assert!(is_told(&mut told).await, "{told}");

@@ -187,20 +187,20 @@ async fn invalid_requests_have_error_messages() {
     let agent = TestAgent::start(&["eth0"]).await;
     for (address, status, error) in [
         ("txn-history?seq-num=77", 404, "transaction 77 is not recorded"),
-        ("txn-history?seq-num=x", 400, "`seq-num=x` is no whole number"),
-        ("txn-history?since=yesterday", 400, "`since=yesterday` is no time"),
+        ("txn-history?seq-num=x", 400, "`seq-num=x` is not a whole number"),
+        ("txn-history?since=yesterday", 400, "`since=yesterday` is not a time"),
         ("txn-history?format=xml", 400, "`format=xml` is not one of json, text"),
         ("txn-history?sequence=1", 400, "there is no argument `sequence` here"),
         ("key-timeline", 400, "argument `key` is missing"),
         ("key-timeline?key=link/eth9", 404, "there is no value `link/eth9`"),
-        ("graph-snapshot?time=never", 400, "`time=never` is no time"),
+        ("graph-snapshot?time=never", 400, "`time=never` is not a time"),
         ("flag-stats", 400, "argument `flag` is missing"),
         ("flag-stats?flag=color", 400, "`flag=color` is not one of"),
         ("flag-stats?flag=descriptor&prefix=nothing/", 404, "no keys start with `nothing/`"),
         ("status?key=link/eth9", 404, "there is no value `link/eth9`"),
         ("status?descriptor=nothing", 404, "there is no descriptor `nothing`"),
         ("status?limit=0", 400, "`limit=0` is not from 1 to"),
-        ("status?after=zz", 400, "`after=zz` is no place that a page ended at"),
+        ("status?after=zz", 400, "`after=zz` is not a place at which a page ended"),
         ("dump?descriptor=link&key-prefix=link/", 400, "not both"),
         ("dump?descriptor=link&descriptor=port", 400, "argument `descriptor` is given twice"),
         ("dump?key-prefix=nothing/", 404, "no keys start with `nothing/`"),
@@ -550,7 +550,7 @@ async fn plan_previews_a_change() {
     for (body, error) in [
         ("nothing", "cannot read the change"),
         (r#"{"updates": []}"#, "unknown field `updates`"),
-        (r#"{"origin": "somewhere"}"#, "`somewhere` is no origin"),
+        (r#"{"origin": "somewhere"}"#, "`somewhere` is not an origin"),
         (r#"{"delete": ["/a["]}"#, "cannot read path"),
         (
             r#"{"update": [{"path": "/interfaces/interface[name=eth0]/config/mtu", "value": "wide"}]}"#,

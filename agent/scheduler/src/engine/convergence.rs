@@ -1,4 +1,4 @@
-//! Convergence: work that the engine finds by itself, for values that are not as intended.
+//! Convergence: work of the engine for values that are not as intended, without a request.
 //!
 //! After a start or a resync, or when something appears that many values wait for, there may be a hundred thousand of
 //! them. So their plan is made in portions: the first at once, the others by [`Engine::due`], between events.
@@ -11,8 +11,8 @@
 //!                  | in place: recorded
 //! ```
 //!
-//! At a start, most values are found in place. Those that nothing relies on are recorded as applied by the sorting out alone;
-//! what others rely on is decided by the plan, which knows what goes.
+//! At a start, most values are found in place. Values that nothing relies on are recorded as applied while values are
+//! sorted out. The others are left to the plan, which knows what goes.
 //!
 //! Values stay marked as dirty until their plan is made, so that none is dropped or listed a second time. Changes of clients may
 //! begin meanwhile; the plan is that of the last moment, and waits for what conflicts with it then.
@@ -28,7 +28,7 @@ use crate::plan::Plan;
 use crate::planner::Planning;
 use crate::transaction::{Budget, ComparedPlan, Comparison, Convergence, OwnPlan, Verdict};
 
-/// Number of conflicting dirty values up to which each is planned for by itself.
+/// Number of conflicting dirty values up to which each gets a plan of its own.
 const DIRTY_SINGLY: usize = 64;
 
 impl Engine {
@@ -84,7 +84,7 @@ impl Engine {
             Some(plan) => {
                 let dirty = std::mem::take(dirty);
                 dirty.iter().for_each(|&idx| self.graph.unmark_dirty(idx));
-                // What the engine holds already is refused by no planner.
+                // No planner refuses a value that the engine holds already.
                 if let Ok(plan) = plan {
                     self.converge(plan, dirty, now, step);
                 }
@@ -125,7 +125,8 @@ impl Engine {
         }
     }
 
-    /// Carries a plan out. Where it has to wait for a transaction, its values do; of few, each does by itself.
+    /// Starts the plan. If it conflicts with a running transaction, its values are marked to be planned again when
+    /// that ends; up to `DIRTY_SINGLY` values are planned one by one, so that those without a conflict start now.
     fn converge(
         &mut self,
         (plan, behind): ComparedPlan,
@@ -144,7 +145,8 @@ impl Engine {
         for idx in dirty {
             let may_begin =
                 self.running.len() < IN_FLIGHT_MOST && self.running.in_take_over().is_none();
-            // One that takes longer than an event may wait, to plan for or to compare, is planned for at the end of the conflict.
+            // A value that takes longer than an event may wait, to plan for or to compare, is planned for at the end
+            // of the conflict.
             let plan =
                 may_begin.then(|| self.plan_portion(&mut Planning::of_values(vec![idx]))).flatten();
             let behind = match plan {

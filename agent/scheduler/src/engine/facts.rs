@@ -174,9 +174,9 @@ impl Engine {
         }
     }
 
-    /// Looks at a value whose pause is over. One that is in place again since its drift was seen is read once more:
-    /// the kernel announces that an object is gone before its lists leave it out (IPv6 addresses of a link that loses
-    /// IPv6), so what was read in between may be the object that is going.
+    /// Looks at a value whose pause is over. A value that is in place again since its drift was seen is read once
+    /// more: the kernel announces that an object is gone before its lists leave it out (IPv6 addresses of a link that
+    /// loses IPv6), so what was read in between may be the object that is going.
     ///
     /// For one that failed, a slow retry is scheduled at once: whatever keeps it from being tried now, it will be.
     pub(crate) fn check_value(

@@ -1,4 +1,4 @@
-//! What does not work while some targets and values do not: the impact of a failure.
+//! Impact of a failure: the values that do not work while some targets and values do not.
 //!
 //! A walk of the graph, breadth first. It changes nothing, and nothing of it is kept in the graph: a failure whose impact is
 //! to be known again is walked again.
@@ -29,7 +29,7 @@ pub const LISTED_MOST: usize = 1 << 16;
 /// Edges that a walk looks at: about a second of work, in portions.
 pub const EDGES_MOST: usize = 1_000_000;
 
-/// What fails by itself.
+/// Targets and values that fail without another cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
     /// Targets that are lost, whoever provides them.
@@ -56,9 +56,9 @@ impl Failure {
 /// values that they belong to. Each list ascends, and no key is in both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impact {
-    /// Values of which nothing works.
+    /// Values that do not work at all.
     pub down: Vec<Key>,
-    /// Values of which a part works: reducible ones that can do without what is lost, and those that have lost a part.
+    /// Values that work in part: reducible ones that can do without what is lost, and those that have lost a part.
     pub degraded: Vec<Key>,
     /// Number of edges that were looked at.
     pub edges: usize,
@@ -69,11 +69,11 @@ pub struct Impact {
 /// A walk under way.
 #[derive(Debug)]
 pub struct ImpactWalk {
-    /// What is left to be done, the next step first.
+    /// Steps that are left, the next one first.
     steps: VecDeque<Step>,
     /// Providers that each target has lost.
     lost: FixedMap<Target, u32>,
-    /// Values of which nothing works.
+    /// Values that do not work at all.
     down: FixedMap<Key, DownValue>,
     degraded: KeySet,
     edges: usize,

@@ -1,4 +1,4 @@
-//! Losses: values of ours that the system took away or changed by itself.
+//! Losses: values of ours that the system took away or changed without an operation.
 //!
 //! What the history has of a value are transactions, and the changes that are found out here. A loss begins with the fact that
 //! tells of it. It is *told*, with the time of that fact, once it is known not to be a late notification of our own change
@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Tells of a loss as it is now, or of its end. One that ends before it was told is forgotten.
+    /// Tells of a loss as it is now, or of its end. A loss that ends before it was told is forgotten.
     pub(crate) fn tell_loss(&mut self, idx: NodeIdx, now: Now, step: &mut EngineOutput) {
         let Some(loss) = self.graph.node(idx).retry.as_ref().and_then(|it| it.loss) else { return };
         let state = match self.lost_state(idx) {

@@ -1,8 +1,8 @@
 //! Objects that come under another key: a port that gets another name.
 //!
-//! What we applied to an adopted object, and what it was before, belong to the object, not to its key. So both follow it. Under a key
-//! that nothing asks for, it is given back; the object that comes under its former key is adopted anew. Objects that exchange
-//! their keys exchange both.
+//! The applied value of an adopted object, and its pre-image, belong to the object, not to its key. So both follow
+//! it. Under a key that nothing asks for, it is given back; the object that comes under its former key is adopted
+//! anew. Objects that exchange their keys exchange both.
 
 use std::time::Duration;
 

@@ -13,8 +13,8 @@
 //! *Invariant:* an event that comes meanwhile is judged as one that comes after the whole reading.
 //!
 //! * A fact, or the answer to an operation, finds what the reading says of its keys taken in.
-//! * Nothing is planned from the half of a reading: no transaction begins, and none that failed is undone. Those in flight
-//!   go on.
+//! * Nothing is planned from the half of a reading: no transaction begins, and none that failed is undone.
+//!   Transactions in flight go on.
 //! * Values that lost a dependency are looked at in the end: the rest of the reading may have another provider.
 //! * While a plan is being taken over, a reading waits.
 

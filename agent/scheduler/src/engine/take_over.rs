@@ -15,8 +15,8 @@
 //! * A change of what a value relies on (a provider, an identity) concerns the value at once if it is taken over. If it is not,
 //!   the present state is counted at its turn, and the value is looked at again at the end of the transaction, as one is
 //!   whose target changes while an operation on it is in flight.
-//! * Nothing is planned from the half of a plan: no other transaction begins, and none that failed is undone, until the
-//!   plan is taken over. Those in flight go on, since they conflict with nothing in it.
+//! * Nothing is planned from the half of a plan: no other transaction begins, and none that failed is undone, until
+//!   the plan is taken over. Transactions in flight go on, since they conflict with nothing in it.
 //! * To start or cancel the transaction takes effect at the end of the take-over.
 
 use smallvec::SmallVec;
@@ -273,12 +273,12 @@ impl Engine {
         if !is_operated && is_waiting && self.graph.is_ours(idx) {
             return self.graph.lost_dependency.push(idx);
         }
-        // One that still waits hears of a provider that comes.
+        // A value that still waits hears of a provider that comes.
         let goes_on_waiting = !is_operated && is_waiting && is_missing;
         if goes_on_waiting && !self.graph.is_reduction_stale(idx) {
             return;
         }
-        // One that is to go may be able to stay: that is decided when its operation has ended.
+        // A value that is to go may be able to stay: that is decided when its operation has ended.
         if is_operated || self.graph.is_out_of_place(idx) {
             self.graph.mark_dirty(idx);
         }

@@ -160,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// What becomes of a value that is not in the system as it was applied.
+    /// Next step for a value that is not in the system as it was applied.
     fn repair_of(&self, idx: NodeIdx, node: &Node) -> Option<Repair> {
         if self.graph.is_drift_tolerated(idx) {
             return Some(Repair::Left);

@@ -23,7 +23,7 @@ use crate::dependency::{Facet, Space};
 use crate::key::Key;
 
 /// Number of entries kept. A large transaction has some for each value, so a plan older than one is made again without a
-/// comparison, which would take longer than some milliseconds. Entries have 32 octets, all of them 2 MiB.
+/// comparison, which would take longer than some milliseconds. Entries have 32 bytes, all of them 2 MiB.
 const ENTRIES_MOST: usize = 1 << 16;
 
 /// Something that a plan may have read, and that is no longer the same.

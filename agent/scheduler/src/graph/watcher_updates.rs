@@ -25,7 +25,7 @@ use crate::portion::PORTION;
 #[derive(Debug)]
 struct WatcherUpdate {
     target: TargetId,
-    /// Those that are left. May hold stale entries.
+    /// Watchers that are left. May hold stale entries.
     watchers: vec::IntoIter<NodeIdx>,
     /// True when the target came or went by a change of ours.
     is_own_change: bool,

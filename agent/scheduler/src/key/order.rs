@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Key, KindId};
 
-/// Octets of a key that are compared as one number.
+/// Bytes of a key that are compared as one number.
 const DIGITS: usize = size_of::<u128>();
 
 /// Sorts keys and removes duplicates.
@@ -14,7 +14,7 @@ pub fn sort_keys(keys: &mut Vec<Key>) {
 }
 
 /// Sorts items by their keys. Items of one kind often come in order, but mixed with those of other kinds. Where they do
-/// not, one number is compared: the octets after the prefix that all keys of the kind have in common. Only where these
+/// not, one number is compared: the bytes after the prefix that all keys of the kind have in common. Only where these
 /// are equal, the whole keys are compared. Items of one key keep their order.
 pub(crate) fn sort_by_keys<T>(items: &mut Vec<T>, key: impl Fn(&T) -> &Key) {
     if items.is_sorted_by_key(&key) {
@@ -46,7 +46,7 @@ pub(crate) fn sort_by_keys_of<'k, T>(items: &mut Vec<T>, key: impl Fn(&T) -> &'k
     }
 }
 
-/// Length in octets of the common prefix of all keys.
+/// Length in bytes of the common prefix of all keys.
 fn in_common<'k>(mut keys: impl Iterator<Item = &'k Key>) -> usize {
     let Some(first) = keys.next().map(Key::as_bytes) else { return 0 };
     let common = |key: &Key, most: usize| {
@@ -56,7 +56,7 @@ fn in_common<'k>(mut keys: impl Iterator<Item = &'k Key>) -> usize {
     keys.fold(first.len(), |most, key| common(key, most))
 }
 
-/// Octets of a key from `from` on, as a number in the same order; octets beyond the end are zero.
+/// Bytes of a key from `from` on, as a number in the same order; bytes beyond the end are zero.
 fn digits(key: &Key, from: usize) -> u128 {
     let octets = key.as_bytes().get(from..).unwrap_or_default();
     let mut digits = [0; DIGITS];

@@ -41,7 +41,7 @@ impl Overlay<'_> {
         }
     }
 
-    /// State of a target of which the dependents are to be read.
+    /// State of a target whose dependents are to be read.
     pub(crate) fn walked_target(&mut self, target_id: OverlayTargetId) -> &OverlayTarget {
         self.note_walked(target_id);
         self.target(target_id)

@@ -52,8 +52,8 @@ impl Planner<'_> {
         op
     }
 
-    /// Operations that must be completed first, or submitted to the same transport. Complete by itself: an operation
-    /// that waits for nothing overtakes one that waits.
+    /// Operations that must be completed first, or submitted to the same transport. Complete alone: an operation that
+    /// waits for nothing overtakes one that waits.
     pub(super) fn predecessors(
         &mut self,
         oidx: OverlayIdx,

@@ -40,8 +40,8 @@ const UNITS: usize = 32;
 /// 100 000 values half a second at most.
 const BEGINNINGS_MOST: u32 = 8;
 
-/// Questions whether to pause in one portion of a plan that the engine makes by itself, between events. Between two of them
-/// it works for a millisecond at most.
+/// Questions whether to pause in one portion of a plan that the engine makes between events. Between two of them it
+/// works for a millisecond at most.
 const QUESTIONS: usize = 8;
 
 /// A planner between two calls, with the revision of the graph at which it paused.

@@ -45,7 +45,7 @@ impl Planner<'_> {
         some
     }
 
-    /// Reduces a noted value. One that is to be deleted is reduced when it is to be created again.
+    /// Reduces a noted value. A value that is to be deleted is reduced when it is to be created again.
     pub(super) fn reduce_noted(&mut self, oidx: OverlayIdx) {
         let goes = matches!(self.overlay.node(oidx).pending_action, PendingAction::Delete);
         if !goes && !self.reduce(oidx) {
@@ -53,7 +53,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Chooses the action of a value of which nothing can be kept: it goes like one that is not reducible.
+    /// Chooses the action of a value that cannot be kept in part: it goes like one that is not reducible.
     fn choose_without_reduction(&mut self, oidx: OverlayIdx) {
         let waits = matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing);
         if waits && self.may_be_reduced(oidx) {

@@ -1,8 +1,9 @@
 //! Tasks of the planner: its work, in units of bounded size.
 //!
-//! Tasks are on a stack. A unit of work takes the uppermost one a step further: one value, or one portion of a change.
-//! Work that follows from a unit, such as the notification of the watchers of a target, is no recursion but further
-//! tasks, which come before the rest of the task they follow from. So the planner can pause after each unit:
+//! Tasks are on a stack. A unit of work takes the uppermost one a step further: one value, or one portion of a
+//! change. Work that follows from a unit, such as the notification of the watchers of a target, is not a recursion.
+//! It becomes further tasks, which come before the rest of the task they follow from. So the planner can pause after
+//! each unit:
 //!
 //! ```text
 //! +---------------------+
@@ -138,7 +139,7 @@ pub(super) struct Batch {
 /// Way in which the dependents of a value are parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParkMode {
-    /// Those without an action of their own that cannot be reduced.
+    /// Values without an action of their own that cannot be reduced.
     Idle,
     /// All, or reduced where that helps.
     Reduced,

@@ -39,7 +39,7 @@ impl Rollback {
         self.stage != Stage::Settled
     }
 
-    /// Items of the stage, of which there are `all`, that are done in this portion, and whether some are left.
+    /// Items of the stage (`all` in number) that are done in this portion, and whether some are left.
     pub(crate) fn portion(&mut self, all: usize, most: usize) -> (Range<usize>, bool) {
         let from = self.done;
         self.done = all.min(from + most);

@@ -1,4 +1,4 @@
-//! Values that the engine plans for by itself, in portions, with events and changes of clients in between.
+//! Values that the engine plans for without a request, in portions, with events and changes of clients in between.
 
 use proptest::prelude::*;
 

@@ -23,7 +23,7 @@ pub(crate) fn end_take_over(world: &mut World) {
     }
 }
 
-/// Plays events, each of which is followed by a portion of the work of the engine.
+/// Plays events, each followed by a portion of the work of the engine.
 pub(crate) fn play_between_portions(world: &mut World, events: &[WorldEvent]) {
     for event in events {
         world.apply(event.clone());

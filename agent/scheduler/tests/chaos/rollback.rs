@@ -7,7 +7,7 @@ use crate::generate::{cases, change};
 use crate::portions::{check_states, end_take_over, play_between_portions, resting};
 use crate::reading::events_meanwhile;
 
-/// Carries operations of a change out, each of which is answered before the next.
+/// Carries operations of a change out, each answered before the next.
 fn carry_out(world: &mut World, operations: usize) {
     for _ in 0..operations {
         for event in [WorldEvent::CarryOut(0), WorldEvent::CarryOut(1)] {

@@ -103,7 +103,7 @@ impl Reference {
         there
     }
 
-    /// Values of the intent and their parts, to any depth. A value that the intent names is no part.
+    /// Values of the intent and their parts, to any depth. A value that the intent names is not a part.
     fn expected_values(&self) -> BTreeMap<Key, ExpectedValue> {
         let of_intent = self.intent.iter();
         let mut all: BTreeMap<Key, ExpectedValue> = of_intent

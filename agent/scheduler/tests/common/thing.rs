@@ -152,7 +152,7 @@ impl Thing {
         let side = |name| match name {
             "s" => "s",
             "t" => "t",
-            _ => panic!("`{name}` is no side"),
+            _ => panic!("`{name}` is not a side"),
         };
         let claims = self.starting("#").map(|text| match text.split_once('/') {
             Some((identity, name)) => (identity, Some(side(name))),

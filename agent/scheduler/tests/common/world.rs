@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// Applies an event of which nobody is told.
+    /// Applies an event that nobody is told of.
     pub fn apply_silently(&mut self, step: WorldEvent) {
         let told = self.notices.len();
         self.apply(step);

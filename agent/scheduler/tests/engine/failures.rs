@@ -7,7 +7,7 @@ use holdfast_scheduler::{Completion, OperationResult, TransactionOutcome, ValueS
 use crate::common::{Lab, PREVENTED, delta, error, fact, key};
 use crate::{MINUTES, SECOND, failed, handed_out, intent, success};
 
-/// Values of ours, a change of which the named operation fails, and the operations carried out.
+/// Values of ours, a change whose named operation fails, and the operations carried out.
 #[track_caller]
 fn check_undo(ours: &str, change: &str, failing: &str, want: &str) {
     let mut lab = Lab::having("f =9; p =1 port", ours);

@@ -7,7 +7,8 @@ use holdfast_scheduler::{SharedValue, TransactionOutcome};
 use crate::common::{Lab, Thing, fact, key, things};
 use crate::{MINUTES, SECOND, failed};
 
-/// Two adopted objects of which one is intended exchange their keys, by a third one or at once: what each was before goes with it.
+/// Two adopted objects, one of them intended, exchange their keys, by a third one or at once: what each was before
+/// goes with it.
 #[test]
 fn what_an_object_was_before_follows_it_to_another_key() {
     let swap = |change: &str, after: &str| {
@@ -124,7 +125,7 @@ fn reduced_values_follow_foreign_providers() {
     assert_eq!((lab.log().as_str(), lab.state("r").as_str()), ("delete r", "PENDING <p <q"));
 }
 
-/// The system removes a member by itself, since its target is gone.
+/// The system removes a member, since its target is gone.
 #[test]
 fn a_member_removed_by_the_system_is_reduced() {
     let mut lab = Lab::default();

@@ -51,7 +51,7 @@ fn a_change_of_intent_overrides_reported_drift() {
     assert_eq!((lab.system_text().as_str(), lab.state("m").as_str()), ("m =2", "CONFIGURED"));
 }
 
-/// States that the system gave a value by itself, with the second at which it told.
+/// States that the system gave a value, with the second at which it told.
 fn system_changes(lab: &Lab, name: &str) -> Vec<(u64, String)> {
     let key = key(name);
     let changes = lab.engine.history().system_changes(&key);

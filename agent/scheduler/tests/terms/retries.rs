@@ -1,4 +1,4 @@
-//! Retries: of which failures, when, and how often.
+//! Retries: for which failures, when, and how often.
 
 use std::time::Duration;
 
@@ -212,7 +212,7 @@ fn a_trigger_does_not_wait_for_a_slow_retry() {
     assert_eq!(lab.deadline, None, "there is no further look");
 }
 
-/// The object that is in the way of a value is no target of its, and its end is noticed at once all the same.
+/// The object that is in the way of a value is not one of its targets, and its end is noticed at once all the same.
 #[test]
 fn the_end_of_a_foreign_object_does_not_wait_for_a_slow_retry() {
     let mut lab = Lab::with("a =1");

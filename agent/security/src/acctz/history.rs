@@ -11,7 +11,7 @@ const READS_SHARE: usize = 2;
 /// Size of the strangers' ring: this part of the ring of changes, in addition to it. Anybody who can connect can fill it.
 const UNAUTHENTICATED_SHARE: usize = 4;
 
-/// The latest accounting records that fit a number of octets, in a ring for each [`RingName`]. Readers see a single
+/// The latest accounting records that fit a number of bytes, in a ring for each [`RingName`]. Readers see a single
 /// history in the order of the record times.
 #[derive(Debug)]
 pub struct History {
@@ -62,7 +62,7 @@ pub struct Cursor {
     lost: bool,
     /// Drops up to these need no notice: they are reported already, or precede the reader.
     excused_ns: Drops,
-    /// The reader asked for all there is and has received nothing yet, so earlier drops are no loss to it.
+    /// The reader asked for all there is and has received nothing yet, so earlier drops lose nothing for it.
     from_the_beginning: bool,
 }
 
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Octets of a record of these tests.
+    /// Bytes of a record of these tests.
     fn size() -> usize {
         Record { time_ns: 0, account: account("x") }.octets()
     }
@@ -298,7 +298,7 @@ mod tests {
         ] {
             let history = history(begin, fits, pushed);
             let delivered = rest(&history, &mut history.cursor(after));
-            assert_eq!(delivered, want, "after {after} of {pushed:?}, {fits} of which fit");
+            assert_eq!(delivered, want, "after {after} of {pushed:?}, and {fits} of them fit");
         }
     }
 
@@ -359,7 +359,7 @@ mod tests {
         ] {
             let history = mixed(fits, pushed);
             let delivered = rest(&history, &mut history.cursor(after));
-            assert_eq!(delivered, want, "after {after} of {pushed:?}, {fits} of which fit");
+            assert_eq!(delivered, want, "after {after} of {pushed:?}, and {fits} of them fit");
         }
         for (who, left) in [("s", "42039"), ("r", "42038 42039")] {
             let flood = format!("20 30 {} 99999999", format!("40{who} ").repeat(42_000));

@@ -1,6 +1,6 @@
 //! Accounting: which caller did what, from where, and with what result (gNSI acctz).
 //!
-//! A [`Record`] is one action; a [`History`] holds the latest records of the device, up to a number of octets.
+//! A [`Record`] is one action; a [`History`] holds the latest records of the device, up to a number of bytes.
 //! Each reader holds a [`Cursor`], whose cost does not depend on how far behind it is. [`secrets`] removes secret
 //! values before a request is recorded; [`RepeatedCallLimiter`] counts calls that are alike instead of recording each.
 //!

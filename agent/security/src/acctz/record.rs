@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// Octets of one text in a record. Names and paths are far shorter; longer texts serve only to fill the history.
+/// Bytes of one text in a record. Names and paths are far shorter; longer texts serve only to fill the history.
 const MAX_TEXT: usize = 512;
 /// Ends a text that was cut.
 const ELLIPSIS: &str = "…";
-/// Octets of a record apart from its texts and payload: the structs, and the allocation of each text.
+/// Bytes of a record apart from its texts and payload: the structs, and the allocation of each text.
 const OVERHEAD: usize = 384;
 
 /// A short text. Longer input is cut, so that no client decides the size of a record.
@@ -25,7 +25,7 @@ impl BoundedText {
 impl BoundedText {
     /// True when the end is missing.
     pub fn is_cut(&self) -> bool {
-        // A character has four octets at most, so a cut text ends close to the maximum.
+        // A character has four bytes at most, so a cut text ends close to the maximum.
         self.0.len() + 4 > MAX_TEXT + ELLIPSIS.len() && self.0.ends_with(ELLIPSIS)
     }
 }
@@ -196,7 +196,7 @@ pub enum CommandKind {
 }
 
 impl Record {
-    /// Cost of a record against the size of a history. Unit: octets of memory, approximately.
+    /// Cost of a record against the size of a history. Unit: bytes of memory, approximately.
     pub fn octets(&self) -> usize {
         let AccountingEvent { session, activity } = &self.account;
         let User { identity, role, ssh_principal } = &session.user;
@@ -222,7 +222,7 @@ impl Activity {
     }
 }
 
-/// Octets as base64 in a text file.
+/// Bytes as base64 in a text file.
 mod base64 {
     use base64::{Engine, engine::general_purpose::STANDARD};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

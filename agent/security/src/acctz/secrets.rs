@@ -191,7 +191,7 @@ mod tests {
                 "line 1: `system user op password X`: no such word",
                 "line 1: `system user op password (withheld)",
             ),
-            ("`/a/password`: `X\nY` is no value", "`/a/password (withheld)"),
+            ("`/a/password`: `X\nY` is not a value", "`/a/password (withheld)"),
         ] {
             assert_eq!(message(words), want);
         }

@@ -161,8 +161,8 @@ fn malformed_policies_are_refused() {
     let header =
         |key: &str| request(&format!(r#"{{"headers":[{{"key":"{key}","values":["x"]}}]}}"#));
     for (text, part) in [
-        (String::new(), "the policy is not what it should be"),
-        ("[]".into(), "the policy is not what it should be"),
+        (String::new(), "cannot read the policy as JSON of the expected form"),
+        ("[]".into(), "cannot read the policy as JSON of the expected form"),
         (format!("{} {{}}", policy("", any)), "trailing characters"),
         (format!(r#"{{"allow_rules":[{any}]}}"#), "missing field `name`"),
         (format!(r#"{{"name":"","allow_rules":[{any}]}}"#), "the policy has no name"),
@@ -206,14 +206,14 @@ fn malformed_policies_are_refused() {
         (header("connection"), "one hop"),
         (header("Transfer-Encoding"), "one hop"),
         (header("grpc-timeout"), "gRPC's own"),
-        (header("x-bin"), "octets"),
+        (header("x-bin"), "bytes"),
     ] {
         let refusal = Policy::parse(&text).expect_err(&text);
         let source = std::error::Error::source(&refusal).map(ToString::to_string);
         let whole = format!("{refusal}: {}", source.unwrap_or_default());
         assert!(whole.contains(part), "{text}: {whole}");
     }
-    // The same name in both lists is no mistake.
+    // The same name in both lists is not a mistake.
     Policy::parse(&policy(any, any)).unwrap();
 }
 

@@ -149,7 +149,7 @@ impl Chain {
         self.0.expires_on
     }
 
-    /// Stored form: a letter for the encoding of the key, its length in four octets, the key, then the
+    /// Stored form: a letter for the encoding of the key, its length in four bytes, the key, then the
     /// certificates back to back. A chain that follows a box identity is a letter alone.
     pub(super) fn stored(&self) -> Zeroizing<Vec<u8>> {
         let key = match &self.0.key {
@@ -221,10 +221,13 @@ impl Chain {
         let at = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         let validity = parsed.validity();
         if at > validity.not_after.timestamp() {
-            return Err(CertzError::invalid(what, format!("it expired on {}", validity.not_after)));
+            return Err(CertzError::invalid(
+                what,
+                format!("the certificate expired on {}", validity.not_after),
+            ));
         }
         if at < validity.not_before.timestamp() {
-            let reason = format!("it is not valid before {}", validity.not_before);
+            let reason = format!("the certificate is not valid before {}", validity.not_before);
             return Err(CertzError::invalid(what, reason));
         }
         Ok(())
@@ -247,11 +250,11 @@ fn certified(
             CertzError::invalid(what, "the private key is not that of the first certificate")
         }
         rustls::Error::InvalidCertificate(reason) => {
-            CertzError::invalid(what, format!("certificate 1: it cannot be used: {reason}"))
+            CertzError::invalid(what, format!("certificate 1 cannot be used: {reason}"))
         }
         _ => CertzError::invalid(
             what,
-            "private key: it is malformed, or of a kind that is not supported",
+            "private key: the key is malformed, or of a kind that is not supported",
         ),
     })
 }

@@ -15,7 +15,7 @@ use super::{CertzError, PrivateKey};
 const WHAT: &str = "generate_csr.params";
 /// Longest value of one attribute of the subject, in characters: the bound of organization names (RFC 5280 appendix A.1).
 const MAX_NAME_CHARS: usize = 64;
-/// Longest alternative name, in octets: that of a SPIFFE id.
+/// Longest alternative name, in bytes: that of a SPIFFE id.
 const MAX_ALTERNATIVE_BYTES: usize = 2048;
 /// Alternative names of one request.
 const MAX_ALTERNATIVES: usize = 256;
@@ -167,7 +167,7 @@ impl CsrParams {
                 && value.chars().all(|letter| letter.is_ascii_graphic());
             fits.then_some(value)
                 .and_then(|value| value.try_into().ok())
-                .ok_or_else(|| field(name, "printable ASCII without blanks, 1 to 2048 octets"))
+                .ok_or_else(|| field(name, "printable ASCII without blanks, 1 to 2048 bytes"))
         };
         let address = |name: &str, value: &str| {
             value.parse::<IpAddr>().map_err(|_| field(name, "an IP address"))

@@ -17,7 +17,7 @@ pub enum Encoding {
     Crt,
 }
 
-/// First octets of PEM text.
+/// First bytes of PEM text.
 const PEM_BEGIN: &[u8] = b"-----BEGIN";
 
 impl Encoding {
@@ -79,7 +79,7 @@ pub fn private_key(what: &str, encoding: Encoding, bytes: &[u8]) -> Result<Priva
         })?
     } else {
         let borrowed = PrivateKeyDer::try_from(bytes)
-            .map_err(|_| refused("it is neither PKCS#8 nor PKCS#1 nor SEC 1"))?;
+            .map_err(|_| refused("the key is neither PKCS#8 nor PKCS#1 nor SEC 1"))?;
         borrowed.clone_key()
     };
     Ok(PrivateKey::from(key))
@@ -96,11 +96,11 @@ fn all_of_pem<T: PemObject>(what: &str, noun: &str, bytes: &[u8]) -> Result<Vec<
     Ok(all)
 }
 
-/// Parses a certificate, and refuses trailing octets.
+/// Parses a certificate, and refuses trailing bytes.
 pub(super) fn parse<'d>(der: &'d CertificateDer<'_>) -> Result<X509Certificate<'d>, String> {
     match parse_x509_certificate(der) {
         Ok(([], certificate)) => Ok(certificate),
         Ok(_) => Err("something follows the certificate".to_owned()),
-        Err(error) => Err(format!("it is malformed: {error}")),
+        Err(error) => Err(format!("the certificate is malformed: {error}")),
     }
 }

@@ -1,7 +1,7 @@
 //! The certificates of a PKCS#7 block that holds nothing else (RFC 5652 section 5.1, RFC 7468 section 8).
 //!
 //! Only the envelope is decoded; each certificate keeps its encoding, because re-encoding could change signed
-//! octets, and because a SET OF 20 000 certificates need not be sorted.
+//! bytes, and because a SET OF 20 000 certificates need not be sorted.
 
 use rustls_pki_types::CertificateDer;
 use x509_parser::{
@@ -32,15 +32,16 @@ pub(super) fn certificates(
         return Err(refused("something follows the block"));
     }
     let set = certificate_set(&block.contents)
-        .ok_or_else(|| refused("it is no SignedData with certificates"))?;
+        .ok_or_else(|| refused("the block is not a SignedData with certificates"))?;
     let mut certificates = Vec::new();
     let mut rest = set;
     while !rest.is_empty() {
-        let (after, element) = Any::from_ber(rest).map_err(|_| refused("it is malformed"))?;
+        let (after, element) =
+            Any::from_ber(rest).map_err(|_| refused("the block is malformed"))?;
         let raw = &rest[..rest.len() - after.len()];
         let number = certificates.len() + 1;
         if element.tag() != Tag::Sequence {
-            return Err(refused(&format!("element {number} is no X.509 certificate")));
+            return Err(refused(&format!("element {number} is not an X.509 certificate")));
         }
         let certificate = CertificateDer::from(raw.to_vec());
         material::parse(&certificate)
@@ -49,7 +50,7 @@ pub(super) fn certificates(
         rest = after;
     }
     if certificates.is_empty() {
-        return Err(refused("it holds no certificate"));
+        return Err(refused("the block holds no certificate"));
     }
     Ok(certificates)
 }

@@ -56,7 +56,7 @@ impl AuthenticationPolicy {
             }
             let counts = [rule.subjects.len(), rule.authorities.len()];
             if counts.iter().any(|count| !(1..=MAX_ENTRIES).contains(count)) {
-                return Err(at("it needs 1 to 4096 subjects and as many authorities"));
+                return Err(at("the rule needs 1 to 4096 subjects and as many authorities"));
             }
             if !rule.subjects.iter().all(|subject| is_pattern(subject)) {
                 return Err(at("a subject is a name, with `*` nowhere but at its end"));
@@ -168,14 +168,14 @@ fn sequence(content: &[u8]) -> Vec<u8> {
     let length = &length[length.iter().take_while(|byte| **byte == 0).count()..];
     let mut der = vec![SEQUENCE];
     if content.len() >= SHORT {
-        der.push(0x80 | u8::try_from(length.len()).expect("at most the octets of a usize"));
+        der.push(0x80 | u8::try_from(length.len()).expect("at most the bytes of a usize"));
     }
     der.extend(if content.is_empty() { &[0] } else { length });
     der.extend(content);
     der
 }
 
-/// Escapes a name so that it has no blanks: `%` and two digits encode an octet, as in URIs.
+/// Escapes a name so that it has no blanks: `%` and two digits encode a byte, as in URIs.
 fn escaped(name: &str) -> String {
     let plain = |byte: u8| byte > b' ' && byte != b'%' && byte != 0x7f;
     let octets: Vec<u8> = name

@@ -13,7 +13,7 @@ use super::{
 
 /// Profile that always exists and shows the identity of the box. No client can change it.
 pub const SYSTEM_DEFAULT_PROFILE: &str = "system_default_profile";
-/// Longest id of a profile, in octets; it appears in a leaf, in log lines and in the names of stored entities.
+/// Longest id of a profile, in bytes; it appears in a leaf, in log lines and in the names of stored entities.
 const MAX_PROFILE_ID_BYTES: usize = 128;
 /// Profiles on one box, without the default one. Bounds memory: a trust bundle may be 64 MiB.
 const MAX_PROFILES: usize = 64;
@@ -198,7 +198,7 @@ impl Profiles {
             ));
         }
         if self.ids().any(|existing| existing == id) {
-            return Err(CertzError::exists(profile_name(id), "it is there already"));
+            return Err(CertzError::exists(profile_name(id), "the profile exists already"));
         }
         if self.0.len() >= MAX_PROFILES {
             return Err(CertzError::precondition(
@@ -233,7 +233,7 @@ impl Profiles {
             "" => Err(CertzError::invalid("ssl_profile_id", "must be given")),
             SYSTEM_DEFAULT_PROFILE => Err(CertzError::precondition(
                 profile_name(id),
-                "it is the identity of the box and cannot be changed",
+                "the profile is the identity of the box and cannot be changed",
             )),
             _ => self
                 .0
@@ -496,12 +496,12 @@ impl Profile {
                 let (what, reason) = if is_new(chain) {
                     (
                         "certificate_chain",
-                        "it does not verify against the trust bundle of the profile",
+                        "the chain does not verify against the trust bundle of the profile",
                     )
                 } else {
                     (
                         "trust_bundle",
-                        "the certificate chain of the profile does not verify against it",
+                        "the certificate chain of the profile does not verify against the bundle",
                     )
                 };
                 CertzError::invalid(what, format!("{reason}: {error}"))
@@ -525,7 +525,7 @@ fn profile_name(id: &str) -> String {
 pub struct StoredEntity;
 
 impl StoredEntity {
-    /// Encodes an entity. The octets are secret for a chain with a key.
+    /// Encodes an entity. The bytes are secret for a chain with a key.
     pub fn encode(profile: &Profile, kind: EntityKind) -> Option<zeroize::Zeroizing<Vec<u8>>> {
         let octets = match kind {
             EntityKind::CertificateChain => profile.chain.as_ref()?.value.stored(),
@@ -541,7 +541,7 @@ impl StoredEntity {
     /// Decodes an entity into its profile.
     ///
     /// # Errors
-    /// When the octets are not the output of [`Self::encode`].
+    /// When the bytes are not the output of [`Self::encode`].
     pub fn restore(
         profile: &mut Profile,
         kind: EntityKind,

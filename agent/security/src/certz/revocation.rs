@@ -55,12 +55,12 @@ impl RevocationLists {
                 CertzError::invalid(what, format!("revocation list `{id}`: {reason}"))
             };
             let (rest, parsed) = parse_x509_crl(&der)
-                .map_err(|error| refused(format!("it is malformed: {error}")))?;
+                .map_err(|error| refused(format!("the list is malformed: {error}")))?;
             if !rest.is_empty() {
                 return Err(refused("something follows it".to_owned()));
             }
             let list = OwnedCertRevocationList::from_der(&der)
-                .map_err(|error| refused(format!("it cannot be used: {error}")))?;
+                .map_err(|error| refused(format!("the list cannot be used: {error}")))?;
             dated.push((parsed.last_update().timestamp(), der.to_vec(), list));
         }
         // The library asks the first of two lists of one authority, so the newest goes first.
@@ -73,7 +73,7 @@ impl RevocationLists {
     /// Restores lists from the output of [`Self::stored`].
     ///
     /// # Errors
-    /// When the octets have another form.
+    /// When the bytes have another form.
     pub fn from_stored(what: &str, mut rest: &[u8]) -> Result<Self, CertzError> {
         let mut all = Vec::new();
         while !rest.is_empty() {

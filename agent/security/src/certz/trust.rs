@@ -36,7 +36,7 @@ impl TrustBundle {
         }
         let anchors = certificates.iter().enumerate().map(|(index, certificate)| {
             let anchor = anchor_from_trusted_cert(certificate).map_err(|error| {
-                let reason = format!("certificate {}: it cannot be trusted: {error}", index + 1);
+                let reason = format!("certificate {} cannot be trusted: {error}", index + 1);
                 CertzError::invalid(what, reason)
             })?;
             Ok(anchor.to_owned())
@@ -56,7 +56,7 @@ impl TrustBundle {
     /// Restores a bundle from the output of [`Self::stored`].
     ///
     /// # Errors
-    /// When the octets have another form.
+    /// When the bytes have another form.
     pub fn from_stored(what: &str, mut rest: &[u8]) -> Result<Self, CertzError> {
         let mut certificates = Vec::new();
         while !rest.is_empty() {

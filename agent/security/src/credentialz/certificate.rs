@@ -28,16 +28,16 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Parses a line of a `-cert.pub` file, its base64 alone, or the decoded octets.
+    /// Parses a line of a `-cert.pub` file, its base64 alone, or the decoded bytes.
     ///
     /// # Errors
     /// When the input is not a certificate.
     pub fn parse(octets: &[u8]) -> Result<Self, KeyError> {
         let (octets, name, comment) = key::octets_of(octets, WHAT)?;
         let mut certificate =
-            Self::read(&octets).ok_or_else(|| malformed("it ends too early"))??;
+            Self::read(&octets).ok_or_else(|| malformed("the certificate ends too early"))??;
         if name.is_some_and(|name| name != certificate.algorithm) {
-            return Err(malformed("its name is not that of its content"));
+            return Err(malformed("the name of the type does not fit the content"));
         }
         certificate.comment = comment;
         Ok(certificate)
@@ -52,12 +52,12 @@ impl Certificate {
         if certificate.for_hosts { Ok(certificate) } else { Err(KeyError::ForUsers) }
     }
 
-    /// Reads all fields. `None` when the octets end too early.
+    /// Reads all fields. `None` when the bytes end too early.
     fn read(octets: &[u8]) -> Option<Result<Self, KeyError>> {
         let mut rest = Fields(octets);
         let algorithm = String::from_utf8_lossy(rest.string()?).into_owned();
         let Some(plain) = algorithm.strip_suffix(SUFFIX) else {
-            return Some(Err(malformed("it is of no type of certificates")));
+            return Some(Err(malformed("the type is not one of certificates")));
         };
         let plain = match plain {
             // The names of security keys carry the suffix `@openssh.com` too.
@@ -79,7 +79,7 @@ impl Certificate {
             rest.string()?;
         }
         if !rest.0.is_empty() {
-            return Some(Err(malformed("octets follow its end")));
+            return Some(Err(malformed("bytes follow the end of the certificate")));
         }
         let octets = octets.to_vec();
         let key = PublicKey::parse(&key, None);

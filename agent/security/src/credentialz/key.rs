@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::Certificate;
 
-/// Largest key or certificate, in octets: an RSA key of 16384 bits with its private half takes 13 KiB as text.
+/// Largest key or certificate, in bytes: an RSA key of 16384 bits with its private half takes 13 KiB as text.
 const MAX_OCTETS: usize = 64 * 1024;
 /// Fewest bits of an RSA key.
 const MIN_RSA_BITS: usize = 2048;
@@ -28,23 +28,23 @@ pub enum KeyKind {
 /// Reason for refusing a key or certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    #[error("it is empty")]
+    #[error("the text is empty")]
     Empty,
-    #[error("it is longer than {MAX_OCTETS} octets")]
+    #[error("the text is longer than {MAX_OCTETS} bytes")]
     TooLong,
-    #[error("it is no SSH {what}: {why}")]
+    #[error("the text is not an SSH {what}: {why}")]
     Malformed { what: &'static str, why: String },
-    #[error("it is a {found} key, not the {declared:?} key it is said to be")]
+    #[error("the key is a {found} key, but is declared as {declared:?}")]
     Kind { declared: KeyKind, found: String },
-    #[error("it is an RSA key of {0} bits; {MIN_RSA_BITS} are the fewest")]
+    #[error("the RSA key has {0} bits, and needs {MIN_RSA_BITS} at least")]
     Weak(usize),
     #[error("DSA keys are not accepted")]
     Dsa,
-    #[error("it is a certificate, not a key")]
+    #[error("the text is a certificate, not a key")]
     IsCertificate,
-    #[error("it is protected by a passphrase")]
+    #[error("the key is protected by a passphrase")]
     Encrypted,
-    #[error("it is a certificate for users, not for hosts")]
+    #[error("the certificate is for users, not for hosts")]
     ForUsers,
 }
 
@@ -69,7 +69,7 @@ pub struct BoxKey {
 }
 
 impl PublicKey {
-    /// Parses a key as clients send it: a line of a `.pub` file, the base64 of such a line, or the decoded octets.
+    /// Parses a key as clients send it: a line of a `.pub` file, the base64 of such a line, or the decoded bytes.
     /// `declared` is the type that the client states, if any.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl PublicKey {
             });
         let mut key = key?;
         if name.is_some_and(|name| name != key.algorithm().as_str()) {
-            return Err(malformed("its name is not that of its content".to_owned()));
+            return Err(malformed("the name of the type does not fit the content".to_owned()));
         }
         key.set_comment(comment);
         let key = Self(key);
@@ -235,7 +235,7 @@ fn bounded(octets: &[u8]) -> Result<(), KeyError> {
     }
 }
 
-/// Decodes a key or certificate from a line, its base64, or raw octets. Returns the octets, the type name in front
+/// Decodes a key or certificate from a line, its base64, or raw bytes. Returns the bytes, the type name in front
 /// of them if there was a line, and its comment.
 pub(super) fn octets_of(
     input: &[u8],
@@ -245,7 +245,7 @@ pub(super) fn octets_of(
     let malformed = |why: &str| KeyError::Malformed { what, why: why.to_owned() };
     let text = std::str::from_utf8(input).map(str::trim).unwrap_or_default();
     if text.contains(['\n', '\r']) && !text.contains('\0') {
-        return Err(malformed("it has several lines"));
+        return Err(malformed("the text has several lines"));
     }
     let mut words = text.splitn(3, [' ', '\t']);
     let (first, second) = (words.next().unwrap_or_default(), words.next());
@@ -255,7 +255,9 @@ pub(super) fn octets_of(
             Ok((octets, Some(first.to_owned()), comment))
         }
         (None, Ok(octets)) if !octets.is_empty() => Ok((octets, None, String::new())),
-        (Some(_), Err(_)) if !text.contains('\0') => Err(malformed("its middle is no base64")),
+        (Some(_), Err(_)) if !text.contains('\0') => {
+            Err(malformed("the middle of the text is not base64"))
+        }
         _ => Ok((input.to_vec(), None, String::new())),
     }
 }

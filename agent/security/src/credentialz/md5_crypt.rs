@@ -9,7 +9,7 @@ use md5::{Digest, Md5};
 const ROUNDS: usize = 1000;
 /// The digits of crypt(3), by value.
 const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Octets of the digest in the order in which they are written, three to a group; the last one stands alone.
+/// Bytes of the digest in the order in which they are written, three to a group; the last one stands alone.
 const ORDER: [[usize; 3]; 5] = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
 const LAST: usize = 11;
 

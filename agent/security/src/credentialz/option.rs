@@ -102,7 +102,7 @@ impl KeyOption {
         }
         match takes {
             ValueKind::Time if !is_time(value) => {
-                wrong("is no time such as 20301231 or 20301231235959Z")
+                wrong("is not a time such as 20301231 or 20301231235959Z")
             }
             ValueKind::Assignment if !is_assignment(value) => {
                 wrong("is not of the form NAME=value")

@@ -9,13 +9,13 @@ use zeroize::Zeroizing;
 
 use super::md5_crypt;
 
-/// Random octets in a salt: sixteen digits, the most that crypt(3) uses.
+/// Random bytes in a salt: sixteen digits, the most that crypt(3) uses.
 pub const SALT_OCTETS: usize = 12;
 /// Rounds for new hashes: about 60 ms, where the default of 5000 takes 3 ms.
 const ROUNDS: u32 = 100_000;
 /// Most rounds of an uploaded hash: more would let one login keep a processor busy for seconds.
 const MAX_ROUNDS: u32 = 1_000_000;
-/// Longest password, in octets, as in crypt(3).
+/// Longest password, in bytes, as in crypt(3).
 const MAX_PASSWORD_OCTETS: usize = 511;
 /// Digits of the digests themselves.
 const SHA512_DIGITS: usize = 86;
@@ -31,17 +31,17 @@ pub struct CryptHash(Zeroizing<String>);
 /// Reason for refusing a hash or password. The message never quotes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CryptError {
-    #[error("it is no hash of {0}")]
+    #[error("the text is not a hash of {0}")]
     Malformed(&'static str),
-    #[error("it asks for more than {MAX_ROUNDS} rounds")]
+    #[error("the hash asks for more than {MAX_ROUNDS} rounds")]
     Rounds,
     #[error("the password is empty")]
     Empty,
-    #[error("the password is longer than {MAX_PASSWORD_OCTETS} octets")]
+    #[error("the password is longer than {MAX_PASSWORD_OCTETS} bytes")]
     TooLong,
-    #[error("the password has a zero octet")]
+    #[error("the password has a zero byte")]
     Zero,
-    #[error("it cannot be hashed")]
+    #[error("cannot hash the password")]
     Hash,
 }
 
@@ -88,7 +88,7 @@ impl CryptHash {
     /// Hashes a password with sha512crypt. Takes about 60 ms.
     ///
     /// # Errors
-    /// When the password is empty, too long, or has a zero octet.
+    /// When the password is empty, too long, or has a zero byte.
     pub fn of(password: &[u8], salt: [u8; SALT_OCTETS]) -> Result<Self, CryptError> {
         match password.len() {
             0 => return Err(CryptError::Empty),

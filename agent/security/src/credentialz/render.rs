@@ -29,7 +29,7 @@ pub const PRINCIPALS_FOLDER: &str = "etc/ssh/holdfast/principals";
 pub const FRAGMENT_FILE: &str = "etc/ssh/sshd_config.d/00-holdfast.conf";
 /// First line of the fragment, which marks it as ours.
 pub const FRAGMENT_HEADER: &str =
-    "# Written by holdfast for gNSI credentialz. What others change here is undone.";
+    "# Written by holdfast for gNSI credentialz. Changes of others here are undone.";
 /// Configuration of glome-login.
 pub const GLOME_FILE: &str = "etc/glome/config";
 /// The SSH server.
@@ -40,9 +40,9 @@ pub const HIBA_PROGRAM: &str = "usr/sbin/hiba-chk";
 pub const GLOME_PROGRAM: &str = "usr/sbin/glome-login";
 /// User that runs the tool for principals, which needs no permissions.
 const HIBA_USER: &str = "nobody";
-/// Octets of a digest that go into a file name.
+/// Bytes of a digest that go into a file name.
 const NAME_OCTETS: usize = 8;
-/// Longest name of an account on Linux, in octets (useradd(8)).
+/// Longest name of an account on Linux, in bytes (useradd(8)).
 const MAX_ACCOUNT_OCTETS: usize = 32;
 
 /// SHA-256 of a file's content, or of a hash in the shadow file.
@@ -53,7 +53,7 @@ pub struct Digest(pub [u8; 32]);
 impl Digest {
     pub fn of(content: &[u8]) -> Self {
         let octets = HashAlg::Sha256.digest(content);
-        Self(octets.try_into().expect("SHA-256 has 32 octets"))
+        Self(octets.try_into().expect("SHA-256 has 32 bytes"))
     }
 
     /// First digits of the digest, for file names.
@@ -198,7 +198,7 @@ impl Credentials {
     }
 
     fn host_keys(&self, files: &mut Vec<File>, server: &mut SshServerConfig) {
-        // Without a `HostKey` line the server finds the box's own keys by itself.
+        // Without a `HostKey` line the server finds the box's own keys.
         let all_named = self.host.has_managed_keys();
         for key in &self.host.server_keys {
             let name = Digest::of(key.public().line().as_bytes()).short();

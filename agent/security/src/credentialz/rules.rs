@@ -15,11 +15,11 @@ const MAX_ACCOUNTS: usize = 4096;
 /// Most keys or principals of one account, and most authorities and host keys: sshd reads them one by one at each
 /// login.
 const MAX_KEYS: usize = 1024;
-/// Longest name of a principal, in octets.
+/// Longest name of a principal, in bytes.
 const MAX_PRINCIPAL_OCTETS: usize = 512;
 /// Hexadecimal digits of a GLOME key: an X25519 public key.
 const GLOME_KEY_DIGITS: usize = 64;
-/// Longest prefix of a URL, in octets.
+/// Longest prefix of a URL, in bytes.
 const MAX_URL_OCTETS: usize = 1024;
 
 /// Facts about the box that the rules need: its accounts and host keys while a rotation goes on.
@@ -123,9 +123,9 @@ pub enum CredentialzError {
     DuplicateAccount(SmolStr),
     #[error("account `{0}` can log in over gRPC only: no account of the box has such a name")]
     NotUnix(SmolStr),
-    #[error("this is about the host, and not about accounts")]
+    #[error("the upload is for the host, not for accounts")]
     NotAnAccountUpload,
-    #[error("nothing is in the request")]
+    #[error("the request is empty")]
     Nothing,
     #[error("the request names more than {0} accounts")]
     TooManyAccounts(usize),
@@ -135,7 +135,7 @@ pub enum CredentialzError {
     Key { what: String, number: usize, source: KeyError },
     #[error("{what}, {number}: {source}")]
     Option { what: String, number: usize, source: OptionError },
-    #[error("account `{account}`, principal {number}: it {why}")]
+    #[error("account `{account}`, principal {number} {why}")]
     Principal { account: SmolStr, number: usize, why: &'static str },
     #[error("account `{account}`: {source}")]
     Password { account: SmolStr, source: CryptError },
@@ -143,15 +143,17 @@ pub enum CredentialzError {
     EmptyArtefact { number: usize },
     #[error("certificate {number} does not match the private key that came with it")]
     CertificateKeyMismatch { number: usize },
-    #[error("certificate {number} is for none of the host keys of this box")]
+    #[error("certificate {number} belongs to none of the host keys of this box")]
     NoSuchHostKey { number: usize },
     #[error("host key {number} is the same as another one of the request")]
     SameKey { number: usize },
     #[error(
-        "the tool for principals and lists of principals exclude one another: account `{0}` has a list"
+        "cannot set the tool for principals: account `{0}` has a list of principals, which excludes the tool"
     )]
     PrincipalListsInUse(SmolStr),
-    #[error("lists of principals and the tool for them exclude one another: the tool is set")]
+    #[error(
+        "cannot set a list of principals: the tool for principals is set, which excludes lists"
+    )]
     PrincipalsToolInUse,
     #[error("GLOME: {0}")]
     Glome(&'static str),
@@ -529,7 +531,7 @@ fn check_glome(glome: &Glome) -> Result<(), CredentialzError> {
             Err(CredentialzError::Glome("the key version is not between 0 and 127"))
         }
         (.., false) => {
-            Err(CredentialzError::Glome("the prefix is no https URL of visible characters"))
+            Err(CredentialzError::Glome("the prefix is not an https URL of visible characters"))
         }
         _ => Ok(()),
     }

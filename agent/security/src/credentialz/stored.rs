@@ -13,7 +13,7 @@ use super::{
     ServerKeySource, Versioned,
 };
 
-/// Stored octets cannot be decoded. The message never quotes them.
+/// Stored bytes cannot be decoded. The message never quotes them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stored {what} cannot be read")]
 pub struct StoredError {
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// Writer that only counts octets.
+/// Writer that only counts bytes.
 struct Count(usize);
 
 impl io::Write for Count {
@@ -129,7 +129,7 @@ impl Account {
     /// Decodes the output of [`Account::to_bytes`].
     ///
     /// # Errors
-    /// When the octets have another form.
+    /// When the bytes have another form.
     pub fn from_bytes(octets: &[u8]) -> Result<Self, StoredError> {
         let wrong = |what| move || StoredError { what };
         let row: AccountRow = serde_json::from_slice(octets).map_err(|_| wrong("account")())?;
@@ -200,7 +200,7 @@ impl Host {
     /// Decodes the output of [`Host::to_bytes`].
     ///
     /// # Errors
-    /// When the octets have another form.
+    /// When the bytes have another form.
     pub fn from_bytes(octets: &[u8]) -> Result<Self, StoredError> {
         let row: HostRow =
             serde_json::from_slice(octets).map_err(|_| StoredError { what: "host" })?;
@@ -241,7 +241,7 @@ impl Credentials {
     /// Decodes one of these rows into `self`; false when the name is not of such a row.
     ///
     /// # Errors
-    /// When the octets have another form.
+    /// When the bytes have another form.
     pub fn restore_row(&mut self, name: &str, octets: &[u8]) -> Result<bool, StoredError> {
         if name == HOST_ROW {
             self.host = Host::from_bytes(octets)?;

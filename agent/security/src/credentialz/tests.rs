@@ -102,7 +102,7 @@ fn accounts_must_exist_and_be_unique() {
     let twice = vec![upload("bob", "1", Vec::new()), upload("bob", "2", Vec::new())];
     refused(vec![Upload::Keys(twice)], "`bob` is named twice");
     refused(vec![principals("spiffe://box/robot", &["a"])], "over gRPC only");
-    refused(vec![Upload::Keys(Vec::new())], "nothing is in the request");
+    refused(vec![Upload::Keys(Vec::new())], "the request is empty");
     let robot = after(&rules(), vec![password("spiffe://box/robot")]).unwrap();
     assert!(robot.render().passwords.is_empty() && robot.accounts.len() == 1);
 }
@@ -144,7 +144,7 @@ fn an_invalid_key_option_refuses_the_upload() {
         (key_option("pty", "x"), "`pty` takes no value"),
         (key_option("command", "a\nssh-rsa B"), "control characters"),
         (key_option("environment", "=x"), "NAME=value"),
-        (key_option("expiry-time", "tomorrow"), "no time"),
+        (key_option("expiry-time", "tomorrow"), "not a time"),
     ] {
         let error = after(&rules(), with(vec![option])).unwrap_err();
         assert!(error.contains(why) && error.contains("account `bob`"), "{error}");
@@ -184,7 +184,7 @@ fn public_keys_are_parsed_from_lines_base64_and_octets() {
 #[test]
 fn invalid_keys_are_refused() {
     let two = [USER, EC].concat();
-    // octets, what the client calls it, reason
+    // bytes, what the client calls it, reason
     let public: [(&[u8], Option<KeyKind>, &str); 8] = [
         (b"", None, "empty"),
         (b"ssh-ed25519 AAAA", None, "no SSH public key"),
@@ -192,7 +192,7 @@ fn invalid_keys_are_refused() {
         (&[b'A'; 70_000], None, "longer than"),
         (&two, None, "several lines"),
         (USER, Some(KeyKind::Rsa2048), "not the Rsa2048 key"),
-        (WEAK, None, "RSA key of 1024 bits"),
+        (WEAK, None, "RSA key has 1024 bits"),
         (USER_CERTIFICATE, None, "a certificate, not a key"), // one that never expires
     ];
     for (octets, kind, why) in public {
@@ -203,7 +203,12 @@ fn invalid_keys_are_refused() {
     assert_eq!(private(LOCKED), KeyError::Encrypted);
     assert!(private(b"-----BEGIN RSA PRIVATE KEY-----").to_string().contains("OpenSSH's format"));
     assert_eq!(Certificate::parse_for_host(USER_CERTIFICATE), Err(KeyError::ForUsers));
-    assert!(Certificate::parse(USER).unwrap_err().to_string().contains("no type of certificates"));
+    assert!(
+        Certificate::parse(USER)
+            .unwrap_err()
+            .to_string()
+            .contains("the type is not one of certificates")
+    );
     let octets = std::str::from_utf8(HOST_CERTIFICATE).unwrap().split(' ').nth(1).unwrap();
     let half = &octets.as_bytes()[..octets.len() / 8 * 4];
     assert!(Certificate::parse(half).unwrap_err().to_string().contains("ends too early"));
@@ -218,7 +223,7 @@ fn hashes_of_crypt_are_checked_and_compared() {
     for (hash, password) in [
         ("$1$saltsalt$NuzA7WTAelpl95xgBGWN60", "correct horse"),
         ("$1$ab$e2KlfqG5YBMTjSz7XF.Eu1", "x"),
-        ("$1$abcdefgh$4rkowJR2jB2U9.Vqq3XKW1", "a password of more than sixteen octets"),
+        ("$1$abcdefgh$4rkowJR2jB2U9.Vqq3XKW1", "a password of more than sixteen bytes"),
         (
             "$6$saltstring$.r0X7ub5wGR2v4Xz7svCIozfnlorFh19V89t8KC9Umd81uGhFgsyTRNyzQDXDIm17fFcR9z3z7oBNdsyYBbtm/",
             "correct horse",
@@ -247,7 +252,7 @@ fn an_overlong_password_matches_no_hash() {
     for (octets, want) in [(511, true), (512, false), (1024, false)] {
         let password = vec![b'x'; octets];
         let hash = format!("$1$saltsalt${}", super::md5_crypt::hash(&password, b"saltsalt"));
-        assert_eq!(CryptHash::parse(&hash).unwrap().matches(&password), want, "{octets} octets");
+        assert_eq!(CryptHash::parse(&hash).unwrap().matches(&password), want, "{octets} bytes");
     }
     let longest = CryptHash::of(&[b'x'; 511], [3; SALT_OCTETS]).unwrap();
     assert!(longest.matches(&[b'x'; 511]) && !longest.matches(&[b'x'; 512]));
@@ -361,7 +366,7 @@ fn a_certificate_is_attached_to_a_present_host_key() {
         (None, Some(stamp("h")))
     );
 
-    refused(vec![server_keys(&[(b"", HOST_CERTIFICATE)])], "for none of the host keys");
+    refused(vec![server_keys(&[(b"", HOST_CERTIFICATE)])], "to none of the host keys");
     refused(vec![server_keys(&[(HOST, USER_CERTIFICATE)])], "for users, not for hosts");
     refused(vec![server_keys(&[(HOST, b""), (HOST, b"")])], "host key 2 is the same");
     refused(vec![server_keys(&[(b"", b"")])], "artefact 1 has neither");
@@ -373,7 +378,7 @@ fn the_tool_and_lists_of_principals_exclude_one_another() {
     let tool = || Upload::PrincipalsTool(Some(PrincipalsTool::Hiba));
     let none = || Upload::PrincipalsTool(None);
     refused(vec![principals("bob", &["a"]), tool()], "account `bob` has a list");
-    refused(vec![tool(), principals("bob", &["a"])], "the tool is set");
+    refused(vec![tool(), principals("bob", &["a"])], "the tool for principals is set");
     assert!(after(&rules(), vec![tool(), principals("bob", &[])]).is_ok());
     assert!(
         after(&rules(), vec![principals("bob", &["a"]), principals("bob", &[]), tool()]).is_ok()
@@ -452,5 +457,5 @@ fn glome_settings_are_validated() {
     refused(with(|it| it.key_version = 128), "between 0 and 127");
     refused(with(|it| it.url_prefix = "http://x".into()), "https URL");
     refused(with(|it| it.url_prefix.push_str("\nkey = 1")), "https URL");
-    refused(vec![Upload::Allowed(BTreeSet::new())], "nothing is in the request");
+    refused(vec![Upload::Allowed(BTreeSet::new())], "the request is empty");
 }

@@ -74,7 +74,7 @@ pub struct Policy {
 pub enum PolicyError {
     #[error("rule {place} has no id")]
     NoId { place: usize },
-    #[error("rule `{id}` is there twice")]
+    #[error("rule `{id}` is defined twice")]
     Twice { id: SmolStr },
     #[error("rule `{id}` has no {what}")]
     Missing { id: SmolStr, what: &'static str },

@@ -13,7 +13,7 @@ type Versions = BTreeMap<char, u8>;
 struct LetterRules;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no letter")]
+#[error("`{0}` is not a letter")]
 struct NotALetter(char);
 
 impl RotationRules for LetterRules {
@@ -124,7 +124,7 @@ fn version_text(words: &Versions) -> String {
 #[test]
 fn a_tried_state_is_kept_only_when_finalized() {
     let in_use = "version `1` is in use already: upload another one, or set force_overwrite";
-    let nothing = "nothing was uploaded that could be finalized";
+    let nothing = "there is nothing to finalize: upload first";
     // written before, what the client says, what it is told and what happens, written and in force at the end
     for (before, client, story, after) in [
         ("", "", "", ""),
@@ -139,8 +139,8 @@ fn a_tried_state_is_kept_only_when_finalized() {
         ("a1", "a2 a1", &format!("a, {in_use}, back"), "a1"),
         ("a1", "a2 a1! F", "a, a", "a1"),
         ("a1", "a2 a2! a3", "a, a, a, back", "a1"),
-        ("a1", "a2 -1", "a, `-` is no letter, back", "a1"),
-        ("a1", "-1", "`-` is no letter", "a1"),
+        ("a1", "a2 -1", "a, `-` is not a letter, back", "a1"),
+        ("a1", "-1", "`-` is not a letter", "a1"),
         ("a1", "F", nothing, "a1"),
         ("a1", "a2 D", "a, back", "a1"),
         // A stream that goes on: a checkpoint is what the next end comes back to.

@@ -18,7 +18,8 @@ pub(super) fn add(environment: &mut Environment<'_>) {
 /// An address with its length; one without has that of its family.
 fn prefix(text: &str) -> Result<IpNet, Error> {
     let parsed = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    parsed.map_err(|_| wrong(format!("`{text}` is no address, and no address with a length")))
+    parsed
+        .map_err(|_| wrong(format!("`{text}` is neither an address nor an address with a length")))
 }
 
 /// The `number`th address of a network, counted from 0; from its end for negative numbers.
@@ -82,8 +83,8 @@ mod tests {
         let mut environment = Environment::new();
         add(&mut environment);
         for (expression, reason) in [
-            ("'eth0' | ip", "`eth0` is no address"),
-            ("'10.0.0.1/33' | prefixlen", "`10.0.0.1/33` is no address"),
+            ("'eth0' | ip", "`eth0` is neither an address"),
+            ("'10.0.0.1/33' | prefixlen", "`10.0.0.1/33` is neither an address"),
             ("'10.0.0.0/24' | host(256)", "`10.0.0.0/24` has no address number 256"),
             ("'10.0.0.0/24' | host(-257)", "has no address number -257"),
         ] {

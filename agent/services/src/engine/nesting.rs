@@ -1,11 +1,11 @@
 //! Bounds on what a template may nest, checked by its tokens before it is compiled.
 //!
-//! The library bounds brackets and blocks that stand within one another. Three things it does not bound, each of which takes
-//! the stack of the thread and so ends the process. Chains that it reads by calling itself for each link (`not not ...`,
-//! `a if b else ...`, `{% elif %}`). Chains that it compiles by walking a tree as deep as the chain is long (`a + b + c`).
-//! And values in values, which are printed, compared and let go of level by level: they grow by a level with each list or map
-//! that a template writes around one, and with filters that wrap their input. Loops cannot pile them up, because what is set
-//! in a loop ends with its round, and `namespace` is not there.
+//! The library bounds brackets and blocks that stand within one another. It does not bound three things. Each takes
+//! the stack of the thread and so ends the process. Chains that it reads by calling itself for each link
+//! (`not not ...`, `a if b else ...`, `{% elif %}`). Chains that it compiles by walking a tree as deep as the chain
+//! is long (`a + b + c`). And values in values, which are printed, compared and let go of level by level: they grow
+//! by a level with each list or map that a template writes around one, and with filters that wrap their input. Loops
+//! cannot pile them up, because what is set in a loop ends with its round, and `namespace` is not there.
 
 use std::ops::Range;
 
@@ -34,7 +34,8 @@ struct Counts {
     filters: usize,
 }
 
-/// Checks a template, or with `expression` a single expression. What is no token is left to the compiler, which names it.
+/// Checks a template, or with `expression` a single expression. Text that is not a token is left to the compiler,
+/// which names it.
 pub(super) fn check(source: &str, expression: bool) -> Result<(), NestingError> {
     let mut counts = Counts::default();
     let mut before = Token::BlockStart;

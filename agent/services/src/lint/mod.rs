@@ -1,9 +1,9 @@
 //! Checks of the parts of a package that can never work, whatever the parameters and the box: names that nothing has, reads
 //! without a grant, lines that the command line does not know.
 //!
-//! Start at [`Package::lint`]. A package with such parts can be loaded all the same, since other parts of it may work; so an
-//! author is told of them, and an agent is not. Expressions are checked here by their syntax trees, what templates put out in
-//! [`skeleton`]. What depends on values is not looked at: an evaluation finds it.
+//! Start at [`Package::lint`]. A package with such parts can be loaded all the same, since other parts of it may
+//! work; so an author is told of them, and an agent is not. Expressions are checked here by their syntax trees, what
+//! templates put out in [`skeleton`]. Errors that depend on values are left to an evaluation.
 
 mod skeleton;
 
@@ -37,7 +37,7 @@ impl Package {
         let names = outline(self, &mut errors);
         let grammar = Grammar::new(&self.list.models.native);
         for (path, kind, source) in self.engine.sources() {
-            // What cannot be parsed is refused before.
+            // Text that cannot be parsed is refused before.
             let Ok(Stmt::Template(template)) = parse(&source, &path, Default::default()) else {
                 continue;
             };
@@ -79,7 +79,7 @@ enum Bound {
 struct Names(BTreeMap<SmolStr, Bound>);
 
 impl Names {
-    /// Binds a name. One that stands for different things in different places is not known.
+    /// Binds a name. A name that stands for different things in different places is not known.
     fn bind(&mut self, name: &str, bound: Bound) {
         self.0.insert(name.into(), bound);
     }
@@ -190,7 +190,7 @@ fn parameters(action: &Action, position: Position) -> Vec<PackageError> {
 enum Place<'a> {
     /// All of it is one value of the outline.
     Fixed(Position),
-    /// A template, of which each part has a place.
+    /// A template, with a place for each part.
     In(&'a str),
 }
 
@@ -325,7 +325,7 @@ impl TreeCheck<'_> {
         }
     }
 
-    /// Checks an expression of which the value does not matter.
+    /// Checks an expression whose value does not matter.
     fn visit(&mut self, expression: &Expr<'_>) {
         let _bound = self.expression(expression);
     }

@@ -14,13 +14,13 @@ use crate::error::Position;
 use crate::output::{self, NO_NO};
 use crate::package::Package;
 
-/// Branches of one template that are left out one by one. Those of a longer one are taken together alone.
+/// Branches of one template that are left out one by one. Branches of a longer template are only taken together.
 const BRANCHES_MOST: usize = 64;
 
 /// Branches by the addresses of their nodes, and whether each is taken.
 type Choices = Vec<(usize, bool)>;
 
-/// Places of a template of which the lines are wrong, with the reasons.
+/// Places of wrong lines in a template, with the reasons.
 pub(super) fn check(
     package: &Package,
     grammar: &Grammar<'_>,
@@ -78,7 +78,7 @@ fn address<T>(node: &T) -> usize {
 
 /// A line of one text.
 struct JudgedLine {
-    /// Octet of the template at which its first word stands.
+    /// Byte of the template at which its first word stands.
     first_word: usize,
     /// Parts of the template that it is made of.
     parts: Vec<Range<usize>>,
@@ -93,7 +93,7 @@ struct Skeleton<'s> {
     /// True where branches without a choice are taken.
     is_taken: bool,
     text: String,
-    /// Octets of the text at which parts of the template begin, with their octets there, and whether they are written as they
+    /// Bytes of the text at which parts of the template begin, with their bytes there, and whether they are written as they
     /// stand.
     parts: Vec<(usize, usize, bool)>,
     /// Other templates have a share in the text.

@@ -28,7 +28,7 @@ use smol_str::SmolStr;
 use crate::facts::{KnownAnswers, Read};
 use crate::grants::split_origin;
 
-/// What an author says of a box, as it is written.
+/// Answers of an author about a box, as they are written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answers {
@@ -76,7 +76,7 @@ struct KnownLeaf {
 pub struct Unanswered {
     /// Member of the document that answers of this kind are in.
     pub section: &'static str,
-    /// What is asked for.
+    /// The questions.
     pub name: SmolStr,
     /// Form of the answer.
     pub answer: &'static str,
@@ -133,11 +133,11 @@ fn known_leaf(
     let path: Path = rest.parse().map_err(|error| wrong(format!("{error}")))?;
     let patterns = schema.resolve_read(&path).map_err(|error| error.to_string())?;
     let [pattern] = &patterns[..] else {
-        return Err(wrong("it names more than one leaf".to_owned()));
+        return Err(wrong("the path names more than one leaf".to_owned()));
     };
     let node = schema.node(pattern.last().unwrap_or(schema.root()));
     if !matches!(node.kind, NodeKind::Leaf | NodeKind::LeafList) {
-        return Err(wrong("it is no leaf".to_owned()));
+        return Err(wrong("the path is not a leaf".to_owned()));
     }
     if node.config != (plane == Plane::Ground) {
         let other = if node.config { "configuration: `config`" } else { "state: `state`" };
@@ -156,7 +156,7 @@ fn known_leaf(
             Ok(KnownLeaf { plane, origin, pattern, value: Some(value) })
         }
         DocumentContent::Branch(_) | DocumentContent::List(_) => {
-            Err(wrong(format!("`{}` is no value of a leaf", excerpt(&given))))
+            Err(wrong(format!("`{}` is not a value of a leaf", excerpt(&given))))
         }
     }
 }

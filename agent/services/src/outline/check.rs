@@ -18,11 +18,11 @@ use crate::reserved_names::RESERVED_NAMES;
 
 /// Time of an action that does not say its own.
 const ACTION_TIME: Duration = Duration::from_secs(300);
-/// Bounds of the time of an action, in seconds: what is slower than a day is no action, but a state.
+/// Bounds of the time of an action, in seconds: work that takes longer than a day is not an action, but a state.
 const ACTION_SECONDS: std::ops::RangeInclusive<i64> = 1..=24 * 60 * 60;
 /// Bounds of the time before a state, in seconds: a year.
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<i64> = 1..=365 * 24 * 60 * 60;
-/// Longest name of a component type, state or action, in octets. They are keys of state paths, or parts of messages.
+/// Longest name of a component type, state or action, in bytes. They are keys of state paths, or parts of messages.
 const NAME_LENGTH: usize = 64;
 
 pub(super) fn outline(
@@ -408,7 +408,7 @@ impl OutlineCheck<'_> {
 }
 
 impl StateOutline {
-    /// A state of which the outline says nothing.
+    /// A state that the outline does not describe.
     pub(crate) fn unnamed(name: &str, position: Position) -> Self {
         Self {
             name: name.into(),

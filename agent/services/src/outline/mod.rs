@@ -157,7 +157,7 @@ impl Outline {
     /// Reads an outline. The second value has what an author is warned of.
     ///
     /// # Errors
-    /// The first error of a text that is no TOML or has unknown names, else all errors.
+    /// The first error of a text that is not TOML or has unknown names, else all errors.
     pub fn read(text: &str) -> Result<(Self, Vec<PackageError>), PackageErrors> {
         let document: raw::Document = toml::from_str(text).map_err(|error| {
             let span = error.span().unwrap_or_default();

@@ -151,7 +151,7 @@ fn components_and_states_are_checked() {
     let long = "x".repeat(5000);
     check(
         &state(&format!("name = \"a\"\nwhen = \"{long}\"")),
-        &["8:8: more than 4096 octets in an expression"],
+        &["8:8: more than 4096 bytes in an expression"],
     );
 }
 

@@ -79,7 +79,7 @@ impl Package {
     /// Reads the files of a package whose module is compiled already.
     ///
     /// # Errors
-    /// Those of [`Package::read`], but for what the module has.
+    /// The errors of [`Package::read`], except those of the YANG module.
     pub fn with_module(list: ServiceList, files: &PackageFiles) -> Result<Self, PackageErrors> {
         let (outline, _) = read_outline(files)?;
         Self::assembled(&list.models.clone(), outline, Ok(list), files)
@@ -118,7 +118,7 @@ impl Package {
         Self { keeper, ..self }
     }
 
-    /// Has what asks for something of which nothing is known fail; without it, all is known.
+    /// Makes questions fail that have no answer; without it, all is known.
     #[must_use]
     pub(crate) fn with_known_answers(self, known: Option<Arc<dyn KnownAnswers>>) -> Self {
         Self { known, ..self }

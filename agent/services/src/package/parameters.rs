@@ -96,7 +96,7 @@ impl Package {
         serde_json::to_string(&members).unwrap_or_default().into()
     }
 
-    /// Path of the instance with this key; `None` for a text that is no key of the type.
+    /// Path of the instance with this key; `None` for a text that is not a key of the type.
     pub(crate) fn instance_path(&self, key: &str) -> Option<InstancePath> {
         self.list.models.native.resolve_write(&self.path_of(key)).ok()
     }
@@ -132,7 +132,7 @@ impl Package {
         let schema = &self.list.models.native;
         let node = schema.node(self.list.key);
         let members: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(document)
-            .map_err(|error| format!("it is no JSON document of an instance: {error}"))?;
+            .map_err(|error| format!("the text is not a JSON document of an instance: {error}"))?;
         let qualified = format!("{}:{}", schema.module(node.module).name, node.name);
         let value = members.get(&*node.name).or_else(|| members.get(&qualified));
         match value {
@@ -141,7 +141,7 @@ impl Package {
                 Ok(value.to_string().into())
             }
             Some(value) => {
-                Err(format!("`{}` is no value of the key `{}`", excerpt(value), node.name))
+                Err(format!("`{}` is not a value of the key `{}`", excerpt(value), node.name))
             }
             None => Err(format!("the key `{}` is missing", node.name)),
         }

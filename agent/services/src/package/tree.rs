@@ -142,7 +142,7 @@ impl TreeEvaluation<'_> {
         let name = name.filter(|name| name.len() <= NAME_LENGTH).map(SmolStr::from);
         name.ok_or_else(|| {
             let reason = format!(
-                "the name of a component is a text of up to {NAME_LENGTH} octets, and this is {}",
+                "the name of a component is a text of up to {NAME_LENGTH} bytes, and this is {}",
                 value.kind()
             );
             self.package.failed(expression, reason)

@@ -94,7 +94,7 @@ fn a_sync_action_stops_its_component_until_it_succeeds() {
         ],
     );
     let still = settle(&failed, &UP);
-    assert_eq!(action(&still).status(), "failed", "it is not repeated by itself");
+    assert_eq!(action(&still).status(), "failed", "it is not repeated without a request");
 
     let again = redeployed(&still);
     assert_eq!(action(&again).status(), "create-init");
@@ -143,7 +143,7 @@ fn a_zombie_waits_for_its_delete_actions() {
     let ready = settle(&set(&acting(&line), ACME), &UP);
     assert_eq!(plan(&ready), ALL_READY);
     let zombie = set(&see(&ready, UP), "delete acme");
-    assert_eq!(made(&zombie), "", "what the state made goes before its action");
+    assert_eq!(made(&zombie), "", "the output of the state goes ahead of its action");
     assert_eq!(
         (action(&zombie).phase, action(&zombie).status()),
         (ActionPhase::Delete, "delete-init")
@@ -227,7 +227,7 @@ fn values_that_an_action_saves_are_names_in_later_states() {
     let queued = see(&box_with(&outline.replace("name = \"attached\"", &line), SIZE), UP);
     let refused = after(&set(&queued, ACME), ActionEvent::Ended(large.into()), 3);
     let reason = action(&refused).failure().cloned().unwrap();
-    assert!(reason.contains("more than 65536 octets in the saved values"), "{reason}");
+    assert!(reason.contains("more than 65536 bytes in the saved values"), "{reason}");
     assert_eq!(saved(&refused), "{}");
 }
 
@@ -408,7 +408,7 @@ fn news() -> [(ActionEvent, &'static str, Option<&'static str>); 6] {
     [
         (ended(r#"{"ok":true,"name":"vm-"}"#), "create-reached", Some("vm-")),
         (ended(r#"{"ok":false,"name":"vm-"}"#), "failed", None),
-        // What cannot be evaluated fails the action.
+        // An action that cannot be evaluated fails.
         (ended("{}"), "failed", None),
         (ended(r#"{"ok":true}"#), "failed", None),
         (ActionEvent::Failed("no power".into()), "failed", None),
@@ -457,7 +457,7 @@ fn news_of_an_action_stands_where_the_parameters_do_not_fit() {
     let queued = settle(&set(&acting_while_up(), ACME), &UP);
     let begun = after_in(&queued, ActionEvent::Dispatched, UP);
     let changed = |operations: &str| {
-        // What nothing may refuse, such as a change of the boot configuration.
+        // A change that nothing may refuse, such as one of the boot configuration.
         let lenient = Surroundings { is_lenient: true, ..due(UP, 3) };
         set(&begun.clone().with_surroundings(lenient), operations)
     };

@@ -107,7 +107,7 @@ fn a_failure_names_the_expression() {
     );
     fails(&creates("", "params.end"), "the name of a component is a text");
     fails(&creates("", "''"), "the name of a component is a text");
-    fails(&creates("", "'x' * 256"), "the name of a component is a text of up to 255 octets");
+    fails(&creates("", "'x' * 256"), "the name of a component is a text of up to 255 bytes");
     fails(&creates("", "params.colour"), "undefined value");
     fails(&creates("vars = { v = \"params.colour\" }", "'a'"), "undefined value");
     fails(&creates("observe = [\"params.colour\"]", "'a'"), "undefined value");

@@ -132,7 +132,7 @@ fn a_condition_that_is_no_boolean_fails() {
     fails("params.colour", "undefined value");
     fails("params.colour == 'red'", "undefined value");
     fails("colour", "undefined value");
-    fails("params.name | ip == ''", "`a` is no address");
+    fails("params.name | ip == ''", "`a` is neither an address");
 }
 
 #[test]
@@ -142,9 +142,9 @@ fn a_key_value_stays_one() {
     check(&odd("a\\\\b"), true, &["state native a\\b"]);
     fails(&odd("eth1]/x[y=z"), "bad value of key `name`");
     fails(&odd("a\\nb"), "bad value of key `name`");
-    fails(&odd("*"), "`*` is no value of a key");
-    fails("state('STATUS', ['eth1']) is none", "is no value of a key");
-    fails("state('STATUS', none) is none", "is no value of a key");
+    fails(&odd("*"), "`*` is not a value of a key");
+    fails("state('STATUS', ['eth1']) is none", "is not a value of a key");
+    fails("state('STATUS', none) is none", "is not a value of a key");
     fails(
         "state('/interfaces/{}/state/oper-status', 'x') is none",
         "`{}` stands for a value of a key",
@@ -157,7 +157,7 @@ fn a_key_value_stays_one() {
 fn reads_are_held_against_models_and_grants() {
     fails("state('interfaces') is none", "a path begins with `/`");
     fails("state('/interfaces/interface[name=x]/state/colour') is none", "the model has no");
-    fails("state('/interfaces/interface[name=x]/state') is none", "is no leaf");
+    fails("state('/interfaces/interface[name=x]/state') is none", "is not a leaf");
     fails("state('/') is none", "is the root, and no leaf");
     fails("config('/system/hostname') is none", "`/system/hostname` is not in the grants to read");
     fails("config('/interfaces/interface[name=x]/state/mtu') is none", "is state: ask `state`");

@@ -87,7 +87,7 @@ fn needed(before: &Configuration, answers: Answers, change: &str) -> HandlerCall
     call.clone()
 }
 
-/// What the handler of the tests does.
+/// Work of the handler of the tests.
 fn work(types: &ServiceTypes, mtu: u16) -> HandlerWork {
     let mut growing = GrowingClaim::default();
     for (path, value) in [
@@ -127,7 +127,7 @@ fn a_walk_names_the_calls_that_it_needs_and_goes_on_with_their_answers() {
     assert!(state.is_reached);
     assert_eq!(&*state.opaque, "{\"mtu\":1450}");
 
-    // A walk that finds the same asks nobody; own opaque values are no other input.
+    // A walk that finds the same asks nobody; own opaque values are not another input.
     let mut again = surroundings(known(served(), &call, done), true);
     again.due = BTreeSet::from([acme()]);
     let digests = [1, 0].map(|digests| (Vec::new(), digests));

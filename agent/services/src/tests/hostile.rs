@@ -168,7 +168,7 @@ fn deep_nesting_is_refused_before_it_is_compiled() {
         "{% set x = [x] %}{{ f(x)[1] ~ params.end[0].id }}{% if (x) %}{% endif %}".repeat(25);
     assert!(
         plain("main.cli", &fits).is_ok(),
-        "calls and parts of values are no values of their own"
+        "calls and parts of values are not values of their own"
     );
     let outline = format!(
         "[[component]]\ntype = \"c\"\n[[tree]]\nif = \"{}1\"\ncreate = {{ type = \"c\", name = \"'x'\" }}",

@@ -40,7 +40,7 @@ fn gated() -> Arc<ServiceTypes> {
     types_with(&PORT.replace("GATE", LINK_UP), SIZE)
 }
 
-/// A plan with this number of states, of which so many have an action in the queue.
+/// A plan with this number of states, and so many with an action in the queue.
 fn filling(states: usize, actions: usize) -> ServicePlan {
     let call = ActionCall {
         target: ActionTarget::Builtin("ping".into()),

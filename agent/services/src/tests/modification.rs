@@ -406,7 +406,7 @@ fn changes_that_put_out_to_one_claim_wait_for_one_another() {
     let bolt = examined(&EMPTY, &instance("bolt", 2, "br1"));
     assert!(!acme.1.keeps_clear_of(&bolt.1), "both add to persist:access");
 
-    // What is there already is not written, and both can be rebased.
+    // Existing values are not written, and both can be rebased.
     let base = acme.0;
     let bolt = examined(&base, &instance("bolt", 2, "br0"));
     let cord = examined(&base, &instance("cord", 3, "br0"));

@@ -144,7 +144,7 @@ fn what_is_not_answered_is_named_and_others_go_on() {
     // The value that a handler gives is not known without an answer.
     let end = without("handlers", "{}");
     assert!(end.waits[0].text.contains("undefined value: mtu"), "{end:#?}");
-    // A result that is no success fails the action.
+    // A result that is not a success fails the action.
     let end = without("actions", r#"{"port eth1 found":{"ok":false}}"#);
     assert!(end.waits[0].text.contains("`result.ok` is false"), "{end:#?}");
 }
@@ -164,7 +164,7 @@ fn answers_that_mean_nothing_are_refused() {
         (r#"{"state":{"/interfaces/interface[name=eth1]/state/colour":1}}"#, "the model has no"),
         (r#"{"state":{"/interfaces/interface[name=eth1]/mtu":1400}}"#, "it is configuration"),
         (r#"{"config":{"/interfaces/interface[name=eth1]/state/mtu":1400}}"#, "it is state"),
-        (r#"{"state":{"/interfaces/interface[name=eth1]/state":{}}}"#, "it is no leaf"),
+        (r#"{"state":{"/interfaces/interface[name=eth1]/state":{}}}"#, "the path is not a leaf"),
         (r#"{"state":{"/interfaces/interface[name=*]/state/mtu":1400}}"#, "a value for each key"),
         (r#"{"state":{"/interfaces/interface[name=eth1]/state/mtu":"x"}}"#, "state/mtu"),
     ] {

@@ -204,7 +204,7 @@ fn output_that_the_models_refuse_names_the_line_of_the_template() {
         "main.oc.json",
         r#"{"interfaces":{}}"#,
         WorkErrorKind::Failed,
-        "RFC 7951 wants the module here",
+        "the name lacks its module (RFC 7951)",
     );
     refused(
         "main.native.json",

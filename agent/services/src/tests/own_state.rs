@@ -160,6 +160,6 @@ fn a_package_is_granted_state_of_its_own_module_alone() {
         ["/services/access", "/services/access/port", "/services/access/state", "/services"]
     {
         let errors = refused(grant);
-        assert!(errors[0].contains("but for state that handlers publish"), "{grant}: {errors:?}");
+        assert!(errors[0].contains("except state that handlers publish"), "{grant}: {errors:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Refusals of whole packages. Those of archive, outline and module are beside their code.
+//! Refusals of whole packages. Refusals of archive, outline and module are beside their code.
 
 use super::*;
 
@@ -35,7 +35,10 @@ fn files_that_are_missing_or_too_many_are_named() {
     let errors = &["service.toml:4:8: `templates/main.txt` does not say what it puts out"];
     refused(read(&[("service.toml", &odd), module, ("templates/main.txt", "")]), errors);
     let files = PackageFiles::new([("service.toml".into(), Arc::from(&b"\xff"[..]))]).unwrap();
-    refused(Package::read(models(), &files).map(|it| it.0), &["service.toml: it is no text"]);
+    refused(
+        Package::read(models(), &files).map(|it| it.0),
+        &["service.toml: the file is not text"],
+    );
 }
 
 #[test]
@@ -61,7 +64,7 @@ fn templates_are_compiled_with_the_package() {
     refused(plain("main.native.json", "{{"), &["templates/main.native.json:1:1: syntax error"]);
     refused(
         plain("main.cli", &" ".repeat((64 << 10) + 1)),
-        &["templates/main.cli: more than 65536 octets in a template"],
+        &["templates/main.cli: more than 65536 bytes in a template"],
     );
     let both = [("templates/a.cli", "{% x %}"), ("templates/b.oc.json", "{{ ( }}")];
     let outline = "[[component]]\ntype = \"c\"\n[[component.state]]\nname = \"a\"\nwork = \"a.cli\"\n[[tree]]\ncreate = { type = \"c\", name = \"'x'\" }";

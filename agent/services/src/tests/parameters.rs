@@ -49,14 +49,14 @@ fn parameters_have_their_types_and_defaults() {
 #[test]
 fn parameters_that_break_a_rule_are_refused_with_it() {
     for (document, want) in [
-        ("[]", "no JSON document of an instance"),
-        ("{", "no JSON document of an instance"),
+        ("[]", "not a JSON document of an instance"),
+        ("{", "not a JSON document of an instance"),
         ("{}", "the key `name` is missing"),
-        (r#"{"name":[]}"#, "`[]` is no value of the key"),
+        (r#"{"name":[]}"#, "`[]` is not a value of the key"),
         (r#"{"name":""}"#, "name"),
         (r#"{"name":"a","colour":1}"#, "/services/s[name=a]/colour`: the model has no such node"),
         (r#"{"name":"a","port":"eth/0"}"#, "/services/s[name=a]/port`: "),
-        (r#"{"name":"a","facts":{"seen":"x"}}"#, "it is state"),
+        (r#"{"name":"a","facts":{"seen":"x"}}"#, "state cannot be written"),
         (r#"{"name":"a","needed":"x"}"#, "When condition"),
         (r#"{"name":"a","end":[{"id":9,"address":"::1"}]}"#, "Must condition"),
         (r#"{"name":"a","end":[{"id":1,"address":"::1"},{"id":2,"address":"::1"}]}"#, "Unique"),
@@ -65,5 +65,5 @@ fn parameters_that_break_a_rule_are_refused_with_it() {
         refused(document, want);
     }
     let large = format!(r#"{{"name":"a","text":"{}"}}"#, "x".repeat(1 << 20));
-    refused(&large, "more than 1048576 octets in the parameters");
+    refused(&large, "more than 1048576 bytes in the parameters");
 }

@@ -368,7 +368,7 @@ fn a_zombie_comes_back_as_it_was() {
     assert!(back.trial(&due(UP, 9)).is_empty());
 }
 
-/// Two states of which the first is to be committed by itself.
+/// Two states, the first to be committed alone.
 fn in_two_commits() -> Configuration {
     let outline = PORT.replace("name = \"attached\"", "name = \"attached\"\n  commit-after = true");
     let outline = outline.replace("GATE", "delete = { commit-after = true }");

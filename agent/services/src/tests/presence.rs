@@ -43,7 +43,7 @@ fn fresh() -> Configuration {
         .with_services(Some(Arc::new(types)))
 }
 
-/// The configuration after a Set, of which a computation from scratch makes the same.
+/// The configuration after a Set; a computation from scratch gives the same.
 #[track_caller]
 fn then(before: &Configuration, operations: &str) -> Configuration {
     let after = set(before, operations);

@@ -308,7 +308,7 @@ fn footprints_of_walks_meet_or_are_disjoint() {
     check(&cord, &cord, false);
     check(&cord, &plain("update /system/hostname \"box\""), true);
     check(&cord, &plain("cli interface eth4|  description text"), true);
-    // What `config` reads, in either model.
+    // Values that `config` reads, in either model.
     check(&cord, &plain("update /interfaces/interface[name=eth3]/description \"stop\""), false);
     check(
         &dart,

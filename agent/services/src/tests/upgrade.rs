@@ -279,7 +279,7 @@ fn a_component_that_backs_out_does_so_before_it_is_replaced() {
     box_.upgraded(&Version { outline, ..second() });
     let waiting = settle(&box_.configuration, &UP);
     has(&waiting, &["port eth9 backs out", "port eth1: init reached, attached reached"]);
-    assert!(!plan(&waiting).contains("link"), "of several none goes before all can");
+    assert!(!plan(&waiting).contains("link"), "of several none goes until all can");
     let done = settle(&see(&waiting, DOWN), &DOWN);
     has(&done, &["link eth1: init reached, attached reached"]);
     assert!(!plan(&done).contains("port"), "{}", plan(&done));

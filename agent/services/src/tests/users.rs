@@ -27,7 +27,7 @@ const USERS: &str = "/system/aaa/authentication/users/user";
 const TEAMS: &str = r#"update /services/ssh-users[instance=ops] {"username":[{"name":"eric","ssh-key":"ssh-x ERIC","role":"admin"},{"name":"alice","ssh-key":"ssh-x ALICE"}]}
 update /services/ssh-users[instance=devs] {"username":[{"name":"alice","ssh-key":"ssh-x ALICE alice@laptop"},{"name":"kim","ssh-key":"ssh-x KIM"}]}"#;
 
-/// Keeps two words of a key: its kind and its octets.
+/// Keeps two words of a key: its kind and its bytes.
 #[derive(Debug)]
 struct TwoWords;
 
@@ -42,7 +42,7 @@ impl SecretKeeper for TwoWords {
         let words: Vec<_> = cleartext.split(' ').take(2).collect();
         match words[..] {
             ["ssh-x", octets] => Ok(SecretRef::new(format!("ssh-x {octets}"))),
-            _ => Err("it is no key".to_owned()),
+            _ => Err("it is not a key".to_owned()),
         }
     }
 }
@@ -184,7 +184,7 @@ fn a_key_of_a_client_agrees_with_that_of_a_service() {
 #[test]
 fn a_text_that_is_no_key_fails_the_work_that_puts_it_out() {
     let broken = format!(r#"update {OPS} {{"username":[{{"name":"eric","ssh-key":"hunter2"}}]}}"#);
-    let errors = refused(&off(), &broken, &["templates/user.oc.json", "ssh-key`: it is no key"]);
+    let errors = refused(&off(), &broken, &["templates/user.oc.json", "ssh-key`: it is not a key"]);
     let kind = match &errors.first().cause {
         EditCause::Work { kind, .. } => *kind,
         cause => panic!("{cause:?}"),
@@ -219,7 +219,7 @@ fn keys_from_before_stay_without_effect_while_gnsi_is_on() {
     for on in [&on, &restarted(&on)] {
         check_keys(on, &[]);
         assert_eq!(on.layers().claims(), teams.layers().claims());
-        // What is asked for already may stay, and go.
+        // Existing claims may stay, and go.
         let edited = set(on, &format!(r#"update {DEVS} {{"username":[{{"name":"max"}}]}}"#));
         assert_eq!(role(&edited, "max").as_deref(), Some("read-only"));
         let new =

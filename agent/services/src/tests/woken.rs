@@ -127,7 +127,7 @@ fn answer(configuration: &Configuration, state: &LinkBox, read: &Read) -> Answer
     }
 }
 
-/// Instances of which walks change something.
+/// Instances whose walks change something.
 fn changing(outcome: &WalkOutcome) -> BTreeSet<ServiceTag> {
     let claims = outcome.claims.iter().map(|(key, _)| &key.tag);
     claims.chain(outcome.plans.iter().map(|(tag, _)| tag)).cloned().collect()
@@ -205,7 +205,7 @@ impl Follower {
         woken.into_iter().for_each(|change| self.due.insert_woken(change.woken));
     }
 
-    /// Tries the due instances but for one, and compares those that change something with walks of all as wholes.
+    /// Tries the due instances except one, and compares those that change something with walks of all as wholes.
     fn round(&mut self, paused: Option<&str>) -> BTreeSet<ServiceTag> {
         self.look();
         let paused = paused.map(tag);

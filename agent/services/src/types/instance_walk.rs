@@ -85,7 +85,7 @@ impl InstanceWalk<'_> {
         if !self.is_switched_on() || before.leaving.is_some() || before.failure.is_some() {
             return None;
         }
-        // What cannot be read or judged now is a matter of the walk that follows.
+        // The walk that follows handles what cannot be read or judged now.
         let instance = self.instance(self.parameters(entry).ok()?, None);
         let mut judged = walk::judge_ready(&instance, self.change.request).ok()?;
         record::note(&mut judged, Some(before), self.change.request.surroundings);

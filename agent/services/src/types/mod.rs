@@ -136,7 +136,7 @@ impl ServiceTypes {
         }
     }
 
-    /// Judges the signers of all versions anew. Returns those of which the verdict is another one.
+    /// Judges the signers of all versions anew. Returns those with another verdict.
     pub fn judge_signers(
         &mut self,
         judge: impl Fn(&PackageSource) -> Option<SmolStr>,
@@ -221,7 +221,7 @@ impl Services for ServiceTypes {
             let due = of.to_walk(&change, &mut outcome);
             instances.extend(due.into_iter().map(|it| (of, it)));
         }
-        // Those that go make room for others within the limits.
+        // Types that go make room for others within the limits.
         instances
             .sort_by_key(|(of, (_, _, new))| new.as_ref().is_some_and(|it| of.is_deployed(it)));
         for (of, instance) in instances {
@@ -399,7 +399,7 @@ impl ServiceType {
         kept
     }
 
-    /// The instances of the type that differ, those that are due, and those of which a condition has another result.
+    /// The instances of the type that differ, those that are due, and those with another result of a condition.
     fn to_walk(&self, change: &Change<'_>, outcome: &mut WalkOutcome) -> Vec<DifferingInstance> {
         let request = change.request;
         let mut instances = self.differing(request.old, request.new);

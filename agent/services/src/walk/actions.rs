@@ -193,8 +193,8 @@ impl Walk<'_> {
         Ok(saved)
     }
 
-    /// Cancels the calls of the instance that were not dispatched, if an object of it was refused. Those that this walk
-    /// has asked for stay until the next one.
+    /// Cancels the calls of the instance that were not dispatched, if an object of it was refused. Calls that this
+    /// walk has asked for stay until the next one.
     pub(super) fn cancel_calls(&self) {
         let Some(refused) = self.refused_object() else { return };
         let now_ns = self.request.surroundings.now_ns;

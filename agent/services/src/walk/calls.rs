@@ -252,7 +252,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What an answer depends on. Each path of a read stands for itself.
+    /// Input that an answer depends on. Each path of a read stands for itself.
     fn answer_input(&self, call: &HandlerCall, reads: &[(LeafRead, Vec<Value>)]) -> AnswerInput {
         let models = &self.instance.package.list.models;
         let state = self.request.surroundings.state.as_deref();
@@ -323,7 +323,7 @@ impl<'a> Walk<'a> {
                 let is_own = component.is(&place.state.component[0], &place.state.component[1])
                     && state.name == place.state.state;
                 match (is_own, place.phase) {
-                    // What later states give stems from this one.
+                    // Values of later states stem from this one.
                     (true, CallPhase::Create) => return found,
                     (true, _) => {}
                     (false, _) => found.extend(opaque_of(&state.opaque)),

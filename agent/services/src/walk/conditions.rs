@@ -65,7 +65,7 @@ pub(crate) fn applied_digest(
 }
 
 impl Walk<'_> {
-    /// Notes the result of a gate. One that fails has none.
+    /// Notes the result of a gate. A gate that fails has none.
     pub(super) fn note_gate(
         &self,
         gate: &LocatedText,

@@ -17,7 +17,7 @@ pub(super) const TREE: &str = "tree";
 /// Status of the action of a state that has not asked for one.
 const NO_ACTION: &str = "not-reached";
 
-const WITHOUT_STATE: &str = "it reads the box, whose state is not known here";
+const WITHOUT_STATE: &str = "the expression reads the box, whose state is not known here";
 const GONE_IN_TREE: &str =
     "the tree calls `gone`, which belongs to a state: it asks since when that is waited for";
 

@@ -125,7 +125,7 @@ struct Walk<'a> {
     has_begun: bool,
     /// States that were backed out.
     left: BTreeSet<ClaimKey>,
-    /// Components of which the work was done again.
+    /// Components whose work was done again.
     redone: BTreeSet<[SmolStr; 2]>,
     /// Components whose way ended with this state, because what follows has a transaction of its own.
     ended: BTreeMap<[SmolStr; 2], SmolStr>,
@@ -169,7 +169,7 @@ pub(crate) fn walk(
 ) -> Result<WalkResult, WorkError> {
     let mut walk = Walk::new(instance, request);
     let failed = walk.run().and_then(|()| walk.answered()).and_then(|()| walk.check_states());
-    // What the answers are may mend the failure.
+    // The answers may mend the failure.
     if let Some(error) = failed.err().filter(|_| walk.calls.is_empty()) {
         if !request.surroundings.is_lenient {
             return Err(error);
@@ -223,8 +223,8 @@ pub(crate) fn rest(
     Ok(walk.own.plan().clone())
 }
 
-/// Notes that a plan waits for its type to be switched on, or does not any more. What is reached stays so for the gates of
-/// others, since what was made stays; to readers, an instance that waits is not ready.
+/// Notes that a plan waits for its type to be switched on, or does not any more. A reached state stays so for the
+/// gates of others, since its output stays; to readers, an instance that waits is not ready.
 pub(crate) fn note_switch(plan: &mut ServicePlan, is_on: bool, now_ns: u64) {
     if is_switched_off(plan) != is_on {
         return;
@@ -317,8 +317,8 @@ impl<'a> Walk<'a> {
         if self.instance.leaving.is_none() { self.end_modification() } else { Ok(()) }
     }
 
-    /// Notes a failure of the whole walk, which leaves all states as they are. What came of actions is noted nevertheless:
-    /// nobody says it twice.
+    /// Notes a failure of the whole walk, which leaves all states as they are. Results of actions are noted
+    /// nevertheless: nobody reports them twice.
     fn fail(&mut self, reason: Arc<str>) {
         let package = self.instance.package;
         let before = self.request.book.get(self.instance.tag).map(|plan| (**plan).clone());
@@ -356,7 +356,7 @@ impl<'a> Walk<'a> {
         WorkError { kind: WorkErrorKind::Limit, file: OUTLINE.into(), position, reason }
     }
 
-    /// Claims of earlier walks that no state of a component has. Those of dropped components are left to nobody.
+    /// Claims of earlier walks that no state of a component has. Claims of dropped components get no owner.
     fn unowned(&self) -> Vec<ClaimChange> {
         let plan = self.own.plan();
         let is_of_state = |key: &ClaimKey| {
@@ -524,7 +524,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// A component of which no state is reached.
+/// A component without a reached state.
 fn new_component(
     outlines: &BTreeMap<SmolStr, ComponentType>,
     part: &Component,

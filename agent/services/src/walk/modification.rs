@@ -8,8 +8,8 @@
 //!                                           and is not ready after its last state
 //! ```
 //!
-//! What a call puts out belongs to no state: it joins the claim `persist:TYPE`, once for each answer, and stays when the
-//! instance goes ([decision 035](../../../decisions/035-output-that-lasts.md)).
+//! The output of a call belongs to no state: it joins the claim `persist:TYPE`, once for each answer, and stays when
+//! the instance goes ([decision 035](../../../decisions/035-output-that-lasts.md)).
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Walk<'_> {
 
     /// Asks after the last state, and judges `ready` of the instance by that.
     pub(super) fn end_modification(&mut self) -> Result<(), WorkError> {
-        // What states without an answer will put out is not known.
+        // The output of states without an answer is not known.
         if !self.is_modified_by_handler() || !self.calls.is_empty() {
             return Ok(());
         }
@@ -74,7 +74,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Has the components stay as they are, but for those that back out.
+    /// Makes the components stay as they are, except those that back out.
     pub(super) fn stay(&mut self) {
         let mut plan = self.own.plan();
         if plan.components.is_empty() {

@@ -249,7 +249,7 @@ impl Walk<'_> {
             }
             self.update(part, &state.name, step);
             if !has_moved {
-                // Those behind it wait for nothing but this one.
+                // States behind it wait only for this one.
                 let behind = states[at + 1..].iter().filter(|(_, behind)| !behind.is_reached);
                 behind.for_each(|(_, it)| self.update(part, &it.name, Step::Stopped(None)));
                 break;

@@ -23,7 +23,7 @@ impl Walk<'_> {
             }
         }
         for part in &own {
-            // One that has not begun is judged by its first walk.
+            // An instance that has not begun is judged by its first walk.
             let has_begun = self.states(part).first().is_some_and(|(_, init)| is_reached(init));
             if has_begun && !self.is_backing_out(part) {
                 self.judge_whole(part);

@@ -1,8 +1,9 @@
 //! Components that take the place of others, and components of types that a version of the package lacks.
 //!
-//! A component that is new in the tree may name others that it replaces. These go without gate, call or action, and what
-//! they made with them, while the new one begins in the same walk: where both put out the same, nothing changes in the
-//! kernel. One that backs out already does so to its end before, and of several none goes before all can.
+//! A component that is new in the tree may name others that it replaces. These go without gate, call or action, and
+//! what they made with them, while the new one begins in the same walk: where both put out the same, nothing changes
+//! in the kernel. A component that backs out already does so to its end first, and of several none goes until all
+//! can.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ use crate::work::{WorkError, WorkErrorKind};
 /// Type and name of a component.
 type ComponentId = [SmolStr; 2];
 
-/// What becomes of components that others replace.
+/// Fate of components that others replace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Replacement {
     /// They go at once.
@@ -50,7 +51,7 @@ impl Replacement {
                 replacement.waiting.insert(part.id());
             }
         }
-        // One that waits holds what another one could take over already.
+        // A component that waits holds what another one could take over already.
         let held = &replacement.held;
         replacement.handed_over.retain(|it| !held.contains(it));
         replacement

@@ -19,7 +19,7 @@ use super::{Answer, Places, Watches};
 #[derive(Debug, Default)]
 pub struct DueInstances {
     due: BTreeMap<ServiceTag, Cause>,
-    /// Conditions as the last walk without effects has judged them, of instances of which it changed nothing.
+    /// Conditions as the last walk without effects has judged them, of instances that it did not change.
     settled: BTreeMap<ServiceTag, Arc<Conditions>>,
 }
 
@@ -50,7 +50,7 @@ impl DueRound {
 }
 
 impl DueInstances {
-    /// Adds an instance of which anything may differ.
+    /// Adds an instance that may differ in anything.
     pub fn insert(&mut self, tag: ServiceTag) {
         self.settled.remove(&tag);
         self.due.insert(tag, Cause::Any);
@@ -61,7 +61,7 @@ impl DueInstances {
         woken.into_iter().for_each(|(tag, places)| self.touch(tag, places, false));
     }
 
-    /// Adds an instance of which the status of an object differs.
+    /// Adds an instance with a changed status of an object.
     pub fn insert_moved(&mut self, tag: ServiceTag) {
         self.touch(tag, Places::new(), true);
     }
@@ -77,7 +77,7 @@ impl DueInstances {
         }
     }
 
-    /// Takes the instances that can be tried now. What is known of their conditions goes with them.
+    /// Takes the instances that can be tried now. The knowledge of their conditions goes with them.
     pub fn take(&mut self, is_free: impl Fn(&ServiceTag) -> bool) -> DueRound {
         let mut round = DueRound::default();
         for (tag, cause) in self.due.extract_if(.., |tag, _| is_free(tag)) {
@@ -91,7 +91,7 @@ impl DueInstances {
         round
     }
 
-    /// Keeps what came of a round: the conditions of instances of which nothing changes, and what all of them wait for.
+    /// Keeps the results of a round: the conditions of instances that do not change, and what all of them wait for.
     /// Returns the instances that were walked.
     pub fn note(
         &mut self,

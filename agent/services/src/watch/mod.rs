@@ -89,7 +89,7 @@ impl Watches {
         }
     }
 
-    /// Replaces what these places of an instance wait for. What others wait for stays.
+    /// Replaces what these places of an instance wait for. Watches of others stay.
     pub fn replace_at(
         &mut self,
         tag: &ServiceTag,

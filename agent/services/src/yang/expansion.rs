@@ -35,7 +35,7 @@ pub(super) fn check(schema: &Schema, module: &Statement) -> Result<(), String> {
     SCHEMA_NODES.check(size.nodes).map_err(|error| error.to_string())
 }
 
-/// All modules that the module needs, by name. One that is missing is refused elsewhere.
+/// All modules that the module needs, by name. A missing module is refused elsewhere.
 fn imported_modules(schema: &Schema, module: &Statement) -> BTreeMap<SmolStr, Statement> {
     let mut found = BTreeMap::new();
     let imports = |of: &Statement| of.all("import").map(|it| it.argument.clone()).collect();
@@ -55,8 +55,8 @@ fn imported_modules(schema: &Schema, module: &Statement) -> BTreeMap<SmolStr, St
 
 struct Expansion<'a> {
     imported: &'a BTreeMap<SmolStr, Statement>,
-    /// Sizes of groupings and types by the addresses of their statements; `None` while one is counted. One that uses itself
-    /// is refused by libyang.
+    /// Sizes of groupings and types by the addresses of their statements; `None` while one is counted. libyang
+    /// refuses a grouping or type that uses itself.
     sizes: BTreeMap<*const Statement, Option<Size>>,
     /// Levels above the statement that is counted.
     level: usize,
@@ -202,7 +202,7 @@ mod tests {
         assert!(imported >= unknown);
     }
 
-    /// Definitions of which each uses the one before it so many times.
+    /// Definitions that each use the one before them so many times.
     fn nested(levels: usize, times: usize) -> String {
         let mut text = "grouping g0 { leaf a { type string; } }".to_owned();
         for level in 1..=levels {

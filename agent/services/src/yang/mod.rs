@@ -97,9 +97,10 @@ impl ServiceModule<'_> {
         })?;
         let schema = &models.native;
         let path = self.path();
-        let list = schema.find(&path).ok_or_else(|| fail(format!("it makes no list `{path}`")))?;
+        let list =
+            schema.find(&path).ok_or_else(|| fail(format!("the module makes no list `{path}`")))?;
         let NodeKind::List { keys } = &schema.node(list).kind else {
-            return Err(fail(format!("`{path}` is no list")));
+            return Err(fail(format!("`{path}` is not a list")));
         };
         let [key] = keys[..] else {
             return Err(fail(format!("the list of a type has one key, not {}", keys.len())));
@@ -209,7 +210,7 @@ impl ModuleCheck<'_> {
 
     fn module(&mut self, module: &Statement, service: &str) {
         if !module.is("module") {
-            return self.fail(module, "it is no module");
+            return self.fail(module, "the file is not a module");
         }
         if module.argument != service {
             let reason = format!("the module is `{}`, and the type `{service}`", module.argument);

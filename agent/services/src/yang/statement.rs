@@ -12,12 +12,12 @@ pub(super) struct Statement {
     pub(super) prefix: Option<SmolStr>,
     pub(super) keyword: SmolStr,
     pub(super) argument: String,
-    /// Place of its first octet.
+    /// Place of its first byte.
     pub(super) octet: usize,
     pub(super) inside: Vec<Statement>,
 }
 
-/// Reason why a text is no YANG, and its place in octets.
+/// Reason why a text is not YANG, and its place in bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     pub(super) octet: usize,

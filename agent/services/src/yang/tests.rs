@@ -92,7 +92,7 @@ fn its_own_state_and_shapes_below_the_list_are_allowed() {
 fn the_header_is_checked() {
     let content = list(LEAVES);
     refused("module s {", &["s@2026-11-23.yang:1:11: a word is expected"]);
-    refused("submodule s { }", &["1:1: it is no module"]);
+    refused("submodule s { }", &["1:1: the file is not a module"]);
     let other = HEADER.replace("module s", "module t");
     refused(
         &module(&other, IMPORTS, REVISION, &content),
@@ -261,7 +261,7 @@ fn refusals_of_libyang_are_quoted() {
         &with(&list("leaf name { type string { length \"a\"; } }")),
         &["s@2026-11-23.yang: Invalid length"],
     );
-    // What the text as a whole has is known by its line.
+    // Errors of the text as a whole have a line only.
     let lines = |leaf: &str| with(&list(&format!("{LEAVES}\n  {leaf}\n")));
     refused(&lines("laef vni { type string; }"), &["s@2026-11-23.yang:5:3: "]);
     refused(&lines("leaf vni { type string; mandatory maybe; }"), &["s@2026-11-23.yang:5:27: "]);
@@ -284,5 +284,5 @@ fn refusals_of_libyang_are_quoted() {
     let zero = with(&list("leaf name { type string; description \"\0\"; }"));
     assert!(errors_of(FILE, &zero)[0].contains("zero"));
     let large = with(&" ".repeat(MODULE_SIZE.figure));
-    refused(&large, &["more than 262144 octets in a YANG module"]);
+    refused(&large, &["more than 262144 bytes in a YANG module"]);
 }

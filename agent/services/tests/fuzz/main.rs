@@ -1,8 +1,8 @@
 //! Fuzz targets: no package makes a reader panic, every template comes to its end, and no parameter becomes more than the
 //! one value that it is.
 //!
-//! Each target runs for `BOLERO_RANDOM_TEST_TIME_MS` (a second when it is not set). Half of the inputs are octets as they
-//! come, half are files of the example packages with edits. Modules are not given to libyang here, which octets can kill.
+//! Each target runs for `BOLERO_RANDOM_TEST_TIME_MS` (a second when it is not set). Half of the inputs are bytes as they
+//! come, half are files of the example packages with edits. Modules are not given to libyang here, which bytes can kill.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
@@ -42,7 +42,7 @@ fn example(name: &str) -> PackageFiles {
     PackageFiles::new([read(&folder), read(&folder.join("templates"))].concat()).unwrap()
 }
 
-/// A seed with edits: the first octet names it, each four after it are a place, an act and an octet.
+/// A seed with edits: the first byte names it, each four after it are a place, an act and a byte.
 fn edited(seeds: &[Vec<u8>], input: &[u8]) -> Vec<u8> {
     let Some((which, edits)) = input.split_first() else { return Vec::new() };
     let mut octets = seeds[usize::from(*which) % seeds.len()].clone();
@@ -62,7 +62,7 @@ fn edited(seeds: &[Vec<u8>], input: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// Runs one target over octets and over edited seeds.
+/// Runs one target over bytes and over edited seeds.
 fn fuzz(seeds: &[Vec<u8>], check: impl Fn(&[u8])) {
     let check = AssertUnwindSafe(check);
     fn run(seeds: &[Vec<u8>], check: impl Fn(&[u8]) + RefUnwindSafe) {

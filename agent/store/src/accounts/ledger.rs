@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(records_after(&accounts, 1000, 1).await, [("d".to_owned(), true)]);
     }
 
-    /// A call of a reader, of which some have the same request.
+    /// A call of a reader; some calls have the same request.
     fn read(accounts: &AccountingLog, request: u32) {
         let authz = Authz { outcome: AuthzOutcome::Permit, detail: "".into() };
         let payload = Payload {
@@ -302,7 +302,7 @@ mod tests {
         accounts.record_read(AccountingEvent { session, activity: Activity::Rpc(rpc) });
     }
 
-    /// The texts of all records up to a command `end`, and their octets.
+    /// The texts of all records up to a command `end`, and their bytes.
     async fn texts_to_the_end(accounts: &AccountingLog) -> (Vec<String>, usize) {
         accounts.record_change(command("end"));
         let mut reader = accounts.read(0);

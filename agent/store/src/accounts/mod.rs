@@ -21,8 +21,8 @@ use tokio::sync::watch;
 
 pub use self::ledger::{ACCOUNTS_NAME, Ledger};
 
-/// Default size of the history in octets of memory, and approximately of disk: some four thousand changes with a
-/// payload of a few hundred octets. Calls that read and refused ones have room besides, see [`History::new`].
+/// Default size of the history in bytes of memory, and approximately of disk: some four thousand changes with a
+/// payload of a few hundred bytes. Calls that read and refused ones have room besides, see [`History::new`].
 pub const DEFAULT_HISTORY: usize = 4 << 20;
 /// Smallest size, which holds a handful of the largest records.
 pub const MIN_HISTORY: usize = 64 << 10;
@@ -77,7 +77,7 @@ struct ReadKind {
     user: User,
     source: Option<IpAddr>,
     stage: SessionStage,
-    /// Hash of the activity, which may hold a request of some thousand octets.
+    /// Hash of the activity, which may hold a request of some thousand bytes.
     activity: u64,
 }
 

@@ -18,7 +18,7 @@ impl Database {
     /// Keeps the configuration of clients under a name, as of the newest revision. One with the same name is replaced.
     ///
     /// # Errors
-    /// When there are too many, or all take too many octets together, or the disk refuses; nothing is written then.
+    /// When there are too many, or all take too many bytes together, or the disk refuses; nothing is written then.
     pub fn set_checkpoint(&mut self, new: NewCheckpoint) -> Result<Checkpoint, StoreError> {
         let failed = StoreError::accessing(SET);
         let ClientRows(rows) = self.final_client_rows()?;

@@ -83,7 +83,7 @@ impl Database {
             Ok(document.map(|document| document.value().to_vec()))
         };
         let document = read().map_err(StoreError::accessing(READ))?;
-        // One that cannot be read is as good as none: its text is for people.
+        // A note that cannot be read counts as absent: its text is for people.
         Ok(document.and_then(|document| serde_json::from_slice(&document).ok()))
     }
 }

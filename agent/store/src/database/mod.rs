@@ -90,8 +90,8 @@ impl fmt::Debug for Layout {
 impl Database {
     /// Opens the database in `folder`, creating both when they do not exist, and rolls back unfinished work.
     ///
-    /// A full disk does not keep a box from its configuration: where what a start writes cannot be written, it goes into a copy in
-    /// memory, which is read from then on. The next write opens the file again, and does the same there.
+    /// A full disk does not keep a box from its configuration: where the rows of a start cannot be written, they go
+    /// into a copy in memory, which is read after that. The next write opens the file again, and does the same there.
     ///
     /// # Errors
     /// When the folder or the file cannot be used or read, or another process has the file open.
@@ -187,7 +187,7 @@ impl Database {
         self.refusals.finish(&self.path);
     }
 
-    /// Reopens the file after a failure. Prepared transactions are still prepared, but for those that are given up.
+    /// Reopens the file after a failure. Prepared transactions are still prepared, except those that are given up.
     pub(super) fn mend(&mut self) -> Result<(), StoreError> {
         if !self.failed {
             return Ok(());

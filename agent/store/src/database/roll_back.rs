@@ -11,7 +11,7 @@ use crate::tables::{put_back, replace};
 use crate::taken_back::{self, NotedRows};
 use crate::{Change, ChangeSource, ConfigRevision, StoreError, Table, unconfirmed};
 
-/// Author of what the agent does by itself.
+/// Author of changes that the agent makes without a request.
 const AGENT: &str = "agent";
 
 impl Database {

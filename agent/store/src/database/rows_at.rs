@@ -1,9 +1,9 @@
 //! The rows of clients as they were after an earlier revision.
 //!
-//! They are the present rows, without those of transactions that are prepared and not final, and without what the later
-//! revisions did. No row is written by two prepared transactions, so their records can be taken in any order; those of
-//! revisions are taken newest first. A write outside of transactions, such as the adoption of a port, is no revision: it is
-//! there in every earlier one, unless a later revision wrote the same row after it.
+//! They are the present rows, without those of transactions that are prepared and not final, and without what the
+//! later revisions did. No row is written by two prepared transactions, so their records can be taken in any order;
+//! those of revisions are taken newest first. A write outside of transactions, such as the adoption of a port, makes
+//! no revision: the row is there in every earlier one, unless a later revision wrote the same row after it.
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,7 @@ use crate::block::{Block, BlockReader};
 
 /// Checkpoints that are kept: an operator names a few states, and the log has the rest.
 pub const MAX_CHECKPOINTS: usize = 16;
-/// Octets of all checkpoints together: four of a box with 100 000 routes.
+/// Bytes of all checkpoints together: four of a box with 100 000 routes.
 pub const MAX_CHECKPOINT_OCTETS: u64 = 32 << 20;
 /// Most characters of a name: it fits into a line of a list.
 const MAX_NAME: usize = 64;
@@ -34,9 +34,9 @@ pub(crate) const READ: &str = "read a checkpoint";
 #[serde(try_from = "String", into = "String")]
 pub struct CheckpointName(SmolStr);
 
-/// A text that is no name of a checkpoint.
+/// A text that is not the name of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the name of a checkpoint has 1 to {MAX_NAME} letters, digits and `-_.`")]
+#[error("the name of a checkpoint must have 1 to {MAX_NAME} letters, digits and `-_.`")]
 pub struct InvalidCheckpointName;
 
 impl CheckpointName {

@@ -23,7 +23,7 @@ pub(crate) const REVISION_UNDO: TableDefinition<'_, (u64, u32), &[u8]> =
 
 /// Number of the newest revision.
 const META_LAST: &str = "last-revision";
-/// The first revision of which, and of all later ones, the undo record is kept.
+/// The first revision with an undo record; all later ones have theirs, too.
 const META_UNDO_FROM: &str = "revision-undo-from";
 const META_DOCUMENT_OCTETS: &str = "revision-octets";
 const META_UNDO_OCTETS: &str = "revision-undo-octets";
@@ -191,7 +191,7 @@ fn document(revision: &ConfigRevision) -> Result<Vec<u8>, StoreError> {
         .map_err(|_| StoreError::Corrupt { what: "configuration revision without a JSON form" })
 }
 
-/// Stores the undo record of a revision. Returns its octets; `None` when it takes more than there is room for, and a part of
+/// Stores the undo record of a revision. Returns its bytes; `None` when it takes more than there is room for, and a part of
 /// it may be stored.
 fn keep_undo(
     write: &WriteTransaction,

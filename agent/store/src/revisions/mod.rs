@@ -31,7 +31,7 @@ use super::Row;
 
 /// Revisions that are kept. A box that is changed ten times a day has those of three weeks.
 pub const MAX_REVISIONS: u64 = 200;
-/// Octets of the documents and undo records of all revisions together: some deletions of 100 000 routes fit.
+/// Bytes of the documents and undo records of all revisions together: some deletions of 100 000 routes fit.
 pub const MAX_REVISION_OCTETS: u64 = 32 << 20;
 
 /// Creates the tables.
@@ -149,9 +149,9 @@ pub struct RevisionList {
     pub last: u64,
     /// The lowest number that the configuration can go back to. 0 is the configuration before the first revision.
     pub oldest_restorable: u64,
-    /// Octets of all documents, and of all undo records.
+    /// Bytes of all documents, and of all undo records.
     pub octets: u64,
-    /// Those that were asked for, ascending by number.
+    /// Requested revisions, ascending by number.
     pub revisions: Vec<ListedRevision>,
 }
 

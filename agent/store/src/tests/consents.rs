@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A thread of the database that is driven by the test, with `count` transactions of which nothing is decided.
+/// A thread of the database that is driven by the test, with `count` undecided transactions.
 fn undecided(
     folder: &TempDir,
     count: u64,

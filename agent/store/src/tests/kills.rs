@@ -105,13 +105,13 @@ fn run_and_kill<'s>(folder: &str, steps: impl Iterator<Item = &'s str>) {
     kill();
 }
 
-/// Blocks of 512 octets that a child may write into a file.
+/// Blocks of 512 bytes that a child may write into a file.
 const FILE_LIMIT: u32 = 6400;
-/// Octets of the first row with which a child fills the disk, and of an artefact that a commit writes.
+/// Bytes of the first row with which a child fills the disk, and of an artefact that a commit writes.
 const LARGE: usize = 60_000;
 
 /// Children prepare the deletion of rows in two transactions, fill the disk until it refuses rows of a size, and end
-/// both. What was answered holds, and nothing else.
+/// both. Answered changes hold, and no others.
 #[test]
 fn a_full_disk_leaves_what_was_answered() {
     if let Ok(folder) = env::var(CHILD_FOLDER) {
@@ -158,7 +158,7 @@ fn rows_of(ticket: u64) -> Vec<Change> {
     (0..40).map(|row| Change::layer(key(row), Some(vec![b'a'; 5000]))).collect()
 }
 
-/// The row of a step that fills the disk: its key, and its number of octets.
+/// The row of a step that fills the disk: its key, and its number of bytes.
 fn filler(step: &str) -> Vec<Change> {
     let (key, octets) = step.split_once(' ').unwrap();
     vec![Change::layer(key.into(), Some(vec![b'w'; octets.parse().unwrap()]))]

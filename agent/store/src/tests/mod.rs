@@ -96,7 +96,7 @@ fn rows_follow_prepare_commit_and_abort() {
     check(&["p1 a=1", "reopen", "p2 b=1", "c2", "reopen"], "b=1");
     check(&["p1", "reopen", "p2 b=1", "c2"], "b=1");
     check(&["p7", "c7", "reopen", "p8 a=1", "a8", "reopen"], "");
-    // transactions side by side end in any order, each by itself; a ticket may come again after an opening
+    // transactions side by side end in any order, each alone; a ticket may come again after an opening
     check(&["p1 a=1 c=1", "p2 b=2", "c2:1", "c1:2"], "a=1 b=2 c=1");
     check(&["p1 a=1 c=1", "p2 b=2", "a1", "c2"], "b=2");
     check(&["p1 a=1 c=1", "p2 b=2", "c1", "reopen", "p2 b=3", "c2"], "a=1 b=3 c=1");
@@ -256,7 +256,7 @@ fn commit(
     database.commit_with(ticket, number, unconfirmed, &content)
 }
 
-/// A change of a row; that of a service plan has a `~` for the first octet of its key.
+/// A change of a row; that of a service plan has a `~` for the first byte of its key.
 fn change(text: &str) -> Change {
     let (key, value) = text.split_once('=').unwrap();
     let key = key.replace('~', "\u{c}").into_bytes();

@@ -9,7 +9,7 @@ use super::*;
 use crate::revisions::LogLimits;
 use crate::tables::{META, META_LAST_TRANSACTION};
 
-/// First octet of the keys of rows of client native.
+/// First byte of the keys of rows of client native.
 const CLIENT: u8 = 5;
 
 /// A revision with one line.
@@ -113,7 +113,7 @@ fn every_earlier_configuration_is_found() {
         &["", "a=1 b=1", "a=2 c=2", "c=2"],
     );
     check_states(&["p1 a=1", "c1", "reopen", "p1 a=2", "c1", "reopen"], &["", "a=1", "a=2"]);
-    // rows of others than clients are no part of it; secrets are
+    // rows of others than clients do not belong to it; secrets do
     check_states(
         &["p1 a=1 ~x=1 #n=1 $s=1", "c1", "p2 ~x=2 $s=2", "c2"],
         &["", "a=1 $s=1", "a=1 $s=2"],
@@ -217,7 +217,7 @@ fn octets_are_bounded_and_counted() {
     let octets = database.revisions(RevisionRange::ALL).unwrap().octets;
     assert!((12_000..=13_500).contains(&octets), "{octets}");
     assert_eq!(counted(&database), octets);
-    // One that is too large alone leaves its document, and no way back.
+    // A revision that is too large alone leaves its document, and no way back.
     let more: Vec<_> =
         (0..4_u8).map(|it| Change::layer(vec![CLIENT, b'b', it], Some(vec![it; 4000]))).collect();
     database.write(&more).unwrap();
@@ -230,7 +230,7 @@ fn octets_are_bounded_and_counted() {
     drop(folder);
 }
 
-/// Octets of the documents and undo records, by reading them.
+/// Bytes of the documents and undo records, by reading them.
 fn counted(database: &Database) -> u64 {
     use redb::{ReadableTable, TableDefinition};
     const REVISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revisions");
@@ -493,7 +493,7 @@ impl ModelLog {
         self.touched.push(touched);
     }
 
-    /// Notes a write that is no revision: it shows in each state but those before a revision that wrote the row.
+    /// Notes a write without a revision: it shows in each state except those before a revision that wrote the row.
     pub(super) fn write(&mut self, key: &[u8], value: Option<&[u8]>) {
         self.ensure_begun();
         for number in (0..self.states.len()).rev() {

@@ -1,4 +1,4 @@
-//! A measurement of the database with 100 000 routes: octets written and time.
+//! A measurement of the database with 100 000 routes: bytes written and time.
 
 use std::{
     env, fs,
@@ -27,7 +27,7 @@ pub(super) fn routes(value: bool) -> Vec<Change> {
     (0..ROUTES).flat_map(|number| route(number, value)).collect()
 }
 
-/// Octets that this process has written so far.
+/// Bytes that this process has written so far.
 fn written() -> u64 {
     let io = fs::read_to_string("/proc/self/io").unwrap();
     let line = io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap();
@@ -53,7 +53,7 @@ fn routes_at_scale() {
     let mut lap = |what: &str| {
         let now = (Instant::now(), processor_time(), written());
         eprintln!(
-            "{what:<24} {:>5} ms {:>5} ms CPU {:>9} octets written",
+            "{what:<24} {:>5} ms {:>5} ms CPU {:>9} bytes written",
             (now.0 - before.0).as_millis(),
             (now.1 - before.1).as_millis(),
             now.2 - before.2

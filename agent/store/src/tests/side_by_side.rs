@@ -13,10 +13,10 @@ use super::*;
 const SLOTS: usize = 4;
 /// Numbers of rows for which there are four tables; most are of the layers.
 const ROWS: usize = 130;
-/// Numbers of rows that are service plans, and the first octet of their keys.
+/// Numbers of rows that are service plans, and the first byte of their keys.
 const PLANS: std::ops::Range<usize> = 80..120;
 const PLAN: u8 = 12;
-/// Numbers of rows that are of a client layer, and the first octet of their keys.
+/// Numbers of rows that are of a client layer, and the first byte of their keys.
 const CLIENTS: std::ops::Range<usize> = 0..50;
 const CLIENT: u8 = 5;
 
@@ -173,7 +173,7 @@ struct Bench {
 #[derive(Clone, Debug)]
 enum Step {
     Prepare(usize, Vec<RowOp>, Option<Fault>),
-    /// With octets, rows have another content from the last write on.
+    /// With bytes, rows have another content from the last write on.
     Commit(usize, Unconfirmed, Option<usize>, Option<Fault>),
     Abort(usize, Option<Fault>),
     Write(Vec<RowOp>, Option<Fault>),
@@ -375,7 +375,7 @@ fn check_log(database: &mut Database, model: &Model, step: &Step) {
 fn stored(loaded: &StoredState) -> BTreeMap<RowKey, Vec<u8>> {
     let mut rows = BTreeMap::new();
     let take = |key: &[u8], value: &[u8]| -> Result<(), StoreError> {
-        // Those of the layers come first; the slots have no row in both tables.
+        // Rows of the layers come first; the slots have no row in both tables.
         let number: usize = std::str::from_utf8(&key[8..11]).unwrap().parse().unwrap();
         let table = if number < 120 { Table::Layer } else { Table::Secret };
         rows.insert((table, key.to_vec()), value.to_vec());

@@ -1,8 +1,8 @@
 //! A database file that version 1 of the format has left behind.
 //!
 //! `version-1.runs` was written by the agent before blocks: transaction 1 is committed, 2 waits to be confirmed, and 3
-//! is prepared, as after a kill. Runs of equal octets are shortened: the file is a sequence of {length, octets, count,
-//! octet that is repeated}, with lengths and counts as `u32`, little endian.
+//! is prepared, as after a kill. Runs of equal bytes are shortened: the file is a sequence of {length, bytes, count,
+//! byte that is repeated}, with lengths and counts as `u32`, little endian.
 
 use super::*;
 use crate::layer_table::BlockWork;

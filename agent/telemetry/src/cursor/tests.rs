@@ -162,7 +162,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What a stream may do next.
+/// Next steps that a stream may take.
 #[derive(Clone, Debug)]
 enum Turn {
     /// The box publishes a revision.

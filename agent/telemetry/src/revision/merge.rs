@@ -51,7 +51,7 @@ impl Merge<'_> {
         added.merge_into(tree, schema, self);
     }
 
-    /// Applies one difference but for the addition of an entry.
+    /// Applies one difference, except the addition of an entry.
     fn change(
         self,
         tree: &mut Tree<LeafVersion>,

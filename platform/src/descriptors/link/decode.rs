@@ -56,7 +56,7 @@ pub(crate) fn decode(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
     if facts.oper == OperState::Up && !flags.contains(LinkFlags::LowerUp) {
         facts.oper = OperState::Down;
     }
-    // IFLA_LINK of a veth is its far end; where that is in another namespace it is no index here.
+    // IFLA_LINK of a veth is its far end; where that is in another namespace the number is not an index here.
     if let LinkKind::Veth { peer } = &mut link.kind {
         let elsewhere = |attribute: &_| matches!(attribute, LinkAttribute::LinkNetNsId(_));
         *peer = below.filter(|_| !message.attributes.iter().any(elsewhere));
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::descriptors::link::LinkDescriptor;
 
-    /// During a topology change the kernel ages addresses faster (IEEE 802.1D-1998, 8.5.3.14); this is no drift.
+    /// During a topology change the kernel ages addresses faster (IEEE 802.1D-1998, 8.5.3.14); this is not drift.
     #[test]
     fn shorter_ageing_during_a_topology_change_is_no_drift() {
         let satisfied = |stp, ageing_time_s: u32, changing| {

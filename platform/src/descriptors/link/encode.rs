@@ -216,7 +216,7 @@ impl Attributes {
         }
     }
 
-    /// Each attribute by itself; the administrative state last, since some devices take others while they are down only.
+    /// Each attribute alone; the administrative state last, since some devices take others while they are down only.
     fn singly(self) -> [Self; 5] {
         let nothing = Self::default();
         [
@@ -258,7 +258,7 @@ impl Attributes {
     }
 }
 
-/// `IFLA_IFALIAS` without a final zero, which would count among the octets that an alias may have. Only the empty alias has
+/// `IFLA_IFALIAS` without a final zero, which would count among the bytes that an alias may have. Only the empty alias has
 /// one, since the kernel takes no empty attribute.
 fn alias(text: &str) -> LinkAttribute {
     let octets = if text.is_empty() { vec![0] } else { text.as_bytes().to_vec() };

@@ -122,10 +122,10 @@ fn settings_facet(link: &str, family: Family) -> Facet {
     Facet::of(kinds::LINK, "settings").str(link).u32(number)
 }
 
-/// Smallest MTU of a link with IPv4, octets of layer 3 (RFC 791, section 3.2). Below it, the kernel removes IPv4 from the link.
+/// Smallest MTU of a link with IPv4, bytes of layer 3 (RFC 791, section 3.2). Below it, the kernel removes IPv4 from the link.
 const LEAST_IPV4_MTU: u32 = 68;
 
-/// Smallest MTU of a link with IPv6, octets of layer 3 (RFC 8200, section 5). Below it, the kernel removes all of IPv6 from the
+/// Smallest MTU of a link with IPv6, bytes of layer 3 (RFC 8200, section 5). Below it, the kernel removes all of IPv6 from the
 /// link, its settings included, and refuses anything new.
 pub(crate) const LEAST_IPV6_MTU: u32 = 1280;
 
@@ -154,8 +154,8 @@ fn is_ipv6_as_requested(expected: &Link, observed: &Link) -> bool {
 /// or because IPv6 is switched off.
 const WITHOUT_IPV6: [i32; 2] = [nix::errno::Errno::EINVAL as i32, nix::errno::Errno::EACCES as i32];
 
-/// Class of an error for an object on a link. One that passed our own checks is refused for the state of its link, which others
-/// may have changed without an announcement.
+/// Class of an error for an object on a link. An object that passed our own checks is refused for the state of its
+/// link, which others may have changed without an announcement.
 pub(super) fn classify_on_link(error: &OperationError) -> ErrorClass {
     let is_of_link = error.errno.is_some_and(|errno| WITHOUT_IPV6.contains(&errno));
     if is_of_link { ErrorClass::Unmet } else { error.class() }
@@ -493,10 +493,10 @@ fn on_link(name: &str) -> Vec<Cascade> {
     taken
 }
 
-/// Default MTU of an Ethernet-like link, octets of layer 3.
+/// Default MTU of an Ethernet-like link, bytes of layer 3.
 const FRESH_MTU: u32 = 1500;
 
-/// Default MTU of the loopback device, octets of layer 3.
+/// Default MTU of the loopback device, bytes of layer 3.
 const FRESH_LOOPBACK_MTU: u32 = 65_536;
 
 /// Default MTU of a kind of link; `None` where it depends on other links.

@@ -94,8 +94,8 @@ impl Codec for LinkMtuDescriptor {
     type Value = LinkMtu;
 
     /// The MTU that fits comes before one that does not: the kernel refuses the second and keeps the first. A link
-    /// that the kernel has not shown yet is made in the same batch. Without a configured MTU it gets the right one by itself, and
-    /// a bridge goes on to follow its ports as long as nobody sets one.
+    /// that the kernel has not shown yet is made in the same batch. Without a configured MTU it gets the right one
+    /// from the kernel, and a bridge goes on to follow its ports as long as nobody sets one.
     fn encode(&self, op: Op<'_, LinkMtu>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
         let (part, present) = match op {
             Op::Create(new) if new.mtu.is_none() => match links.mtu(&new.link) {
@@ -144,6 +144,6 @@ pub(crate) fn why_refused(part: &LinkMtu, links: &LinkIndex) -> Option<String> {
     let below = links.mtu(device)?;
     let overhead = below.saturating_sub(limit);
     (mtu > limit).then(|| {
-        format!("MTU {mtu} does not fit device {device} (MTU {below} less {overhead} octets)")
+        format!("MTU {mtu} is too large for device {device} (MTU {below} less {overhead} bytes)")
     })
 }

@@ -1,7 +1,7 @@
 //! The messages of one netlink datagram, not yet decoded.
 //!
 //! Acknowledgements and the end of a dump are interpreted here. Other messages are decoded only when their first
-//! octets show that they matter.
+//! bytes show that they matter.
 
 use netlink_packet_core::{DecodeError, NetlinkDeserializable, NetlinkHeader};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -93,7 +93,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Decodes the message. A link's alias and alternative names may have arbitrary octets; those that are not
+    /// Decodes the message. A link's alias and alternative names may have arbitrary bytes; those that are not
     /// UTF-8 become question marks, since the decoder would otherwise refuse the whole link.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Frame<'_> {
     }
 }
 
-/// Replaces octets that are not UTF-8 by question marks in texts that any program may write, including nested
+/// Replaces bytes that are not UTF-8 by question marks in texts that any program may write, including nested
 /// attributes.
 fn make_readable(mut attributes: &mut [u8]) {
     while let (Some(length), Some(kind)) = (u16_at(attributes, 0), u16_at(attributes, 2)) {

@@ -48,7 +48,7 @@ pub(crate) struct DrainStatus {
 }
 
 impl Listener {
-    /// Subscribes; notifications wait in the receive buffer from then on.
+    /// Subscribes; notifications wait in the receive buffer after that.
     pub(crate) fn open(receive_buffer: Option<usize>) -> io::Result<Self> {
         let socket = RouteSocket::for_groups(&GROUPS, receive_buffer)?;
         SockRef::from(&socket).attach_filter(&without_foreign_routes())?;
@@ -87,7 +87,7 @@ impl AsFd for Listener {
 /// A socket filter in the kernel that keeps a routing daemon's million routes from us. Of routes, only those of table
 /// main pass that are ours, or foreign and watched, and any that replaced another, which may have been one of these.
 ///
-/// Offsets: `struct nlmsghdr` (16 octets, type at 4, flags at 6), then `struct rtmsg` (table at 4,
+/// Offsets: `struct nlmsghdr` (16 bytes, type at 4, flags at 6), then `struct rtmsg` (table at 4,
 /// protocol at 5). Types and flags are in the byte order of the host.
 fn without_foreign_routes() -> Vec<SockFilter> {
     const LOAD_BYTE: u16 = 0x30; // BPF_LD | BPF_B | BPF_ABS
@@ -97,7 +97,7 @@ fn without_foreign_routes() -> Vec<SockFilter> {
     const LITTLE: bool = cfg!(target_endian = "little");
     const TYPE_LOW: u32 = if LITTLE { 4 } else { 5 };
     const FLAGS_HIGH: u32 = if LITTLE { 7 } else { 6 };
-    /// Instructions after the comparisons of the protocol, the last but one of which accepts.
+    /// Instructions after the comparisons of the protocol, and the last but one accepts.
     const TAIL: u8 = 6;
     let load = |offset| SockFilter::new(LOAD_BYTE, 0, 0, offset);
     // Jumps count the instructions to skip: when true, when false.

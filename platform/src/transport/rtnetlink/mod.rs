@@ -65,7 +65,7 @@ pub enum RtnetlinkError {
     Open(#[source] io::Error),
     /// The kernel does not permit changes.
     #[error(
-        "not permitted to change the network of the managed namespace: that needs CAP_NET_ADMIN in it; \
+        "cannot change the network of the managed namespace: that needs CAP_NET_ADMIN in it; \
          run the agent as root, or in a user and network namespace of its own (`unshare -rn`)"
     )]
     NotPermitted,
@@ -165,7 +165,7 @@ impl Rtnetlink {
                 }
             })
             .map_err(RtnetlinkError::Thread)?;
-        let vanished = || RtnetlinkError::Thread(io::Error::other("it ended at once"));
+        let vanished = || RtnetlinkError::Thread(io::Error::other("the thread ended at once"));
         ready.recv().map_err(|_| vanished())??;
         Ok(Self { line: CommandSender { commands, wake }, cancelled, thread: Some(thread) })
     }

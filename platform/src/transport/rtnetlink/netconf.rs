@@ -9,13 +9,13 @@ use crate::links::LinkIndex;
 use crate::transport::codecs;
 use crate::values::{Family, LinkSysctl};
 
-/// `struct netconfmsg` is one octet, padded.
+/// `struct netconfmsg` is one byte, padded.
 const HEADER_LEN: usize = 4;
 const NETCONFA_IFINDEX: u16 = 1;
 /// Attributes of the settings.
 const NETCONFA_FORWARDING: u16 = 2;
 const NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN: u16 = 6;
-/// An attribute of four octets: length and type, then the value.
+/// An attribute of four bytes: length and type, then the value.
 const ATTRIBUTE_LEN: usize = 8;
 
 /// The facts in a message: none for the pseudo interfaces `all` and `default` (negative indices), and for messages about
@@ -47,7 +47,7 @@ fn attribute_of(sysctl: LinkSysctl) -> u16 {
     }
 }
 
-/// The value of an attribute. All attributes of this message are four octets long.
+/// The value of an attribute. All attributes of this message are four bytes long.
 fn attribute(payload: &[u8], kind: u16) -> Option<u32> {
     let mut attributes = payload.get(HEADER_LEN..)?.chunks_exact(ATTRIBUTE_LEN);
     let found = attributes.find(|attribute| attribute[2..4] == kind.to_ne_bytes())?;

@@ -44,7 +44,7 @@ const MAX_LINKS_SINGLY: usize = 8;
 pub(super) enum StaleRoutes {
     #[default]
     None,
-    /// Those through links, by index.
+    /// Routes through links, by index.
     Through(BTreeMap<u32, SmolStr>),
     All,
 }
@@ -77,7 +77,8 @@ struct LinkState {
 pub(super) struct StaleClasses {
     everything: bool,
     routes: StaleRoutes,
-    /// Links by index that may have IPv6 again. The kernel announces that by itself, and not in a message about the link.
+    /// Links by index that may have IPv6 again. The kernel announces that in a message of its own, and not in one
+    /// about the link.
     links: BTreeSet<u32>,
     /// State of links by index: a link going down shows only as the difference of two messages.
     states: HashMap<u32, LinkState>,
@@ -135,7 +136,7 @@ impl StaleClasses {
         }
     }
 
-    /// Has all routes read again. Those that were seen before their link got another name are on the old name.
+    /// Has all routes read again. Routes that were seen before their link got another name are on the old name.
     fn add_all_routes(&mut self) {
         if !self.no_routes {
             self.routes = StaleRoutes::All;
@@ -143,7 +144,7 @@ impl StaleClasses {
     }
 }
 
-/// What announcements say, or answers that are taken as such.
+/// Contents of announcements, or of answers that are taken as such.
 #[derive(Default)]
 struct Heard {
     facts: Vec<Fact>,

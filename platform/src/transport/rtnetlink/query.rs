@@ -40,7 +40,7 @@ pub(crate) enum QueryError {
     #[error("the kernel refused: {}", .words.as_deref().map_or_else(|| io::Error::from_raw_os_error(*.errno).to_string(), str::to_owned))]
     Refused { errno: i32, words: Option<String> },
     /// Every attempt was interrupted by changes.
-    #[error("interrupted by changes {ATTEMPTS} times in a row")]
+    #[error("changes interrupted the reading {ATTEMPTS} times in a row")]
     Interrupted,
     #[error("the kernel did not answer")]
     NoAnswer,

@@ -8,7 +8,7 @@ use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 
-/// Receive buffer requested with `SO_RCVBUFFORCE`, in octets: a burst of 20 000 foreign notifications fits. The
+/// Receive buffer requested with `SO_RCVBUFFORCE`, in bytes: a burst of 20 000 foreign notifications fits. The
 /// memory is used only while messages wait.
 const FORCED_RECEIVE_BUFFER: usize = 32 << 20;
 
@@ -74,7 +74,7 @@ impl RouteSocket {
         Ok(Self { socket, receive_buffer })
     }
 
-    /// Size of the receive buffer in octets of kernel memory, as `SO_RCVBUF` reports it.
+    /// Size of the receive buffer in bytes of kernel memory, as `SO_RCVBUF` reports it.
     pub(crate) fn receive_buffer(&self) -> usize {
         self.receive_buffer
     }

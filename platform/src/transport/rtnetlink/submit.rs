@@ -150,7 +150,7 @@ impl Task {
                     }
                 }
                 _ => {
-                    let error = OperationError::message("this is no work for netlink");
+                    let error = OperationError::message("the operation does not belong to netlink");
                     batch.failures.push(Failure { operation, nth, error });
                 }
             }

@@ -17,7 +17,7 @@ use super::socket::{ReceiveResult, RouteSocket};
 
 /// Most messages in one send: more of them gain nothing, and notifications wait until a send is over.
 const MAX_MESSAGES: usize = 128;
-/// Octets at which a window is full, well below the default send buffer (`net.core.wmem_default`, 208 KiB). The
+/// Bytes at which a window is full, well below the default send buffer (`net.core.wmem_default`, 208 KiB). The
 /// window may exceed it by the messages of one operation.
 const FULL_OCTETS: usize = 32 << 10;
 /// Kernel memory that one refusal, or the notification of one small object, occupies in a receive
@@ -48,13 +48,13 @@ pub(crate) struct Window {
     /// Sequence number of the first message.
     first_sequence: u32,
     messages: usize,
-    /// Kernel memory that the answers and notifications may occupy, in octets.
+    /// Kernel memory that the answers and notifications may occupy, in bytes.
     load: usize,
     max_load: usize,
 }
 
 impl Window {
-    /// `receive_buffer` is the smaller of the buffers for answers and for notifications, in octets.
+    /// `receive_buffer` is the smaller of the buffers for answers and for notifications, in bytes.
     pub(crate) fn new(receive_buffer: usize) -> Self {
         Self {
             octets: Vec::with_capacity(2 * FULL_OCTETS),

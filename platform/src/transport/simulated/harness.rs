@@ -11,7 +11,7 @@ use super::{SimulatedKernel, SimulatedTransport};
 use crate::descriptors::registry;
 use crate::transport::{Event, Events, Transport};
 
-/// Time in which a box comes to rest. What the state of another object prevents is tried again for ever.
+/// Time in which a box comes to rest. An operation that the state of another object prevents is tried again for ever.
 const RESTS_WITHIN: Duration = Duration::from_secs(600);
 /// Steps after which a busy box counts as endless.
 const MAX_STEPS: usize = 10_000;

@@ -14,13 +14,13 @@ use super::model::{KernelModel, ModelResult, SimulatedRefusal};
 use super::setting_paths;
 use crate::values::{Ethernet, Family, OUR_ALTNAME_PREFIX};
 
-/// Smallest and largest MTU of the model's links, octets of layer 3.
+/// Smallest and largest MTU of the model's links, bytes of layer 3.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65_536;
-/// Smallest MTU of a link with IPv6, octets of layer 3.
+/// Smallest MTU of a link with IPv6, bytes of layer 3.
 const LEAST_IPV6_MTU: u32 = 1280;
 /// Number of the attribute of a link that holds its alias.
 const IFLA_IFALIAS: u16 = 20;
-/// MTU of a fresh link, octets of layer 3.
+/// MTU of a fresh link, bytes of layer 3.
 const DEFAULT_MTU: u32 = 1500;
 
 /// One link.
@@ -38,7 +38,7 @@ pub(super) struct SimLink {
     /// Index of the bridge; 0 for none.
     pub(super) master: u32,
     pub(super) altnames: Vec<String>,
-    /// True for a bridge of which somebody has set the MTU, so that it no longer follows its ports.
+    /// True for a bridge whose MTU somebody has set, so that it no longer follows its ports.
     pub(super) has_own_mtu: bool,
     /// Speed and duplex, as its driver says.
     pub(super) ethernet: Option<Ethernet>,

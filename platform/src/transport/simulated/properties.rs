@@ -6,7 +6,7 @@ use proptest::sample::subsequence;
 use super::harness::SimulatedBox;
 use super::tests::{assert_same, change, commit};
 
-/// Groups of alternatives, of which one can be configured at a time.
+/// Groups of alternatives; one of each can be configured at a time.
 const LINES: [&[&str]; 10] = [
     &["port eth0", "port eth0 down", "port eth0 mtu 1400 alias x", "port eth0 master br0"],
     &["port eth1 v4-forwarding", "port eth1 mtu 1300 master br0", "port eth9 mtu 1400"],

@@ -475,7 +475,7 @@ fn a_failed_change_of_any_kind_is_undone() {
     }
 }
 
-/// True for a change that is done but for values that wait.
+/// True for a change that is done except for values that wait.
 fn has_waiting_values(outcome: &TransactionOutcome) -> bool {
     matches!(outcome, TransactionOutcome::Done { failed, .. } if !failed.is_empty())
 }
@@ -490,7 +490,7 @@ fn fails_and_is_undone(from: &str, to: &str, nth: u64, fault: Fault) -> bool {
     let (undone, label, error) = match outcome {
         TransactionOutcome::Failed { undone, label, error, .. } => (undone, label, error),
         _ if agent.kernel.has_fault() => return false,
-        // What waits, or is not taken back, does not fail a change.
+        // A value that waits, or is not taken back, does not fail a change.
         outcome => {
             let record = agent.engine.history().record(outcome.txn()).unwrap();
             let is_left =

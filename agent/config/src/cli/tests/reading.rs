@@ -22,7 +22,7 @@ fn blocks_and_single_lines_say_the_same() {
 ! a comment, and an empty line
 
 interface eth0
-  mtu 1400            # octets
+  mtu 1400            # bytes
   ipv4
     address 10.0.0.1
       prefix-length 24
@@ -94,11 +94,11 @@ fn words_stand_in_quotes_where_they_must() {
         ("a\\b", "`\\` in a word that does not begin with a quote: put all of it into quotes"),
         ("\"a", "a quote is not closed on its line; a line break inside is written \\n"),
         ("\"a\\", "nothing follows the last backslash"),
-        ("\"a\\x\"", "`\\x` is no escape: there are \\n, \\r, \\t, \\\" and \\\\"),
+        ("\"a\\x\"", "`\\x` is not an escape: use one of \\n, \\r, \\t, \\\" and \\\\"),
         ("\"a\"b", "a blank is missing after a closing quote"),
         (
             "to the core",
-            "`description`: one value is expected, `the` is too much; text with blanks needs quotes",
+            "`description`: one value is expected: leave out `the`, or put text with blanks into quotes",
         ),
         ("", "`description`: the value is missing: a string of 0..255 characters"),
     ] {
@@ -145,9 +145,9 @@ fn every_bad_line_is_named_with_what_is_right_there() {
         "system hostname a b\ninterfce eth0\n  mtu 1\n  nonsense\ninterface eth0\n  mtu 67\n  ipv4 address\n  \
          ipv4 address 10.0.0.300\n  ipv4 state\n  name eth0\nbogus\nno\nno system hostname box\n",
         &[
-            "line 1: `system hostname a b`: `hostname`: one value is expected, `b` is too much; text with blanks needs quotes",
+            "line 1: `system hostname a b`: `hostname`: one value is expected: leave out `b`, or put text with blanks into quotes",
             &format!(
-                "line 2: `interfce eth0`: unknown word `interfce`, is `interface` meant? {root}"
+                "line 2: `interfce eth0`: unknown word `interfce`: did you mean `interface`? {root}"
             ),
             "line 6: `mtu 67`: `mtu`: `67` is not a uint32 within 68..65535",
             "line 7: `ipv4 address`: a key is missing: `address IP`",
@@ -162,14 +162,14 @@ fn every_bad_line_is_named_with_what_is_right_there() {
             "line 9: `ipv4 state`: unknown word `state`: valid here: `enabled VALUE`, `mtu VALUE`, `forwarding VALUE`, `address IP`, `neighbor IP`",
             "line 10: `name eth0`: `name` is a key, which follows the name of its list",
             &format!("line 11: `bogus`: unknown word `bogus`: {root}"),
-            &format!("line 12: `no`: `no` needs to know what: {root}"),
-            "line 13: `no system hostname box`: `no hostname` takes no value: `box` is too much",
+            &format!("line 12: `no`: `no` needs an object: {root}"),
+            "line 13: `no system hostname box`: `no hostname` takes no value: leave out `box`",
         ],
     );
     let below = "valid here: `type VALUE`, `enabled VALUE`";
     let errors = parse(native(), "interface eth0 state\ninterface eth0 mut 9").unwrap_err();
     assert_eq!(errors[0].reason, "`state` is state, which cannot be written");
-    assert!(errors[1].reason.contains(below) && errors[1].reason.contains("is `mtu` meant?"));
+    assert!(errors[1].reason.contains(below) && errors[1].reason.contains("did you mean `mtu`?"));
     let errors = parse(native(), "interface eth0\nmtu 1400").unwrap_err();
     let hint = "to belong to the line above, it must be indented deeper";
     assert!(errors[0].reason.ends_with(hint), "{}", errors[0]);
@@ -184,7 +184,7 @@ fn indentation_must_fit() {
         "system\n  hostname box\n    domain-name x\n interface eth0\n   mtu x\n  interface eth1\nsystem bogus x\nno system\n  hostname y",
         &[
             "line 3: `domain-name x`: no line may be indented below the value of `hostname`",
-            "line 4: `interface eth0`: its indentation is that of no block above",
+            "line 4: `interface eth0`: the indentation fits no block above",
             "line 7: `system bogus x`: unknown word `bogus`: valid here: `hostname VALUE`, `domain-name VALUE`, \
              `search-domain VALUE...`, `login-banner VALUE`, `motd-banner VALUE`, `user USERNAME`, `grpc-server NAME`",
             "line 9: `hostname y`: no line may be indented below a line with `no`",
@@ -193,7 +193,7 @@ fn indentation_must_fit() {
     refused(
         native(),
         "  system\nsystem hostname box",
-        &["line 2: `system hostname box`: its indentation is that of no block above"],
+        &["line 2: `system hostname box`: the indentation fits no block above"],
     );
 }
 

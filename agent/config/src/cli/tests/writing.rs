@@ -120,7 +120,7 @@ fn notes_become_comments() {
     assert_eq!(
         statement_lines(native(), &parse(native(), &noted).unwrap()).len(),
         3,
-        "comments are no words"
+        "comments are not words"
     );
 }
 

@@ -248,7 +248,7 @@ fn a_penalty_ends_with_its_longest_time_since_the_last_loss() {
         rig.toggle(1000);
         assert_eq!(rig.told(), OperState::Up, "{settings:?}");
     }
-    // What the operator does costs nothing.
+    // Actions of the operator cost nothing.
     let mut rig = Rig::new(penalty(None));
     rig.observed.is_enabled = false;
     rig.toggle(1001);
@@ -283,7 +283,7 @@ fn a_link_that_is_forced_down_is_down_whatever_its_settings() {
         assert_eq!((rig.told(), rig.changed_ms()), (OperState::Up, 10_000));
         assert_eq!(rig.status().down_by, None);
     }
-    // One that is not there yet is down when it comes.
+    // A link that is not there yet is down when it comes.
     let mut links = ToldLinks::default();
     links.force_down(&eth0, now(0));
     assert_eq!(links.status(&link::key("eth0")), None);
@@ -327,7 +327,7 @@ fn link_event() -> impl Strategy<Value = LinkEvent> {
     ]
 }
 
-/// What is told, worked out at every millisecond from all that was, without timers.
+/// The reported status, worked out at every millisecond from all that was, without timers.
 #[derive(Debug, Default)]
 struct NaiveLink {
     settings: LinkStatusSettings,
@@ -342,7 +342,7 @@ struct NaiveLink {
 }
 
 impl NaiveLink {
-    /// Sum of all losses, each decayed by itself. Exact only while the half-life stays.
+    /// Sum of all losses, each decayed alone. Exact only while the half-life stays.
     fn sum(&self, rule: PenaltyRule, ms: f64) -> f64 {
         let half_life = rule.half_life.as_secs_f64() * 1000.0;
         let decayed = |(at, cost): &(u64, f64)| cost * ((*at as f64 - ms) / half_life).exp2();

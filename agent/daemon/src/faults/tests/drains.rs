@@ -147,7 +147,7 @@ async fn routes_with_another_way_leave_a_link_and_come_back() {
     rig.delete(&hop).await;
     rig.wait_for(&DRAINED).await;
 
-    // What comes later is drained, too, and what has no other way any more is not.
+    // A route that comes later is drained, too, and a route without another way is not.
     let hops = r#"{"next-hop": [{"index": "a", "next-hop": "10.0.0.2"}, {"index": "b", "next-hop": "10.0.1.2"}]}"#;
     rig.set(&route("203.0.113.0/24"), hops).await;
     rig.wait_for(&[DRAINED[0], DRAINED[1], DRAINED[2], "203.0.113.0/24 a 1020"]).await;

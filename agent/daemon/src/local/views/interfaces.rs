@@ -17,8 +17,8 @@ use crate::local::faults::time_text;
 use crate::local::rights::LookError;
 use crate::local::table::{Cell, Column, Ink, Table, Tone};
 
-/// Time between the two readings of which rates are made: short for a person who waits, and long beside the age of a
-/// reading that is shared.
+/// Time between the two readings that give rates: short for a person who waits, and long beside the age of a reading
+/// that is shared.
 const RATE_SPAN: Duration = Duration::from_millis(500);
 
 /// Leaves of `state` that are shown as they are.

@@ -46,7 +46,9 @@ pub(super) async fn document(
 
 fn parse_tag(name: &str) -> Result<ServiceTag, LookError> {
     name.parse().map_err(|_| {
-        LookError::Invalid(format!("`{name}` is no name of an instance, as in access[name='acme']"))
+        LookError::Invalid(format!(
+            "`{name}` is not the name of an instance, as in access[name='acme']"
+        ))
     })
 }
 

@@ -26,11 +26,13 @@ pub(super) async fn document(
         .map_or((None, text.to_owned()), |(origin, rest)| (Some(origin), format!("/{rest}")));
     let path: Path = text
         .parse()
-        .map_err(|error| LookError::Invalid(format!("`{text}` is no path: {error}")))?;
+        .map_err(|error| LookError::Invalid(format!("`{text}` is not a path: {error}")))?;
     let models = look.core.models();
     let origins = match origin.or(named) {
         Some(name) => vec![models.origin(name).ok_or_else(|| {
-            LookError::Invalid(format!("`{name}` is no model: openconfig or holdfast_native"))
+            LookError::Invalid(format!(
+                "`{name}` is not a model: use openconfig or holdfast_native"
+            ))
         })?],
         None => vec![Origin::OpenConfig, Origin::Native],
     };

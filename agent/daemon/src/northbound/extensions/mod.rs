@@ -24,7 +24,7 @@ const DEFAULT_ROLLBACK: Duration = Duration::from_secs(600);
 /// The longest time in which a commit must be confirmed. A client that needs more does not watch, and the layers before
 /// the commit take memory.
 const MAX_ROLLBACK: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Octets of an id that a client gives to a commit or a role.
+/// Bytes of an id that a client gives to a commit or a role.
 const MAX_ID: usize = 256;
 
 /// Options of a Set, from its extensions.
@@ -33,7 +33,7 @@ pub(super) struct SetExtensions {
     pub(super) options: CommitOptions,
     /// True when the effects are to be reported, and nothing is to be changed.
     pub(super) dry_run: bool,
-    /// What the answer waits for beside the commit.
+    /// Condition that the answer waits for, beside the commit.
     pub(super) wait: Option<WaitOption>,
 }
 
@@ -233,7 +233,7 @@ fn check_id(what: &str, id: &str) -> Result<(), Refusal> {
     match id.len() {
         0..=MAX_ID => Ok(()),
         long => Err(Refusal::invalid(format!(
-            "the id of the {what} has {long} octets; it may have {MAX_ID}"
+            "the id of the {what} has {long} bytes, and may have {MAX_ID} at most"
         ))),
     }
 }
@@ -243,10 +243,10 @@ fn refuse_history(requested: &gnmi_ext::History, mode: Mode) -> Refusal {
     match &requested.request {
         None => Refusal::invalid("the extension `history` has no time"),
         Some(history::Request::SnapshotTime(_)) if mode != Mode::Once => {
-            Refusal::invalid("a snapshot of the past can be read ONCE only")
+            Refusal::invalid("a snapshot of the past can only be read in mode ONCE")
         }
         Some(history::Request::Range(_)) if mode != Mode::Stream => {
-            Refusal::invalid("a range of the past can be read as a STREAM only")
+            Refusal::invalid("a range of the past can only be read in mode STREAM")
         }
         Some(history::Request::Range(range)) if range.start > range.end => {
             Refusal::invalid("the range of the past ends before it starts")

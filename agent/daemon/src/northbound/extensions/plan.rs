@@ -42,7 +42,7 @@ impl PlanOption {
                 Ok(Self::Expected(hash))
             }
             Some(Content::Preview(_)) => {
-                Err(Refusal::invalid("a preview is an answer; a request has none"))
+                Err(Refusal::invalid("a preview belongs to an answer: leave it out of the request"))
             }
             None => Err(Refusal::invalid("holdfast.Plan must have `dry_run` or `expected`")),
         }

@@ -35,7 +35,9 @@ impl WaitOption {
             Refusal::invalid(format!("the extension {ID} is not a holdfast.Services: {error}"))
         })?;
         if services.outcome.is_some() {
-            return Err(Refusal::invalid("an outcome is an answer; a request has none"));
+            return Err(Refusal::invalid(
+                "an outcome belongs to an answer: leave it out of the request",
+            ));
         }
         let wait = match Wait::try_from(services.wait) {
             Ok(wait @ (Wait::Settled | Wait::Ready)) => wait,

@@ -108,7 +108,7 @@ async fn run_trial<D: Datastore>(
     let unread = |status: Status| Refusal::aborted(status.message());
     let first = requests.message().await.map_err(unread)?.and_then(|request| request.set_request);
     let Some(set_boot_config_verified_request::SetRequest::Set(set)) = first else {
-        return Err(Refusal::invalid("the first message has to be `set`"));
+        return Err(Refusal::invalid("the first message must be `set`"));
     };
     let _undertaking = gnsi.rotations.undertakings().begin("a boot configuration that is tried");
     let trial = Trial::begin(core, gnsi, caller, set).await?;
@@ -153,7 +153,7 @@ impl Trial {
     ) -> Result<Self, Refusal> {
         let (boot, artefacts) = parts(set)?;
         if boot.is_none() && artefacts.is_empty() {
-            return Err(Refusal::invalid("`set` has nothing that could be tried"));
+            return Err(Refusal::invalid("`set` has no content"));
         }
         let boot = boot.map(|boot| BootChange::Try(Arc::new(boot)));
         let mut seeds = ArtefactTrial::begin(core, gnsi, caller, boot.as_ref(), artefacts).await?;

@@ -40,7 +40,7 @@ fn no_component(path: &Path) -> Refusal {
     };
     Refusal::malformed(
         format!("{origin}/{}", names.join("/")),
-        "a component is named as /components/component[name=...]",
+        "the path does not name a component: write /components/component[name=...]",
     )
 }
 

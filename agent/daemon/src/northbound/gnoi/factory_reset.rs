@@ -50,7 +50,7 @@ impl<D: Datastore> FactoryReset for FactoryResetService<D> {
 }
 
 fn unsupported(factory_os: bool, zero_fill: bool) -> Refusal {
-    let detail = "the agent does not replace the operating system, nor does it overwrite disks";
+    let detail = "the agent can neither replace the operating system nor overwrite disks";
     let error = ResetError {
         factory_os_unsupported: factory_os,
         zero_fill_unsupported: zero_fill,

@@ -1,4 +1,4 @@
-//! SetPackage: a stream of octets, or a URL to fetch them from, followed by their digest.
+//! SetPackage: a stream of bytes, or a URL to fetch them from, followed by their digest.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::packages::{PackageError, PackageUpload, Packages};
 use crate::slots::check_version;
 use crate::software::{ActivateError, Software};
 
-/// The most octets of one message.
+/// The most bytes of one message.
 const MAX_CHUNK: usize = 64 << 10;
 /// Time of silence after which a package is given up: no other client can send one meanwhile.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ pub(super) async fn set(
     mut requests: Streaming<SetPackageRequest>,
 ) -> Result<(), Status> {
     let Some(set_package_request::Request::Package(package)) = next(&mut requests).await? else {
-        return Err(Refusal::invalid("the first message has to be `package`").into());
+        return Err(Refusal::invalid("the first message must be `package`").into());
     };
     let activate = activation(software, &package)?;
     let remote = package.remote_download.as_ref().map(url).transpose()?;
@@ -58,20 +58,20 @@ pub(super) async fn set(
     Ok(())
 }
 
-/// The version to install and activate, if any. A request that cannot be met is refused before the client sends octets.
+/// The version to install and activate, if any. A request that cannot be met is refused before the client sends bytes.
 fn activation(software: &Software, package: &Package) -> Result<Option<String>, Refusal> {
     if !package.activate {
         return Ok(None);
     }
     if package.version.is_empty() {
-        return Err(Refusal::invalid("`activate` needs the `version` that is to run"));
+        return Err(Refusal::invalid("`activate` needs the `version` that shall run"));
     }
     check_version(&package.version).map_err(Refusal::invalid)?;
     software.slots().program().map_err(PackageError::from)?;
     Ok(Some(package.version.clone()))
 }
 
-/// Receives octets up to the digest.
+/// Receives bytes up to the digest.
 async fn contents(
     requests: &mut Streaming<SetPackageRequest>,
     incoming: &mut PackageUpload,
@@ -88,7 +88,7 @@ async fn contents(
             Some(set_package_request::Request::Contents(octets)) if octets.len() > MAX_CHUNK => {
                 let length = octets.len();
                 return Err(Refusal::invalid(format!(
-                    "`contents` has {length} octets, a message at most {MAX_CHUNK}"
+                    "`contents` has {length} bytes, and may have {MAX_CHUNK} at most"
                 ))
                 .into());
             }
@@ -120,7 +120,7 @@ async fn next(
     }
 }
 
-/// Reads a gnoi.types.HashType: raw octets, and their method.
+/// Reads a gnoi.types.HashType: raw bytes, and their method.
 fn digest(hash: HashType) -> Result<Digest, Refusal> {
     let method = match HashMethod::try_from(hash.method) {
         Ok(HashMethod::Sha256) => DigestMethod::Sha256,
@@ -136,7 +136,7 @@ fn digest(hash: HashType) -> Result<Digest, Refusal> {
     let (has, needs) = (hash.hash.len(), method.length());
     if has != needs {
         return Err(Refusal::invalid(format!(
-            "hash.hash has {has} octets, {method} makes {needs}: they are raw, not text"
+            "hash.hash has {has} bytes, but {method} needs {needs}: send raw bytes, not text"
         )));
     }
     Ok(Digest { method, octets: hash.hash.into() })
@@ -151,7 +151,7 @@ fn url(remote: &RemoteDownload) -> Result<String, Refusal> {
         other => {
             let other = other.as_str_name();
             return Err(Refusal::unimplemented(format!(
-                "remote_download.protocol {other} is not supported: use HTTP, the hash protects the content"
+                "remote_download.protocol {other} is not supported: use HTTP (the hash protects the content)"
             )));
         }
     }

@@ -126,7 +126,7 @@ async fn ping_settings(request: &PingRequest) -> Result<PingSettings, Refusal> {
         nanos => {
             let gap = u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| {
                 Refusal::invalid(format!(
-                    "interval {nanos}: it is in nanoseconds, 0 for the default, or -1 for a flood"
+                    "interval {nanos} is out of range: give nanoseconds, 0 for the default, or -1 for a flood"
                 ))
             })?;
             Interval::Every(gap.max(MIN_INTERVAL))
@@ -147,7 +147,9 @@ async fn trace_settings(request: &TracerouteRequest) -> Result<TraceSettings, Re
     only_default(&request.network_instance)?;
     let hops = |field, value: i64| {
         let hops = u8::try_from(value).ok().filter(|hops| *hops > 0);
-        hops.ok_or_else(|| Refusal::invalid(format!("{field} {value}: there are 1 to 255 hops")))
+        hops.ok_or_else(|| {
+            Refusal::invalid(format!("{field} {value} is out of range: give 1 to 255 hops"))
+        })
     };
     let last = match request.max_ttl {
         -1 => u8::MAX,
@@ -180,7 +182,9 @@ async fn trace_settings(request: &TracerouteRequest) -> Result<TraceSettings, Re
 
 fn at_least_one(value: i32, field: &str) -> Result<u32, Refusal> {
     let number = u32::try_from(value).ok().filter(|number| *number > 0);
-    number.ok_or_else(|| Refusal::invalid(format!("{field} {value}: it is 1 or more, 0, or -1")))
+    number.ok_or_else(|| {
+        Refusal::invalid(format!("{field} {value} is out of range: give 1 or more, 0, or -1"))
+    })
 }
 
 fn wait(nanos: i64) -> Result<Duration, Refusal> {
@@ -190,7 +194,9 @@ fn wait(nanos: i64) -> Result<Duration, Refusal> {
         Err(_) => None,
     };
     wait.filter(|wait| *wait <= MAX_WAIT).ok_or_else(|| {
-        Refusal::invalid(format!("wait {nanos}: it is in nanoseconds, at most {MAX_WAIT:?}"))
+        Refusal::invalid(format!(
+            "wait {nanos} is out of range: give nanoseconds, {MAX_WAIT:?} at most"
+        ))
     })
 }
 

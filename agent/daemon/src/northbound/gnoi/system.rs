@@ -168,7 +168,7 @@ fn scope_of_method(
         }
         (other, _) => {
             let other = other.as_str_name();
-            Err(Refusal::invalid(format!("method {other} is not supported: COLD and WARM are")))
+            Err(Refusal::invalid(format!("method {other} is not supported: use COLD or WARM")))
         }
     }
 }

@@ -72,7 +72,7 @@ fn after(time: Option<&prost_types::Timestamp>) -> Result<u64, Refusal> {
     });
     after.ok_or_else(|| {
         let prost_types::Timestamp { seconds, nanos } = time;
-        Refusal::invalid(format!("timestamp: {seconds} s and {nanos} ns are not a time since 1970"))
+        Refusal::invalid(format!("timestamp {seconds} s and {nanos} ns is not a time since 1970"))
     })
 }
 

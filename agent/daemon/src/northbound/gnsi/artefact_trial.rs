@@ -174,7 +174,7 @@ impl ArtefactTrial {
         self.tried.iter().flat_map(|seed| seed.changes()).collect()
     }
 
-    /// Called when the configuration of the artefacts is in force. From then on no other configuration may refer to TLS
+    /// Called when the configuration of the artefacts is in force. After that no other configuration may refer to TLS
     /// profiles that are not final.
     pub(crate) fn joined(&mut self) {
         self.trial_profiles = None;

@@ -61,12 +61,13 @@ impl<D: Datastore> authz_server::Authz for AuthzService<D> {
         reader(&self.face.core, &request)?;
         let authz::ProbeRequest { user, rpc } = request.into_inner();
         if user.is_empty() {
-            return Err(
-                Refusal::invalid("`user` is missing: a name, or an id of a certificate").into()
-            );
+            return Err(Refusal::invalid(
+                "`user` is missing: give a name, or the id of a certificate",
+            )
+            .into());
         }
         if !rpc.starts_with('/') || rpc.matches('/').count() != 2 {
-            let reason = format!("`rpc` has to be /package.Service/Method, not `{rpc}`");
+            let reason = format!("`rpc` must be /package.Service/Method, not `{rpc}`");
             return Err(Refusal::invalid(reason).into());
         }
         let (allowed, version) = self.face.authz.probe(&user, &rpc);

@@ -67,7 +67,7 @@ impl<D: Datastore> pathz_server::Pathz for PathzService<D> {
         }
         let requested_path = path.as_ref().ok_or_else(|| Refusal::invalid("`path` is missing"))?;
         let mode = read_mode(mode)
-            .ok_or_else(|| Refusal::invalid("`mode` has to be MODE_READ or MODE_WRITE"))?;
+            .ok_or_else(|| Refusal::invalid("`mode` must be MODE_READ or MODE_WRITE"))?;
         let Some(installed) = self.face.instance(policy_instance)? else {
             // Without a policy everything is allowed.
             let action = pathz::Action::Permit.into();
@@ -115,7 +115,7 @@ impl<D: Datastore> RotatablePathz<D> {
             }
             Ok(pathz::PolicyInstance::Unspecified) | Err(_) => {
                 let reason =
-                    "`policy_instance` has to be POLICY_INSTANCE_ACTIVE or POLICY_INSTANCE_SANDBOX";
+                    "`policy_instance` must be POLICY_INSTANCE_ACTIVE or POLICY_INSTANCE_SANDBOX";
                 Err(Refusal::invalid(reason))
             }
         }
@@ -192,7 +192,7 @@ impl<D: Datastore> RotateMessages<RotatablePathz<D>> for Rotate {
     }
 }
 
-/// Reads a stored policy, which has the octets of the upload.
+/// Reads a stored policy, which has the bytes of the upload.
 pub(crate) fn draft(content: &[u8]) -> Result<DraftPolicy, Status> {
     let policy = pathz::AuthorizationPolicy::decode(content)
         .map_err(|error| Refusal::internal(error.to_string()))?;

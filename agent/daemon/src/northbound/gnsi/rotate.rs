@@ -416,7 +416,7 @@ impl<S: Rotatable> Driver<'_, S> {
         fallen.refusal
     }
 
-    /// Rolls back after the client has gone. One that closed its stream with no upload on trial gets no status.
+    /// Rolls back after the client has gone. A client that closed its stream with no upload on trial gets no status.
     async fn on_stream_end(&self, rotation: Rotation<S::Rules>, end: &StreamEnd) -> Option<Status> {
         let (roll_back, refusal) = (rotation.end(), end.refusal());
         if roll_back.is_none() && matches!(end, StreamEnd::Closed) {

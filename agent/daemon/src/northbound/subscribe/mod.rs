@@ -143,12 +143,18 @@ where
                 }
             }
             Ok(Some(subscribe_request::Request::Poll(_))) => {
-                return Refusal::invalid("a Poll on a subscription whose mode is not POLL").into();
+                return Refusal::invalid(
+                    "a Poll came, but the mode of the subscription is not POLL",
+                )
+                .into();
             }
             Ok(Some(subscribe_request::Request::Subscribe(_))) => {
-                return Refusal::invalid("a second SubscriptionList on one Subscribe RPC").into();
+                return Refusal::invalid("a second SubscriptionList came on one Subscribe RPC")
+                    .into();
             }
-            Ok(None) => return Refusal::invalid("a message without subscription or poll").into(),
+            Ok(None) => {
+                return Refusal::invalid("a message has neither subscription nor poll").into();
+            }
         }
     }
     // The client has closed its side: in POLL that ends the RPC, otherwise it goes on reading.

@@ -18,8 +18,8 @@ use super::super::reads::WalkQuota;
 use super::super::response_stream::{self, StreamError};
 use crate::server::SEND_BUFFER;
 
-/// Leaves and octets after which a notification is sent although more belongs to its instant: one that waits for a client
-/// that does not read costs ten times its octets, and HTTP/2 holds no more than [`SEND_BUFFER`] either.
+/// Leaves and bytes after which a notification is sent although more belongs to its instant: one that waits for a client
+/// that does not read costs ten times its bytes, and HTTP/2 holds no more than [`SEND_BUFFER`] either.
 const MAX_LEAVES: usize = 512;
 const MAX_OCTETS: usize = SEND_BUFFER / 4;
 /// The sending half of one Subscribe RPC.

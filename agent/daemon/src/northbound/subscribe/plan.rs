@@ -100,7 +100,7 @@ impl SubscriptionPlan {
         request: gnmi::SubscribeRequest,
     ) -> Result<Self, Refusal> {
         let Some(subscribe_request::Request::Subscribe(list)) = request.request else {
-            return Err(Refusal::invalid("a Subscribe RPC begins with a SubscriptionList"));
+            return Err(Refusal::invalid("a Subscribe RPC must begin with a SubscriptionList"));
         };
         if list.subscription.is_empty() {
             return Err(Refusal::invalid("the SubscriptionList has no subscription"));

@@ -274,7 +274,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
                 self.send_changes(lives, &revision, &mut urgent).await?;
             }
         }
-        // What has changed in derived lists meanwhile is next, after what is due.
+        // Changes in derived lists meanwhile are next, after due samples.
         if lives.iter().any(ActivePart::is_derived_behind) {
             revision_rx.mark_changed();
         }

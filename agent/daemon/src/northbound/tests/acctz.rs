@@ -27,9 +27,9 @@ use crate::gnsi::Gnsi;
 use crate::northbound::IgnoredSubscriptions;
 use crate::northbound::response_stream::STUCK_CLIENT;
 
-/// Octets of the payload of one record of these tests.
+/// Bytes of the payload of one record of these tests.
 const PAYLOAD: usize = 1000;
-/// Octets of a history with room for a few thousand records.
+/// Bytes of a history with room for a few thousand records.
 const ROOM: usize = 4 << 20;
 
 type Collector = AcctzStreamClient<Channel>;

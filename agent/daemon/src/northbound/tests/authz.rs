@@ -310,7 +310,7 @@ async fn invalid_authz_rotations_are_refused_and_change_nothing() {
         (upload("v2", r#"{"name":"x"}"#), Code::InvalidArgument, "allow_rules"),
         (upload("v2", ""), Code::InvalidArgument, "the policy"),
         (profile("other"), Code::Unimplemented, "authz_profile_id `other`"),
-        (finalize(), Code::FailedPrecondition, "nothing was uploaded"),
+        (finalize(), Code::FailedPrecondition, "there is nothing to finalize"),
         (RotateAuthzRequest::default(), Code::InvalidArgument, "upload_request"),
     ] {
         let mut rotation = Rotation::open(&mut client).await.unwrap();

@@ -98,7 +98,7 @@ async fn unknown_show_commands_are_refused_with_the_known_ones() {
         check_refused(answer, Code::Unimplemented, "`show running-config` is what clients set");
     }
     let keyed = client.get(get_request(&["cli:/show[name=x]"], ASCII)).await;
-    check_refused(keyed, Code::InvalidArgument, "a command has no keys");
+    check_refused(keyed, Code::InvalidArgument, "a command cannot have keys");
     for encoding in [Encoding::Json, Encoding::JsonIetf, Encoding::Proto, Encoding::Bytes] {
         let answer = client.get(get_request(&["cli:/show factory"], encoding)).await;
         check_refused(answer, Code::Unimplemented, "is answered in encoding ASCII");
@@ -113,7 +113,7 @@ async fn unknown_show_commands_are_refused_with_the_known_ones() {
     let answer = client
         .get(gnmi::GetRequest { r#type: state, ..get_request(&["cli:/show factory"], ASCII) })
         .await;
-    check_refused(answer, Code::InvalidArgument, "a command says what it shows");
+    check_refused(answer, Code::InvalidArgument, "a command shows what its name says");
 }
 
 // proves 1.42
@@ -253,9 +253,11 @@ async fn every_bad_line_is_reported_and_nothing_is_applied() {
     let all = rpc::BadRequest::decode(details.details[0].value.as_slice()).unwrap();
     let messages: Vec<&str> =
         all.field_violations.iter().map(|it| it.description.as_str()).collect();
-    for (messages, part) in
-        messages.iter().zip(["within 68..65535", "is `mtu` meant?", "is `interface` meant?"])
-    {
+    for (messages, part) in messages.iter().zip([
+        "within 68..65535",
+        "did you mean `mtu`?",
+        "did you mean `interface`?",
+    ]) {
         assert!(messages.contains(part), "{messages}");
     }
     assert_eq!(messages.len(), 3);

@@ -390,7 +390,7 @@ async fn commits_are_sent_one_by_one_to_a_late_follower() {
 #[tokio::test]
 async fn a_follower_that_falls_behind_is_let_go_with_a_word() {
     use gnmi::subscription_list::Mode;
-    /// Octets of one change: large, so that a few fill the buffers of a connection that is not read.
+    /// Bytes of one change: large, so that a few fill the buffers of a connection that is not read.
     const LARGE: usize = 100_000;
     let mut rig = Rig::new().await;
     let request = gnmi::SubscribeRequest {
@@ -545,7 +545,7 @@ fn an_unconfirmed_commit_leaves_nothing_behind() {
     const SETTLED: Duration = Duration::from_secs(10);
     /// Time limit of a rollback; later it counts as incomplete.
     const PATIENCE: Duration = Duration::from_secs(20);
-    /// Steps of shrinking a failure, each of which may take that long.
+    /// Steps of shrinking a failure; each may take that long.
     const SHRINKS: u32 = 6;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let rig = RefCell::new(Some(runtime.block_on(Rig::new())));

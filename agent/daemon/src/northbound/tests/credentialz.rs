@@ -292,7 +292,7 @@ async fn refusals_have_their_codes_and_leave_everything() {
             "no key option `no-such`",
         ),
         (password("eve", "1"), Code::NotFound, "no account `eve`"),
-        (empty, Code::InvalidArgument, "nothing is in the request"),
+        (empty, Code::InvalidArgument, "the request is empty"),
     ];
     for (request, code, text) in rows {
         let status = rig.tried(request).await.unwrap_err();

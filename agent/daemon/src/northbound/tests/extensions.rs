@@ -119,7 +119,7 @@ async fn extensions_that_are_wrong_or_out_of_place_are_refused_by_name() {
         ("wait READY 0", "above zero"),
         ("wait READY -1", "above zero"),
         ("wait SETTLED 601", "at most 600s"),
-        ("waited", "an outcome is an answer"),
+        ("waited", "an outcome belongs to an answer"),
         ("wait READY 1; wait SETTLED 1", "twice"),
         ("dry-run; wait READY 1", "dry run commits nothing"),
     ] {

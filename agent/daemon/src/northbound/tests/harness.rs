@@ -34,7 +34,7 @@ use crate::gnsi::Gnsi;
 use crate::northbound::{IgnoredSubscriptions, MAX_MESSAGE_SIZE, RouteParts, routes};
 use crate::server::{self, MAX_STREAMS};
 
-/// Octets that the pipe holds.
+/// Bytes that the pipe holds.
 const PIPE: usize = 64 * 1024;
 
 pub(super) type Client = GNmiClient<Channel>;

@@ -175,18 +175,21 @@ async fn faults_of_an_image_are_install_errors() {
     for (parts, want) in [
         (vec![standby], "NOT_SUPPORTED_ON_BACKUP: this box has one supervisor"),
         (vec![transfer_request("2.0", MAX_IMAGE + 1)], "TOO_LARGE: package_size 8589934593"),
-        (vec![transfer_request("2.0", 4), content("12345")], "INTEGRITY_FAIL: 5 octets were sent"),
+        (vec![transfer_request("2.0", 4), content("12345")], "INTEGRITY_FAIL: 5 bytes were sent"),
         (
             vec![transfer_request("2.0", 4), content("123"), end()],
-            "INTEGRITY_FAIL: 3 octets were sent",
+            "INTEGRITY_FAIL: 3 bytes were sent",
         ),
-        (vec![transfer_request("2.0", 0), end()], "PARSE_FAIL: the image has no octets"),
+        (vec![transfer_request("2.0", 0), end()], "PARSE_FAIL: the image is empty"),
         (image("incompatible"), "INCOMPATIBLE: `"),
         (image("text"), "PARSE_FAIL: `"),
         (image("broken"), "INTEGRITY_FAIL: `"),
         (image("large"), "TOO_LARGE: `"),
         (image("failing"), "INSTALL_RUN_PACKAGE: `"),
-        (image("lost"), "INSTALL_RUN_PACKAGE: version `2.0` was installed, and is not there"),
+        (
+            image("lost"),
+            "INSTALL_RUN_PACKAGE: version `2.0` was installed, but is not listed afterwards",
+        ),
         (vec![end()], "InvalidArgument: the first message"),
         (
             vec![transfer_request("2.0", 0), content("1")],
@@ -255,7 +258,7 @@ impl Stream {
 async fn one_image_comes_at_a_time() {
     let core = with_slots();
     let mut client = client(&core).await;
-    let busy = "INSTALL_IN_PROGRESS: another package is on its way";
+    let busy = "INSTALL_IN_PROGRESS: another package is being transferred: try again later";
     let first = Stream::open(&mut client, "2.0").await;
     assert_eq!(install(&mut client, vec![transfer_request("3.0", 0)]).await, [busy]);
     first.say(content("slow")).await;
@@ -347,7 +350,10 @@ async fn a_version_is_activated_if_it_is_there() {
     let policy = SetBootConfigRequest { authz: Some(policy), ..Default::default() };
     for (request, want) in [
         (to(""), "NON_EXISTENT_VERSION: `version` is missing"),
-        (to("3.0"), "NON_EXISTENT_VERSION: version `3.0` is not installed, there is 1.0, 2.0, st"),
+        (
+            to("3.0"),
+            "NON_EXISTENT_VERSION: version `3.0` is not installed; installed are 1.0, 2.0, st",
+        ),
         (ActivateRequest { standby_supervisor: true, ..to("2.0") }, "NOT_SUPPORTED_ON_BACKUP: t"),
         (to("stuck"), "UNSPECIFIED: `"),
         (ActivateRequest { boot_config: boot_config("{"), ..to("2.0") }, "InvalidArgument: "),

@@ -372,7 +372,7 @@ async fn augmented_nodes_are_in_the_origin_of_the_tree() {
     assert_eq!(one(&mut client, at).await, r#""02:00:00:00:00:01""#);
     let answer = client.get(get_request(&[at])).await.unwrap().into_inner();
     assert_eq!(answer.notification[0].prefix.as_ref().unwrap().origin, "openconfig");
-    // The name of the augmenting module is no origin of its own: it means that of the tree.
+    // The name of the augmenting module is not an origin of its own: it means that of the tree.
     let answer = client.get(get_request(&[&format!("openconfig-if-ethernet:{at}")])).await;
     let answer = answer.unwrap().into_inner();
     assert_eq!(answer.notification[0].prefix.as_ref().unwrap().origin, "openconfig");

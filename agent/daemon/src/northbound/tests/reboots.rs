@@ -152,7 +152,7 @@ async fn each_reboot_method_is_carried_out_or_refused() {
     for word in ["COLD", "--reboot agent"] {
         assert!(refused.message().contains(word), "{refused:?}");
     }
-    // What can still be cancelled is accepted, and refused when it is due.
+    // A reboot that can still be cancelled is accepted, and refused when it is due.
     of_agent.reboot_and_cancel(RebootMethod::Cold, false).await.unwrap();
     let soon = reboot(RebootMethod::Cold, Duration::from_millis(20), "soon");
     of_agent.0.reboot(soon).await.unwrap();
@@ -177,7 +177,7 @@ async fn each_reboot_method_is_carried_out_or_refused() {
         core.reboots().cancel(); // as the next start finds it
     }
 
-    // One that is called off when it is due.
+    // A reboot that is called off when it is due.
     let soon = reboot(RebootMethod::Cold, Duration::from_millis(20), "soon");
     of_box.0.reboot(soon).await.unwrap();
     let _installing = core.reboots().undertakings().begin("another image");

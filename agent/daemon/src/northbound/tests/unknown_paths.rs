@@ -141,7 +141,7 @@ async fn other_mistakes_are_refused_beside_an_ignored_path() {
     };
     let rows: [(Change, Code, &str); 14] = [
         (also(path("/interfaces/interface[nome=eth0]")), Code::InvalidArgument, "nome"),
-        (also(path("/interfaces[name=eth0]")), Code::InvalidArgument, "no list"),
+        (also(path("/interfaces[name=eth0]")), Code::InvalidArgument, "not a list"),
         (also(nameless("/interfaces")), Code::InvalidArgument, "no name"),
         (also(nameless("bogus:/interfaces")), Code::InvalidArgument, "no name"),
         (also(keys_on_depth), Code::InvalidArgument, "keys on `...`"),
@@ -213,7 +213,7 @@ async fn get_and_set_stay_strict() {
     }
 }
 
-/// Those who may not read a path are not told whether a model has it: neither by the answer nor by the counts.
+/// A caller who may not read a path is not told whether a model has it: neither by the answer nor by the counts.
 #[tokio::test]
 async fn pathz_is_checked_before_the_models() {
     const NO_SYSTEM: &str = "user test + read /; user test - read /system; \
@@ -276,7 +276,7 @@ async fn ignored_subscriptions_are_counted_by_path() {
         let mut poll = open(&mut client, Mode::Poll, &UNKNOWN[..4]).await;
         assert_eq!(poll.until_sync().await, ["sync"]);
         poll.poll().await;
-        assert_eq!(poll.until_sync().await, ["sync"], "a poll is no other subscription");
+        assert_eq!(poll.until_sync().await, ["sync"], "a poll is not another subscription");
     }
     let mut subscriptions = list(Mode::Once, &["change /a/b", "change /c", "change /a/b"]);
     subscriptions.prefix = Some(path("bogus:/\u{7}[k=\\]]"));

@@ -228,7 +228,7 @@ async fn a_factory_reset_leaves_no_secret() {
     assert!(rig.agent.handle.configuration().layers().secrets.is_empty());
 }
 
-/// What transports are given belongs to the change that is carried out, whatever others ask for meanwhile.
+/// Secrets for transports belong to the change that is carried out, whatever others ask for meanwhile.
 #[tokio::test]
 async fn a_request_that_waits_takes_no_secret_away_from_the_one_before() {
     let mut rig = Rig::new().await;
@@ -254,8 +254,8 @@ async fn a_request_that_waits_takes_no_secret_away_from_the_one_before() {
     assert!(rig.agent.gnsi.logins.vault().find(&written.digest).is_some());
 }
 
-/// A rotation of gNSI that the box does not answer holds up clients with secrets, and nobody else. What they give comes on
-/// top of it: the SSH server has one file for all.
+/// A rotation of gNSI that the box does not answer holds up clients with secrets, and nobody else. Their secrets come
+/// on top of it: the SSH server has one file for all.
 #[tokio::test]
 async fn secrets_of_clients_wait_for_credentials_that_hang() {
     let mut rig = Rig::new().await;

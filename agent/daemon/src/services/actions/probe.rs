@@ -13,9 +13,9 @@ use serde_json::json;
 
 /// Name of the action.
 pub(super) const PING: &str = "ping";
-/// The most packets of one ping: a probe tells whether a host answers, and is no load.
+/// The most packets of one ping: a probe tells whether a host answers, and must not be a load.
 const MAX_COUNT: u32 = 1000;
-/// The most octets behind the ICMP header: what fits into one Ethernet frame of IPv6.
+/// The most bytes behind the ICMP header: what fits into one Ethernet frame of IPv6.
 const MAX_SIZE: usize = 1452;
 
 /// Parameters of a ping. Times are in seconds.
@@ -56,7 +56,7 @@ fn settings(params: &str) -> Result<PingSettings, String> {
     }
     let size = size.unwrap_or(DEFAULT_SIZE);
     if size > MAX_SIZE {
-        return Err(format!("size {size}: a packet has at most {MAX_SIZE} octets"));
+        return Err(format!("size {size}: a packet has at most {MAX_SIZE} bytes"));
     }
     let interval = seconds("interval", interval)?.unwrap_or(DEFAULT_INTERVAL);
     if interval < MIN_INTERVAL {
@@ -102,7 +102,7 @@ mod tests {
             (r#"{"destination": "192.0.2.1", "tos": 1}"#, "unknown field `tos`"),
             (r#"{"destination": "224.0.0.1"}"#, "not one host"),
             (r#"{"destination": "192.0.2.1", "count": 0}"#, "1 to 1000 packets"),
-            (r#"{"destination": "192.0.2.1", "size": 9000}"#, "at most 1452 octets"),
+            (r#"{"destination": "192.0.2.1", "size": 9000}"#, "at most 1452 bytes"),
             (r#"{"destination": "192.0.2.1", "interval": 0}"#, "at least"),
             (r#"{"destination": "192.0.2.1", "wait": -1}"#, "wait"),
         ] {

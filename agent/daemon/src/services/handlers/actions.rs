@@ -38,7 +38,7 @@ use super::messages::{
 };
 use super::registry::SessionId;
 
-/// Octets of the result of an action, which is evaluated in one piece, and of which opaque values are saved.
+/// Bytes of the result of an action. A result is evaluated in one piece, and opaque values of it are saved.
 const MAX_RESULT: usize = 64 << 10;
 /// Time for an answer to the question how far an action is: the handler looks it up, and does nothing for it.
 const QUERY_TIME: Duration = Duration::from_secs(30);
@@ -296,7 +296,7 @@ impl OpenActions {
         Ok(())
     }
 
-    /// Has an action done again of which nobody can tell whether it was done, if that does no harm.
+    /// Repeats an action that may have been done already, if that does no harm.
     fn doubt(&mut self, id: u64, reason: String) {
         let Some(action) = self.open.get_mut(&id) else { return };
         let holder = self.holders.get(&action.request.name());
@@ -319,7 +319,9 @@ impl OpenActions {
             Step::Unsent if self.holders.contains_key(&action.request.name()) => {
                 return action.enter(Step::Unsent, action.time());
             }
-            Step::Unsent => failed(format!("it was not begun: no handler came within {seconds} s")),
+            Step::Unsent => {
+                failed(format!("the action was not begun: no handler came within {seconds} s"))
+            }
             Step::Sent { is_accepted: false, .. } => {
                 failed(format!("its handler has not accepted it within {seconds} s"))
             }
@@ -342,7 +344,7 @@ impl OpenActions {
 /// The result of an action, if it is one: JSON, `null` for an empty text.
 fn checked(json: String) -> Result<String, HandlerError> {
     if json.len() > MAX_RESULT {
-        let text = format!("the result has more than {MAX_RESULT} octets");
+        let text = format!("the result has more than {MAX_RESULT} bytes");
         return Err(HandlerError::new(HandlerErrorKind::Exhausted, text));
     }
     if json.is_empty() {
@@ -351,7 +353,7 @@ fn checked(json: String) -> Result<String, HandlerError> {
     match serde_json::from_str::<IgnoredAny>(&json) {
         Ok(IgnoredAny) => Ok(json),
         Err(error) => {
-            let text = format!("the result is no JSON: {error}");
+            let text = format!("the result is not JSON: {error}");
             Err(HandlerError::new(HandlerErrorKind::Invalid, text))
         }
     }

@@ -19,11 +19,11 @@ pub struct Registration {
     pub name: SmolStr,
     pub calls: BTreeSet<ServedCall>,
     pub actions: BTreeSet<ActionName>,
-    /// Those of the actions that may be done twice.
+    /// Actions that may be done twice.
     pub idempotent_actions: BTreeSet<ActionName>,
 }
 
-/// Octets of the name of a handler. It stands in logs, in errors and in the state of the box; those in use are like a
+/// Bytes of the name of a handler. It stands in logs, in errors and in the state of the box; those in use are like a
 /// program and its box.
 const NAME_OCTETS: usize = 128;
 
@@ -37,7 +37,7 @@ impl Registration {
         match &*self.name {
             "" => invalid("a registration has a name, and calls or actions"),
             name if name.len() > NAME_OCTETS => {
-                invalid(&format!("the name of a handler has at most {NAME_OCTETS} octets"))
+                invalid(&format!("the name of a handler has at most {NAME_OCTETS} bytes"))
             }
             name if name.contains(char::is_control) => {
                 invalid("the name of a handler has no control characters")
@@ -236,13 +236,13 @@ pub enum AgentMessage {
     Ping,
 }
 
-/// Octets that the tags, lengths and numbers of a message or of one call take at most.
+/// Bytes that the tags, lengths and numbers of a message or of one call take at most.
 const FIELD_OCTETS: usize = 96;
 
 static HANDLER_MESSAGE_SIZE: Limit = Limit {
     name: "handler-message-size",
     figure: 4 << 20,
-    unit: "octets in a message to a handler",
+    unit: "bytes in a message to a handler",
     reason: "what gRPC clients accept by default",
 };
 
@@ -422,7 +422,7 @@ mod tests {
             assert!(room > limit - 1500, "names take little: {room}");
             sized(room).check_size().unwrap();
             let error = sized(room + 1).check_size().unwrap_err().to_string();
-            assert!(error.contains("4194304 octets in a message to a handler"), "{error}");
+            assert!(error.contains("4194304 bytes in a message to a handler"), "{error}");
         }
     }
 }

@@ -415,7 +415,7 @@ impl AttachedSession {
         }
     }
 
-    /// Adds an edit to the claim of a call. One that is refused fails the call.
+    /// Adds an edit to the claim of a call. A refused edit fails the call.
     fn edit(
         &self,
         at: (u64, SessionId),
@@ -539,7 +539,7 @@ async fn answers_of(sent: SentCalls) -> Vec<(HandlerCall, HandlerAnswer)> {
 struct OpenTransaction {
     handlers: Handlers,
     tid: u64,
-    /// What was answered; `None` once the end was reported.
+    /// The answers; `None` once the end was reported.
     answers: Option<Vec<(HandlerCall, HandlerAnswer)>>,
 }
 

@@ -18,18 +18,18 @@ pub(super) const WITHDRAWAL_DELAY: Duration = Duration::from_secs(60);
 /// Leaves that all handlers together may publish.
 const MAX_PUBLISHED: usize = 100_000;
 
-/// Octets of published leaves, those of handlers that were lost among them: by user, so that a handler that comes back again
+/// Bytes of published leaves, those of handlers that were lost among them: by user, so that a handler that comes back again
 /// and again gets no more.
 static PUBLISHED_BY_USER: Limit = Limit {
     name: "published-by-user",
     figure: 4 << 20,
-    unit: "octets in the leaves that the handlers of a user publish",
+    unit: "bytes in the leaves that the handlers of a user publish",
     reason: "thirty thousand leaves with a short value",
 };
 static PUBLISHED: Limit = Limit {
     name: "published",
     figure: 32 << 20,
-    unit: "octets in the leaves that handlers publish",
+    unit: "bytes in the leaves that handlers publish",
     reason: "eight users with as much as one may have, at little of the memory of a box",
 };
 
@@ -40,7 +40,7 @@ pub(super) struct PublishedLeaves(Mutex<Leaves>);
 #[derive(Debug, Default)]
 struct Leaves {
     by_path: BTreeMap<InstancePath, PublishedLeaf>,
-    /// Sums of their octets by user.
+    /// Sums of their bytes by user.
     octets: BTreeMap<SmolStr, usize>,
 }
 
@@ -50,7 +50,7 @@ struct PublishedLeaf {
     owner: SessionId,
     /// Name of the caller of that session.
     user: SmolStr,
-    /// Octets of its path and of its value in JSON.
+    /// Bytes of its path and of its value in JSON.
     octets: usize,
 }
 
@@ -156,7 +156,7 @@ fn leaf(
     let path: Path = text.parse().map_err(|error| invalid(format!("{error}")))?;
     let path = schema.resolve_write(&path).map_err(|error| invalid(error.to_string()))?;
     let (Some(instance), Some(last)) = (path.0.get(1), path.last()) else {
-        return Err(invalid("it is no leaf of an instance".to_owned()));
+        return Err(invalid("the path is not a leaf of an instance".to_owned()));
     };
     let module = |node| &schema.module(schema.node(node).module).name;
     let service = &schema.node(instance.node).name;
@@ -164,7 +164,7 @@ fn leaf(
     let is_own = module(last.node) == module(instance.node) && !schema.node(last.node).config;
     if !is_served || !is_own {
         let reason =
-            format!("`{text}` is no state of an instance of a type that the handler serves");
+            format!("`{text}` is not state of an instance of a type that the handler serves");
         return Err(HandlerError::new(HandlerErrorKind::Denied, reason));
     }
     if json.is_empty() {

@@ -30,17 +30,17 @@ use super::publishing::Publisher;
 const MAX_HANDLERS: usize = 64;
 /// Calls that are open at a time, of all transactions.
 pub(super) const MAX_OPEN_CALLS: usize = 1024;
-/// Octets of the opaque values of one state: they are stored with the plan, and sent with each call.
+/// Bytes of the opaque values of one state: they are stored with the plan, and sent with each call.
 const MAX_OPAQUE: usize = 64 << 10;
-/// Octets of the edits of one handler in all of its open transactions. Its user is to do no more than its grants, so it may not
+/// Bytes of the edits of one handler in all of its open transactions. Its user is to do no more than its grants, so it may not
 /// fill memory either.
 static HANDLER_EDITS: Limit = Limit {
     name: "handler-edits",
     figure: 64 << 20,
-    unit: "octets in the edits of a handler's open transactions",
+    unit: "bytes in the edits of a handler's open transactions",
     reason: "as much as one Set may have; a thousand instances with a hundred routes each take 20 MB",
 };
-/// Messages that wait for a handler to read. One that leaves so many unread has stopped.
+/// Messages that wait for a handler to read. A handler that leaves so many unread has stopped.
 const OUTBOX_DEPTH: usize = 256;
 /// Time for the work of a transaction.
 pub(super) const WORK_TIME: Duration = Duration::from_secs(30);
@@ -99,7 +99,7 @@ struct Part {
     numbers: Range<usize>,
     /// None once they are answered.
     calls: Vec<OpenCall>,
-    /// Octets of their edits.
+    /// Bytes of their edits.
     edit_octets: usize,
     /// `None` once they are answered.
     answer_tx: Option<oneshot::Sender<Vec<HandlerAnswer>>>,
@@ -215,7 +215,7 @@ impl Registry {
 
     /// Notes that nobody does the work of a handler any more.
     fn lose(&mut self, session: &Session) {
-        // Those that came and went under further names have left the work of others, which is named.
+        // Handlers that came and went under further names have left the work of others, which is named.
         if self.lost.len() < MAX_HANDLERS || self.lost.contains_key(&session.name) {
             let work = self.lost.entry(session.name.clone()).or_default();
             work.calls.extend(session.served.iter().cloned());
@@ -431,7 +431,7 @@ impl Registry {
         })
     }
 
-    /// An open call and its output so far, for an edit of so many octets. The call fails where these are too many.
+    /// An open call and its output so far, for an edit of so many bytes. The call fails where these are too many.
     pub(super) fn claim(
         &mut self,
         (tid, id): (u64, SessionId),
@@ -627,10 +627,10 @@ fn opaque(text: &str) -> Result<Option<Arc<str>>, String> {
         return Ok(None);
     }
     if text.len() > MAX_OPAQUE {
-        return Err(format!("the opaque values of a state have at most {MAX_OPAQUE} octets"));
+        return Err(format!("the opaque values of a state have at most {MAX_OPAQUE} bytes"));
     }
     let values: Map<String, JsonValue> = serde_json::from_str(text)
-        .map_err(|error| format!("the opaque values are no JSON object: {error}"))?;
+        .map_err(|error| format!("the opaque values are not a JSON object: {error}"))?;
     // One form for equal values: what other states depend on does not differ by blanks.
     Ok(Some(serde_json::to_string(&values).unwrap_or_default().into()))
 }

@@ -284,7 +284,7 @@ async fn a_handler_has_its_time_and_may_ask_for_more() {
     agent.pass(Duration::from_secs(3)).await;
     let (kind, text) = failure(late.await.unwrap());
     assert_eq!(kind, WorkFailureKind::Late, "{text}");
-    // What comes late is applied to nothing.
+    // A late message is applied to nothing.
     handler.done(tid).await;
     assert_eq!(handler.refusal().await, HandlerErrorKind::Unknown);
 
@@ -351,7 +351,7 @@ async fn nobody_waits_for_a_handler_and_what_it_has_read_is_held_against_the_new
     let (agent, _folder) = agent().await;
     let mut handler = TestHandler::attach(&agent).await;
 
-    // What it has not read: asked once.
+    // Something that it has not read: asked once.
     let made = set(&agent, ACME, ETH1);
     let (tid, is_dry_run) = handler.commit().await;
     assert!(!is_dry_run);
@@ -360,7 +360,7 @@ async fn nobody_waits_for_a_handler_and_what_it_has_read_is_held_against_the_new
     made.await.unwrap().unwrap();
     assert_eq!(handler.closed().await, Ok(()));
 
-    // What it has read, changed once: asked again.
+    // Something that it has read, changed once: asked again.
     let made = set(&agent, BOLT, ETH1);
     let (tid, _) = handler.commit().await;
     assert_eq!(handler.read(tid, MTU), []);
@@ -526,7 +526,7 @@ async fn walks_ask_handlers_while_a_commit_waits_and_its_rollback_does_not_wait_
         ..CommitOptions::default()
     };
     let begin = ConfirmAction::Begin { rollback_after: Duration::from_secs(600) };
-    // What the handler has read is another one each time, so that no answer is at hand.
+    // The reading of the handler differs each time, so that no answer is at hand.
     for (mtu, answers_in_time) in [("1300", true), ("1310", false)] {
         set_with(&agent, MTU, mtu, confirmation(begin)).await.unwrap().unwrap();
         let mut boundaries = agent.handle.boundaries();

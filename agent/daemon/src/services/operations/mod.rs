@@ -66,11 +66,11 @@ pub struct Modification {
     pub others: Vec<ClaimKey>,
 }
 
-/// What a redeployment would change, and what is not as it should be already.
+/// Objects that a redeployment would change, and objects that are not as they should be already.
 #[derive(Debug)]
 pub struct SyncCheck {
     pub preview: Preview,
-    /// States of which some object is not in the kernel, each with the first of these.
+    /// States with an object that is not in the kernel, each with the first such object.
     pub unapplied: Vec<(ClaimKey, Applied)>,
     /// Instances that are left out, because their types are switched off.
     pub left_out: Vec<ServiceTag>,
@@ -142,8 +142,8 @@ impl<C: Datastore> Operations<C> {
         Ok(tags)
     }
 
-    /// Plans a redeployment and returns its effects. With `is_deep`, the whole box is read and repaired before, and the
-    /// states are named of which some object is not in the kernel then.
+    /// Plans a redeployment and returns its effects. With `is_deep`, the whole box is read and repaired first. The
+    /// states are named that have an object which is not in the kernel then.
     ///
     /// # Errors
     /// As those of the redeployment.
@@ -314,7 +314,7 @@ fn deployment(tag: &ServiceTag, is_deployed: bool) -> Edit {
     Edit { updates: vec![update], ..Edit::default() }
 }
 
-/// True for an instance of the configuration of which nothing is made, and nothing is left.
+/// True for an instance of the configuration without any output, old or new.
 pub fn is_undeployed(configuration: &Configuration, tag: &ServiceTag) -> bool {
     let is_configured = instance_path(configuration, tag)
         .is_ok_and(|path| configuration.ground().effective().contains(&path));
@@ -348,7 +348,7 @@ fn progress(configuration: &Configuration, tag: ServiceTag) -> Progress {
     Progress { tag, plan }
 }
 
-/// Path of an instance of which the package is loaded.
+/// Path of an instance whose package is loaded.
 pub(super) fn instance_path(
     configuration: &Configuration,
     tag: &ServiceTag,

@@ -21,7 +21,7 @@ impl<C: Datastore> Operations<C> {
     /// Asks again for an action that failed, was cancelled or is in doubt: another call takes its place.
     ///
     /// # Errors
-    /// When there is no such call, or it goes on by itself.
+    /// When there is no such call, or the call goes on without a request.
     pub async fn reschedule(&self, by: &Requester, id: u64) -> Result<CallEntry, OperationError> {
         self.intervene(by, id, ActionEvent::Rescheduled).await
     }
@@ -38,7 +38,7 @@ impl<C: Datastore> Operations<C> {
     /// Notes what came of a call that failed, was cancelled or is in doubt, as the caller knows it.
     ///
     /// # Errors
-    /// When there is no such call, or it goes on by itself.
+    /// When there is no such call, or the call goes on without a request.
     pub async fn resolve(
         &self,
         by: &Requester,

@@ -75,7 +75,10 @@ fn collect(
                 .map_err(|error| refused("", &error.to_string()))?;
             files.push((path.into(), bounded(&entry.path())?.into()));
         } else {
-            return Err(refused(&path, "it is no regular file; a package has nothing else"));
+            return Err(refused(
+                &path,
+                "the entry is not a regular file; a package has nothing else",
+            ));
         }
     }
     Ok(())

@@ -140,7 +140,7 @@ pub struct InstallTerms {
     pub is_dry_run: bool,
     /// The hash of the dry run of the same installation.
     pub expected: Option<PlanHash>,
-    /// Each instance is walked in a change of its own. One that fails keeps its version.
+    /// Each instance is walked in a change of its own. An instance that fails keeps its version.
     pub each: bool,
     /// Components of types that the new version lacks are dropped without being undone.
     pub force: bool,
@@ -227,8 +227,8 @@ impl PackageInstaller {
         ended.unwrap_or_else(|error| Err(InstallError::Check(ErrorChain(&error).to_string())))
     }
 
-    /// Installs the type of a package: its list is in the models from then on, also after a restart. It takes the place of
-    /// another version, and walks the instances of that.
+    /// Installs the type of a package: its list is in the models after that, also after a restart. It takes the place
+    /// of another version, and walks the instances of that.
     ///
     /// # Errors
     /// When the package is wrong or too low, has instances that it does not fit, or is not what a dry run has shown.

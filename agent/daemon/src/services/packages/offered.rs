@@ -68,7 +68,7 @@ pub struct OfferedPackages {
 }
 
 impl OfferedPackages {
-    /// Reads the packages. One that is refused is noted and left out: the box has to come up without it.
+    /// Reads the packages. A refused package is noted and left out: the box has to come up without it.
     ///
     /// # Errors
     /// When the folder cannot be read, or others could put packages into it.
@@ -85,15 +85,15 @@ impl OfferedPackages {
         Ok(Self { stored, of_folder, refused })
     }
 
-    /// Those that another process, which has a folder in `scratch`, could load; others are noted.
+    /// Packages that another process, which has a folder in `scratch`, could load; others are noted.
     pub async fn tried(mut self, scratch: &Path) -> Self {
         self.stored = without_refused(self.stored, scratch, &mut self.refused).await;
         self.of_folder = without_refused(self.of_folder, scratch, &mut self.refused).await;
         self
     }
 
-    /// Loads the packages, those of the folder whose types the database does not have. One that is refused is noted, and the
-    /// others are loaded.
+    /// Loads the packages, those of the folder whose types the database does not have. A refused package is noted,
+    /// and the others are loaded.
     pub fn load(mut self, models: Arc<Models>) -> (ServiceTypes, Vec<RefusedPackage>) {
         let mut types = ServiceTypes::new(models).with_keeper(UserSecrets::keeper());
         let refused = &mut self.refused;
@@ -199,7 +199,7 @@ fn read(path: &Path) -> Result<OfferedPackage, ServiceError> {
     let (outline, files) = read_archive(path, &octets)?;
     let wanted = outline.archive_name();
     if path.file_name().is_none_or(|name| *name != *wanted) {
-        let reason = format!("it holds `{wanted}`, and is called otherwise");
+        let reason = format!("the archive holds `{wanted}`, and is called otherwise");
         let errors = PackageError::of_file("", reason).into();
         return Err(ServiceError::Package { path: path.to_owned(), errors });
     }
@@ -223,7 +223,7 @@ pub(in crate::services) fn read_archive(
 /// Refuses what others could change: a package decides what its service writes.
 fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), ServiceError> {
     let reason = match (metadata.uid(), metadata.mode()) {
-        (owner, _) if !is_root_or_own(owner) => format!("it belongs to user {owner}"),
+        (owner, _) if !is_root_or_own(owner) => format!("the file belongs to user {owner}"),
         (_, mode) if mode & WRITABLE_BY_OTHERS != 0 => format!("its mode is {:o}", mode & 0o7777),
         _ => return Ok(()),
     };

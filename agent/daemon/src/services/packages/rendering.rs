@@ -1,4 +1,4 @@
-//! What the commands print of a package.
+//! Output of the commands about a package.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(in crate::services) fn summary(package: &Package, warnings: &[PackageError])
     text
 }
 
-/// Component type and state of which alone something is printed, where they are given.
+/// Component type and state to print alone, where they are given.
 #[derive(Debug, Default)]
 pub(in crate::services) struct Selection<'a> {
     pub(in crate::services) component: Option<&'a str>,
@@ -116,7 +116,7 @@ pub(in crate::services) fn work(
                 let call = package.action_call(action, &scope, &facts);
                 let params = match &call {
                     Ok(call) => call.params.to_string(),
-                    // What an earlier action saves, or a handler gives, is not known.
+                    // Values that an earlier action saves, or a handler gives, are not known.
                     Err(error) => format!("not known: {}", located(error)),
                 };
                 push(&mut text, format_args!("# {on_the_way}{}: {params}", action_title(action)));

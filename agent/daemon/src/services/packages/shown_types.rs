@@ -96,7 +96,7 @@ struct ShownType<'a> {
 }
 
 impl ShownType<'_> {
-    /// Adds a leaf below the entry of the type. What the models lack is left out.
+    /// Adds a leaf below the entry of the type. Nodes that the models lack are left out.
     fn put(&mut self, below: &[Elem], leaf: &str, value: Value) {
         let entry = Elem::new("type").key("name", self.name);
         let above = [Elem::new("service-state"), entry].into_iter().chain(below.iter().cloned());

@@ -1,4 +1,4 @@
-//! Those who may sign packages, and the revocation lists of their authorities.
+//! Signers of packages, and the revocation lists of their authorities.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServiceErro
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let read = read.map_err(|error| failed(io::Error::other(error)))?;
     if read.is_empty() {
-        return Err(failed(io::Error::other("it has no certificate")));
+        return Err(failed(io::Error::other("the file has no certificate")));
     }
     Ok(read)
 }

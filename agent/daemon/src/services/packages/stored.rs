@@ -1,9 +1,10 @@
 //! Packages in the database.
 //!
 //! The row of a type has the package with which its instances are made, when it was installed or has instances; rows
-//! `TYPE/VERSION` have others, with which instances were walked that were left behind or back out. A row `ROW#signature` has
-//! the signature of the package in ROW, which a start verifies again: who signed it may be revoked. What the database has
-//! comes before the folder of `--services`, so that another archive there changes nothing at a start.
+//! `TYPE/VERSION` have others, with which instances were walked that were left behind or back out. A row
+//! `ROW#signature` has the signature of the package in ROW, which a start verifies again: who signed it may be
+//! revoked. The packages of the database come before the folder of `--services`, so that another archive there
+//! changes nothing at a start.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -18,7 +18,7 @@ use crate::executable;
 
 /// Time for a trial. The largest package takes a second.
 const TRIAL_TIME: Duration = Duration::from_secs(60);
-/// Address space of the process, in octets: 150 MB for itself and the agent's models, and as much as a hundred packages of
+/// Address space of the process, in bytes: 150 MB for itself and the agent's models, and as much as a hundred packages of
 /// usual size.
 const TRIAL_MEMORY: u64 = 512 << 20;
 /// The process is the first that the kernel ends when memory runs out, before the agent (oom_score_adj of proc(5)).
@@ -68,7 +68,7 @@ pub(in crate::services) async fn check(
     let child = command.spawn()?;
     confine(&child);
     let output = timeout(TRIAL_TIME, child.wait_with_output()).await.map_err(|_| {
-        TrialError::Refused(format!("it did not end within {} s", TRIAL_TIME.as_secs()))
+        TrialError::Refused(format!("the check did not end within {} s", TRIAL_TIME.as_secs()))
     })??;
     if output.status.success() {
         return Ok(());

@@ -15,7 +15,7 @@
 //!                                               reads changes
 //! ```
 //!
-//! Instances that need the work of a handler have transactions of their own, of which any number is under way.
+//! Instances that need the work of a handler have transactions of their own; any number of them is under way.
 //!
 //! A state with a timeout is tried at its time, too. Everything is judged by level: what is missed while a transaction
 //! runs is found when its configuration comes. The reads of all instances are compared with each revision by
@@ -53,8 +53,8 @@ use crate::services::requester::Requester;
 
 /// Instances that walk in one transaction.
 const BATCH: usize = 64;
-/// Transactions without the work of handlers at one time. One that waits for the kernel holds up none of the others, and
-/// clients have most of the places in the queue of the core.
+/// Transactions without the work of handlers at one time. A transaction that waits for the kernel holds up none of
+/// the others, and clients have most of the places in the queue of the core.
 const TRANSACTIONS: usize = 8;
 /// Time after which a walk is tried again that found the core busy.
 const RETRY: Duration = Duration::from_secs(1);
@@ -255,7 +255,7 @@ impl Conductor {
         }
     }
 
-    /// Notes an instance of which anything may differ.
+    /// Notes an instance that may differ in anything.
     fn note_due(&mut self, tag: ServiceTag, cause: &WalkCause) {
         self.causes.note(&tag, cause);
         self.due.insert(tag);
@@ -341,7 +341,7 @@ impl Conductor {
         let new = View::new(&self.core);
         let before = std::mem::replace(&mut self.view, new);
         if !before.ground.effective().is_same(self.view.ground.effective()) {
-            // What a refused walk contradicts may have gone.
+            // The contradiction of a refused walk may have gone.
             let refused = std::mem::take(&mut self.refused).into_keys();
             self.note_all_due(refused, CauseKind::Retry);
         }
@@ -413,8 +413,8 @@ impl Conductor {
         self.handlers.forget(&gone);
     }
 
-    /// Walks instances without effects, those that are touched alone if a condition has another result, and keeps what they
-    /// read. Returns those of which something changes, and those that handlers have to be asked for.
+    /// Walks instances without effects, those that are touched alone if a condition has another result, and keeps
+    /// what they read. Returns the instances that change, and those whose handlers must be asked.
     async fn try_out(&mut self, round: DueRound) -> [BTreeSet<ServiceTag>; 2] {
         let (view, refused) = (self.view.clone(), self.refused_of(&round.whole));
         let state: Arc<dyn BoxState> = Arc::<ObservedBox>::clone(&view.state);
@@ -521,7 +521,7 @@ impl Conductor {
                 self.retry_at = Some(Instant::now() + RETRY);
                 self.note_again(&due);
             }
-            // What its handlers were asked about has changed meanwhile. What is there now is walked as any other change.
+            // The input of its handlers has changed meanwhile. The present input is walked as any other change.
             Err(CommitError::Unsettled { .. }) => self.note_again(&due),
             Err(_) if due.len() > 1 => {
                 self.alone.extend(due.tags());
@@ -560,8 +560,8 @@ impl Conductor {
         }
     }
 
-    /// Notes that the walk of one instance was refused. One that is refused although its states fail is not tried again
-    /// before something changes.
+    /// Notes that the walk of one instance was refused. A walk that is refused although its states fail is not tried
+    /// again before something changes.
     fn refuse(&mut self, due: &DueWalks, error: &CommitError) {
         let reason: Arc<str> = ErrorChain(error).to_string().into();
         for (tag, cause) in due.causes() {

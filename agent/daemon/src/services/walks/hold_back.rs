@@ -27,7 +27,8 @@ type PlanState = [SmolStr; 3];
 struct Walks {
     /// Since a state was reached for the first time.
     times: VecDeque<Instant>,
-    /// States that these walks, and those before them, have reached. One that is left and reached again is not new.
+    /// States that these walks, and those before them, have reached. A state that is left and reached again is not
+    /// new.
     reached: BTreeSet<PlanState>,
     pause: Option<Duration>,
     until: Option<Instant>,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_scheduler::Key;
 
-/// Those who have to do with an object, by the key of its value.
+/// Instances that have to do with an object, by the key of its value.
 #[derive(Debug)]
 pub(in crate::services) struct ObjectIndex<T>(BTreeMap<Key, BTreeSet<T>>);
 

@@ -1,4 +1,4 @@
-//! What instances wait for, as state: `/service-state/wait`.
+//! Waits of instances, as state: `/service-state/wait`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

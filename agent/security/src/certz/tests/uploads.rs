@@ -75,7 +75,7 @@ fn an_upload_is_applied_whole_or_refused() {
         (vec![policy.clone(), policy], Err((invalid, "two of the kind authentication-policy"))),
         (
             vec![chain(&foreign, &foreign_key)],
-            Err((invalid, "certificate_chain: it does not verify against the trust bundle")),
+            Err((invalid, "certificate_chain: the chain does not verify against the trust bundle")),
         ),
         (
             vec![trust(&[&other])],
@@ -86,8 +86,11 @@ fn an_upload_is_applied_whole_or_refused() {
             Err((invalid, "does not verify against the trust bundle")),
         ),
         (vec![chain(&server, &foreign_key)], Err((invalid, "the private key is not that of"))),
-        (vec![chain(&old, &old_key)], Err((invalid, "it expired on Jan  2"))),
-        (vec![chain(&early, &early_key)], Err((invalid, "it is not valid before Jan  2"))),
+        (vec![chain(&old, &old_key)], Err((invalid, "the certificate expired on Jan  2"))),
+        (
+            vec![chain(&early, &early_key)],
+            Err((invalid, "the certificate is not valid before Jan  2")),
+        ),
         (
             vec![Content::Chain(
                 ChainSource::Given(certificates_of(&server)),
@@ -262,9 +265,12 @@ fn malformed_material_is_named() {
     for (result, want) in [
         (pem(""), "here: certificate: none is in the PEM text"),
         (pem("-----BEGIN CERTIFICATE-----\n!\n"), "here: certificate: the PEM text is malformed"),
-        (pem(torn), "here: certificate 1: it is malformed"),
-        (pem(&format!("{good}{torn}")), "here: certificate 2: it is malformed"),
-        (certificates("here", Encoding::Der, b""), "here: certificate 1: it is malformed"),
+        (pem(torn), "here: certificate 1: the certificate is malformed"),
+        (pem(&format!("{good}{torn}")), "here: certificate 2: the certificate is malformed"),
+        (
+            certificates("here", Encoding::Der, b""),
+            "here: certificate 1: the certificate is malformed",
+        ),
         (certificates("here", Encoding::Crt, good.as_bytes()), ""),
         (pem(&good), ""),
     ] {
@@ -297,8 +303,8 @@ fn a_bundle_of_another_implementation_is_read() {
         ("", "the PEM text is malformed"),
         (&*BLOCK.replace("PKCS7", "CERTIFICATE"), "the block is labelled `CERTIFICATE`"),
         (&*format!("{BLOCK}{BLOCK}"), "something follows the block"),
-        (&*BLOCK.replace(body, &body.replace("MII", "MAA")), "no SignedData with certificates"),
-        (&*BLOCK.replace(body, ""), "no SignedData with certificates"),
+        (&*BLOCK.replace(body, &body.replace("MII", "MAA")), "not a SignedData with certificates"),
+        (&*BLOCK.replace(body, ""), "not a SignedData with certificates"),
     ] {
         let error = TrustBundle::from_pkcs7("here", text).unwrap_err().to_string();
         assert!(error.starts_with("here: PKCS#7") && error.contains(want), "{error}");

@@ -77,7 +77,7 @@ fn a_path_without_a_rule_is_denied() {
     check("group admin + read /a; group engineers + read /b", "stevie", "/b", true);
     check("user ada + read /a[k=1]", "ada", "/a[k=2]", false);
     check("user ada + read /a[l=1]", "ada", "/a[k=1]", false);
-    // A group is no user of the same name.
+    // A group is not the user of the same name.
     check("user engineers + read /a", "ada", "/a", false);
     let elsewhere = "user ada + read holdfast_native:/a";
     check(elsewhere, "ada", "/a", false);
@@ -121,7 +121,7 @@ fn a_position_has_no_rule_below_where_none_lies() {
         ("/a/x", true),
         ("/a/b[k=1]", false),
         ("/a/b[k=2]", true),
-        ("/a/b[k=1]/c", true), // bob's rule is no business of ada's
+        ("/a/b[k=1]/c", true), // bob's rule does not concern ada
     ] {
         let policy = policy(rules).unwrap();
         let texts = policy.by_text();
@@ -184,7 +184,7 @@ fn an_incomplete_policy_is_refused() {
     }
     let rules = vec![whole.clone(), whole];
     let twice = DraftPolicy { groups: groups(), rules }.check().unwrap_err();
-    assert_eq!(twice.to_string(), "rule `one` is there twice");
+    assert_eq!(twice.to_string(), "rule `one` is defined twice");
 }
 
 #[test]

@@ -64,7 +64,7 @@ proptest! {
         let walked = walk_all(&mut Walk::whole(selection(&rights), &tree));
         prop_assert_eq!(&walked.updates, &want);
         prop_assert!(walked.deletes.is_empty());
-        // A document has the keys of every entry of which it has any content.
+        // A document has the keys of every entry with any content in it.
         let cut = visible(
             &MODELS.openconfig,
             rights.read(Scope::OpenConfig),

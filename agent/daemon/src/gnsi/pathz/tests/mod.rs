@@ -104,7 +104,7 @@ fn paths_are_judged_by_what_they_mean_and_not_by_their_spelling() {
 fn a_rule_that_contradicts_the_models_is_refused() {
     for (path, want) in [
         ("/interfaces/interface[nam=eth0]", "unknown key `nam`"),
-        ("/system[name=x]", "keys on a node that is no list"),
+        ("/system[name=x]", "keys on a node that is not a list"),
         ("/interfaces/interface[name=a]/subinterfaces/subinterface[index=x]", "is not a uint32"),
     ] {
         let policy = policy(&format!("user ada - read {path}")).unwrap();

@@ -26,9 +26,9 @@ use crate::software::Software;
 
 /// Answers that may wait for the client. Progress beyond these is dropped, because later progress replaces it.
 pub(super) const ANSWERS: usize = 4;
-/// The most octets of one piece: what gRPC allows a message by default.
+/// The most bytes of one piece: what gRPC allows a message by default.
 const MAX_PIECE: usize = 4 << 20;
-/// Octets, and time, after which a client is sent its progress.
+/// Bytes, and time, after which a client is sent its progress.
 const PROGRESS_OCTETS: u64 = 1 << 20;
 const PROGRESS_TIME: Duration = Duration::from_secs(10);
 /// Time of silence after which an image is given up: no other client can send one meanwhile.
@@ -78,7 +78,7 @@ impl Transfer {
     async fn take(&self, mut requests: Streaming<InstallRequest>) -> Result<Validated, Failure> {
         let Some(install_request::Request::TransferRequest(transfer)) = next(&mut requests).await?
         else {
-            return Err(Refusal::invalid("the first message has to be `transfer_request`").into());
+            return Err(Refusal::invalid("the first message must be `transfer_request`").into());
         };
         let TransferRequest { version, standby_supervisor, package_size } = transfer;
         if standby_supervisor {
@@ -120,7 +120,7 @@ async fn contents(
                 if octets.len() > MAX_PIECE {
                     let length = octets.len();
                     return Err(Refusal::invalid(format!(
-                        "`transfer_content` has {length} octets, a message at most {MAX_PIECE}"
+                        "`transfer_content` has {length} bytes, and may have {MAX_PIECE} at most"
                     ))
                     .into());
                 }
@@ -129,10 +129,7 @@ async fn contents(
                 progress.send_if_due(incoming.length());
             }
             Some(install_request::Request::TransferEnd(_)) if incoming.length() == 0 => {
-                return Err(Failure::Reported(
-                    Type::ParseFail,
-                    "the image has no octets".to_owned(),
-                ));
+                return Err(Failure::Reported(Type::ParseFail, "the image is empty".to_owned()));
             }
             Some(install_request::Request::TransferEnd(_)) => {
                 return require_size(incoming.length() == size, incoming.length(), size);
@@ -183,12 +180,12 @@ impl Progress<'_> {
 /// Checks the announced size against the limit and the free space; zero means unknown.
 fn require_room(incoming: &PackageUpload, size: u64) -> Result<(), Failure> {
     if size > MAX_IMAGE {
-        let detail = format!("package_size {size} is more than the {MAX_IMAGE} octets of an image");
+        let detail = format!("package_size {size} is more than the {MAX_IMAGE} bytes of an image");
         return Err(Failure::Reported(Type::TooLarge, detail));
     }
     let room = incoming.room()?;
     if size > room {
-        let detail = format!("package_size {size} is more than the {room} octets that are free");
+        let detail = format!("package_size {size} is more than the {room} free bytes");
         return Err(Failure::Reported(Type::TooLarge, detail));
     }
     Ok(())
@@ -198,7 +195,7 @@ fn require_size(fits: bool, length: u64, size: u64) -> Result<(), Failure> {
     if fits || size == 0 {
         return Ok(());
     }
-    let detail = format!("{length} octets were sent, package_size is {size}");
+    let detail = format!("the image has {length} bytes, but package_size is {size}");
     Err(Failure::Reported(Type::IntegrityFail, detail))
 }
 

@@ -34,7 +34,10 @@ fn entity(entity: certz::Entity) -> Result<Entity, CertzError> {
             let mut all = Vec::new();
             for message in messages(chain) {
                 if message.private_key_type.is_some() {
-                    return Err(CertzError::invalid(WHAT, "an authority comes without its key"));
+                    return Err(CertzError::invalid(
+                        WHAT,
+                        "an authority must come without its key",
+                    ));
                 }
                 all.extend(chain_certificates(WHAT, &message)?);
             }
@@ -52,7 +55,7 @@ fn entity(entity: certz::Entity) -> Result<Entity, CertzError> {
             kind: existing_kind(existing.entity_type())?,
             profile: existing.ssl_profile_id.into(),
         },
-        None => return Err(CertzError::invalid("certificates.entities", "one is empty")),
+        None => return Err(CertzError::invalid("certificates.entities", "an entry is empty")),
     };
     Ok(Entity { freshness, content })
 }
@@ -72,11 +75,11 @@ fn certificate_chain(chain: certz::CertificateChain) -> Result<Content, CertzErr
     const WHAT: &str = "certificate_chain";
     let messages = messages(chain);
     let [leaf, parents @ ..] = messages.as_slice() else {
-        return Err(CertzError::invalid(WHAT, "it has no certificate"));
+        return Err(CertzError::invalid(WHAT, "the chain has no certificate"));
     };
     let key = key_source(WHAT, leaf)?;
     if parents.iter().any(|parent| parent.private_key_type.is_some()) {
-        return Err(CertzError::invalid(WHAT, "a parent comes without its key"));
+        return Err(CertzError::invalid(WHAT, "a parent must come without its key"));
     }
     let source = match &leaf.certificate_type {
         Some(certificate::CertificateType::CertSource(source)) => {
@@ -135,7 +138,7 @@ fn chain_certificates(
         Some(certificate::CertificateType::RawCertificate(octets)) => octets,
         None => &message.certificate,
         Some(certificate::CertificateType::CertSource(_)) => {
-            return Err(CertzError::invalid(what, "cert_source is possible for a leaf only"));
+            return Err(CertzError::invalid(what, "cert_source is possible only for a leaf"));
         }
     };
     certificates(what, encoding(what, message)?, octets)
@@ -176,10 +179,10 @@ fn revocation_lists(bundle: certz::CertificateRevocationListBundle) -> Result<Co
 fn policy_of(policy: certz::AuthenticationPolicy) -> Result<AuthenticationPolicy, CertzError> {
     const WHAT: &str = "authentication_policy";
     let Some(certz::authentication_policy::Policy::Serialized(packed)) = policy.policy else {
-        return Err(CertzError::invalid(WHAT, "it is empty"));
+        return Err(CertzError::invalid(WHAT, "the policy is empty"));
     };
     if packed.type_url.rsplit('/').next() != Some(POLICY_TYPE) {
-        let reason = format!("it has to be a {POLICY_TYPE}, not a `{}`", packed.type_url);
+        let reason = format!("the policy must be a {POLICY_TYPE}, not a `{}`", packed.type_url);
         return Err(CertzError::invalid(WHAT, reason));
     }
     let policy = CertificateAuthenticationPolicy::decode(packed.value.as_slice())

@@ -384,10 +384,8 @@ fn salt() -> Result<[u8; SALT_OCTETS], Refusal> {
 
 fn generate(kinds: &[KeyKind]) -> Result<Vec<PrivateKey>, Refusal> {
     if kinds.len() > MAX_GENERATED {
-        let text = format!(
-            "generate_keys: {} keys are too many, the limit is {MAX_GENERATED}",
-            kinds.len()
-        );
+        let text =
+            format!("generate_keys names {} keys; the limit is {MAX_GENERATED}", kinds.len());
         return Err(Refusal::invalid(text));
     }
     let keys = kinds.iter().map(|kind| gnsi::make_host_key(*kind));

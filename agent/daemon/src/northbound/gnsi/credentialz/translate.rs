@@ -52,7 +52,7 @@ pub(super) fn principals(request: credentialz::AuthorizedUsersRequest) -> Upload
     Upload::Principals(request.policies.into_iter().map(policy).collect())
 }
 
-/// Translates passwords. Those in clear text are hashed, which takes some 60 ms each.
+/// Translates passwords. Passwords in clear text are hashed, which takes some 60 ms each.
 pub(super) fn passwords(
     request: credentialz::PasswordRequest,
     mut salt: impl FnMut() -> Result<[u8; SALT_OCTETS], Refusal>,

@@ -420,7 +420,7 @@ async fn identities_of_the_box_are_read_from_their_files() {
     assert_eq!(issuer_of(BoxIdentityKind::Oidevid), "CN=owner");
     assert!(
         !issuer_of(BoxIdentityKind::Server).contains("maker"),
-        "what the server shows by itself stays"
+        "the server's own certificate stays"
     );
 
     let mut all = holdfast_security::certz::Profiles::default();

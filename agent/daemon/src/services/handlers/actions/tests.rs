@@ -112,7 +112,7 @@ impl Driven {
         }
     }
 
-    /// What was said, and the end.
+    /// Messages, and the end.
     fn outcome(mut self) -> String {
         let end = self.wait.as_mut().map(|it| it.end_rx.try_recv());
         let end = match end {
@@ -141,10 +141,10 @@ async fn an_action_is_followed_through_every_loss() {
         ("attach begin accepted result", "action7 ended 1"),
         ("attach begin result", "action7 ended 1"),
         ("attach begin accepted error", "action7 failed no"),
-        ("attach begin large", "action7 Exhausted failed the result has more than 65536 octets"),
+        ("attach begin large", "action7 Exhausted failed the result has more than 65536 bytes"),
         (
             "attach begin garbage",
-            "action7 Invalid failed the result is no JSON: EOF while parsing an object at line 1 column 1",
+            "action7 Invalid failed the result is not JSON: EOF while parsing an object at line 1 column 1",
         ),
         // Its time.
         ("attach begin 299", "action7 open"),
@@ -152,7 +152,7 @@ async fn an_action_is_followed_through_every_loss() {
         ("attach begin accepted 300 result", "action7 Unknown failed not done within 300 s"),
         // Nobody has it yet.
         ("begin attach", "action7 open"),
-        ("begin 300", "failed it was not begun: no handler came within 300 s"),
+        ("begin 300", "failed the action was not begun: no handler came within 300 s"),
         // The handler is lost, and asked by id.
         ("attach begin accepted detach attach running result", "action7 query7 ended 1"),
         ("attach begin accepted detach attach ended", "action7 query7 ended 2"),
@@ -176,7 +176,7 @@ async fn an_action_is_followed_through_every_loss() {
         // The agent was started anew.
         ("resume attach ended", "query7 ended 2"),
         ("attach resume unseen result", "query7 action7 ended 1"),
-        // What comes from somebody else, of nothing, or unasked.
+        // Messages from somebody else, about nothing, or unasked.
         ("attach begin stale", "action7 Unknown open"),
         ("attach result", "Unknown open"),
         ("attach begin ended", "action7 Precondition open"),

@@ -31,8 +31,8 @@ impl Registry {
         services
     }
 
-    /// Notes the walks that the handlers wait for whose instances were tried. One that has attached meanwhile was no part of
-    /// that.
+    /// Notes the walks that the handlers wait for whose instances were tried. A handler that has attached meanwhile
+    /// did not take part in that.
     pub(in super::super) fn await_walks(&mut self, tags: &BTreeSet<ServiceTag>) {
         for session in self.sessions.values_mut() {
             if matches!(session.synced, Sync::Noted) {

@@ -21,7 +21,7 @@ use crate::agent_tests::{cases, turns};
 /// States of handlers, one for each of them.
 const STATES: [&str; 2] = ["enabled", "sized"];
 
-/// Two states of handlers, one of a template between them, and an action. What is left is asked for by the first handler.
+/// Two states of handlers, one of a template between them, and an action. The first handler is asked for the rest.
 /// The second value defers without a handler.
 static TYPES: LazyLock<[ServiceTypes; 2]> = LazyLock::new(|| {
     let enabled = r#"work = "handler"
@@ -340,7 +340,7 @@ impl<'t> World<'t> {
         }
         if stopped.is_none() {
             drop(store.stop_at(1, false).await.unwrap());
-            // It may have come by then. What was answered before is shown.
+            // It may have come by then. Earlier answers are shown.
             stopped = stopped_rx.try_recv().ok();
             turns(SHOWN_TURNS).await;
         }

@@ -31,7 +31,7 @@ delete = { action = { handler = "remove", sync = true } }"#;
         .types()
 });
 
-/// States with a template, each of which has a claim while it is reached.
+/// States with a template; each has a claim while it is reached.
 const STATES: [&str; 2] = ["attached", "sized"];
 
 /// Lines of the table in section 12: what a kill leaves.
@@ -206,7 +206,7 @@ impl Undisturbed {
         while started.elapsed() < LIMIT {
             box_.go_on().await;
             if let Ok(stopped) = stopped_rx.try_recv() {
-                // What does not need the disk goes on.
+                // Work that does not need the disk goes on.
                 box_.go_on().await;
                 return Some(stopped);
             }
@@ -271,7 +271,7 @@ impl Undisturbed {
         }
         assert!(!is_answered || has_begun, "{why}");
 
-        // What was not asked for by a request comes in any case.
+        // Work without a request comes in any case.
         let is_requested = !matches!(self.operation, Operation::Stage | Operation::Action);
         let is_taken_back = is_window || is_requested && !has_begun;
         let (want, begun) = match is_taken_back {

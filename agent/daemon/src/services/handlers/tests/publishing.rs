@@ -63,7 +63,7 @@ async fn published_leaves_outlast_their_handler_for_a_minute() {
     let (agent, _folder, handler) = with_acme().await;
     handler.publish(PEER, "\"core1\"").await;
     until_shown(&agent, Some("core1")).await;
-    // One that comes back in time and publishes again loses nothing.
+    // A handler that comes back in time and publishes again loses nothing.
     drop(handler);
     agent.turns().await;
     agent.pass(WITHDRAWAL_DELAY - Duration::from_secs(1)).await;
@@ -153,7 +153,7 @@ async fn a_gate_on_a_leaf_of_the_instance_opens_once_its_handler_publishes_it() 
     agent.stop().await;
 }
 
-/// Octets of a large leaf. One user may publish three of them, all users together thirty.
+/// Bytes of a large leaf. One user may publish three of them, all users together thirty.
 const LARGE: usize = 1 << 20;
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn a_user_has_a_budget_for_published_octets_whoever_connects_again() {
     }
     handler.publish(&leaf(3), &large()).await;
     assert_eq!(handler.refusal().await, HandlerErrorKind::Exhausted);
-    // What is withdrawn makes room, and a new session of the same user does not.
+    // A withdrawn leaf makes room, and a new session of the same user does not.
     handler.publish(&leaf(0), "").await;
     handler.publish(&leaf(3), &large()).await;
     drop(handler);

@@ -187,7 +187,7 @@ async fn a_resource_stays_in_use_while_nobody_knows_what_came_of_its_action() {
     let status = |id, progress| HandlerMessage::Action { id, news: ActionNews::Status(progress) };
     handler.say(status(both[0].id, ReportedProgress::Running)).await;
     handler.say(status(both[1].id, ReportedProgress::Unknown)).await;
-    // What is in doubt is left to an operator, and does not hold the others up.
+    // A call in doubt is left to an operator, and does not hold the others up.
     let next = handler.action().await;
     assert_eq!(shelf(&next), shelf(&both[1]));
     agent.turns().await;

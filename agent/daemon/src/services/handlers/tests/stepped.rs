@@ -91,7 +91,7 @@ impl SteppedHandler {
         }
     }
 
-    /// Ends the process. What it has not read is lost, and what it has not answered is nobody's.
+    /// Ends the process. Messages that it has not read are lost, and calls that it has not answered belong to nobody.
     pub(super) fn die(&mut self) -> bool {
         self.open.clear();
         self.process.take().is_some()
@@ -135,7 +135,7 @@ impl SteppedHandler {
             }
             AgentMessage::ActionRecorded { id } => self.note_recorded(id),
             AgentMessage::Synced => {
-                // What has ended, and was not asked about, is recorded.
+                // An action that has ended, and was not asked about, is recorded.
                 let ended = self.journal.iter().filter(|(_, it)| matches!(it, Noted::Ended { .. }));
                 let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
                 let recorded = ended.into_iter().filter(|id| !self.asked.contains(id));

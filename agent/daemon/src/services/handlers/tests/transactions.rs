@@ -113,7 +113,7 @@ async fn several_instances_are_deployed_again_in_one_transaction() {
     assert_eq!(walked, [true, true, false]);
     assert_eq!(after[0].record.last_run_ns, after[1].record.last_run_ns);
 
-    // What fails of one of them leaves all as they were.
+    // A failure of one of them leaves all as they were.
     let before = layers();
     let refused = begin();
     let (tid, _) = handler.calls().await;
@@ -152,7 +152,7 @@ async fn what_a_handler_reads_counts_for_its_own_call() {
     shelf.edit((tid, 0), ENABLED, "true").await;
     shelf.end_calls(tid, &[(0, "")]).await;
     rack.end_calls(tid, &[(1, "")]).await;
-    // What the rack has read is another value now, and nobody else is asked again.
+    // The value that the rack has read differs now, and nobody else is asked again.
     let (tid, calls) = rack.calls().await;
     assert_eq!(states(&calls), ["sized"]);
     rack.end(tid, &[""]).await;
@@ -216,7 +216,7 @@ async fn instances_that_were_refused_together_are_asked_for_alone() {
     let is_asked = |it: &AgentMessage| matches!(it, AgentMessage::ServicesCommit { .. });
     assert!(!handler.sent().iter().any(is_asked), "nothing has changed since");
 
-    // What it was refused for goes. The answer of the handler still counts.
+    // The reason of its refusal goes. The answer of the handler still counts.
     let made = if failures(&agent)[0].is_none() { ACME } else { BOLT };
     let gone = deletion(made);
     agent.handle.commit(&user("ada"), gone, CommitOptions::default()).await.unwrap();
@@ -359,7 +359,7 @@ async fn names_and_reasons_of_handlers_have_a_bounded_length() {
     let (agent, _folder) = agent().await;
     let handlers = agent.services.handlers().clone();
     let large = "x".repeat(3_500_000);
-    for (name, want) in [("", "has a name"), (&*large, "at most 128 octets"), ("a\nb", "control")] {
+    for (name, want) in [("", "has a name"), (&*large, "at most 128 bytes"), ("a\nb", "control")] {
         let registration = Registration { name: name.into(), ..registration() };
         let refused = handlers.attach(&user("shelf"), registration).map(drop).unwrap_err();
         assert_eq!(refused.kind, HandlerErrorKind::Invalid);
