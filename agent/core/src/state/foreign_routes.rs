@@ -45,7 +45,7 @@ impl RoutesOfOthers {
 
     /// Equal routes of other programs, each under the key of the route that takes it over. One that is applied already
     /// leaves them alone.
-    pub(crate) fn to_take_over<'r>(
+    pub(crate) fn facts_to_take_over<'r>(
         &mut self,
         engine: &Engine,
         routes: impl Iterator<Item = &'r KernelRoute>,

@@ -76,7 +76,7 @@ impl CoreTask {
         &mut self,
         routes: impl Iterator<Item = &'r KernelRoute>,
     ) -> Vec<Fact> {
-        self.routes.to_take_over(&self.engine.read(), routes)
+        self.routes.facts_to_take_over(&self.engine.read(), routes)
     }
 
     /// Follows routes of other programs that came or went: withdraws those that were shown to be taken over and are gone,
