@@ -1,4 +1,4 @@
-//! Who is told of the steps of the engine, apart from transports and readers of revisions.
+//! Listeners to the steps of the engine, apart from transports and readers of revisions.
 
 use std::time::Duration;
 

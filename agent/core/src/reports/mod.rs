@@ -1,4 +1,4 @@
-//! What listeners and the log are told of the steps of the engine.
+//! Reports of the steps of the engine, for listeners and for the log.
 
 mod events;
 mod listeners;

@@ -1,4 +1,4 @@
-//! What the log of configuration revisions is told of a request.
+//! The note of a request in the log of configuration revisions.
 
 use holdfast_store::ChangeSource;
 

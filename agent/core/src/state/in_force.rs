@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::examination::{CredentialValues, EntryChange};
 use crate::request::Values;
 
-/// What is in force: a configuration, and credentials, which no layer holds.
+/// The configuration in force, and the credentials, which no layer holds.
 #[derive(Debug)]
 pub(crate) struct InForce {
     configuration: Configuration,

@@ -1,4 +1,4 @@
-//! What the loop owns, part by part.
+//! Parts of what the loop owns. Each keeps its fields to itself.
 
 mod clock;
 mod first_showing;

@@ -6,7 +6,7 @@ use holdfast_store::Change;
 
 use super::outbox::{Batch, Outbox};
 
-/// What one step of the engine asks of the transports.
+/// Work that one step of the engine has for the transports.
 #[derive(Debug)]
 pub(crate) struct TransportWork {
     pub(crate) restores: Vec<(Key, Option<SharedValue>)>,

@@ -1,4 +1,4 @@
-//! What wakes the loop.
+//! Events that wake the loop, and the channels that they come from.
 
 use holdfast_platform::transport::{self, Events};
 use tokio::sync::{mpsc, oneshot};
@@ -36,7 +36,7 @@ pub(crate) struct Inputs {
     stop_rx: oneshot::Receiver<()>,
 }
 
-/// What the loop waits for in one turn.
+/// Conditions of one turn of the loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     /// The next deadline.

@@ -7,7 +7,7 @@ use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::{Branch, Child, NodeRef};
 use holdfast_config::{InstancePath, Name, NodeId, Value, json, parallel};
-use holdfast_core::{CommitStamp, Datastore, ServiceState};
+use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore, ServiceState};
 use holdfast_platform::descriptors::route;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_platform::values::IPV4_METRIC;
@@ -17,9 +17,16 @@ use tempfile::TempDir;
 use tokio::runtime::{self, Runtime};
 use tokio::sync::oneshot;
 
-use super::reconcile::replace_reconciliation;
 use super::services::{self, commit, instance, removal};
-use super::{Agent, BOX, routes};
+use super::{Agent, BOX, caller, routes};
+
+/// Replaces `/reconciliation` by a document.
+async fn replace_reconciliation(agent: &Agent, document: &str) -> Result<(), CommitError> {
+    let target = EditTarget { origin: Origin::Native, path: "/reconciliation".parse().unwrap() };
+    let payload = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: false };
+    let edit = Edit { replaces: vec![(target, payload)], ..Edit::default() };
+    agent.handle.commit(&caller(), edit, CommitOptions::default()).await.map(drop)
+}
 
 /// `RT_TABLE_MAIN`.
 const MAIN_TABLE: u32 = 254;

@@ -13,10 +13,7 @@ use holdfast_store::faults::WriteKind;
 use super::{Agent, BOX, caller, memory_folder};
 
 /// Replaces `/reconciliation` by a document.
-pub(super) async fn replace_reconciliation(
-    agent: &Agent,
-    document: &str,
-) -> Result<(), CommitError> {
+async fn replace_reconciliation(agent: &Agent, document: &str) -> Result<(), CommitError> {
     let target = EditTarget { origin: Origin::Native, path: "/reconciliation".parse().unwrap() };
     let payload = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: false };
     let edit = Edit { replaces: vec![(target, payload)], ..Edit::default() };
