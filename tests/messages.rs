@@ -46,7 +46,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("agent/daemon/src/refusals.rs", "{code:?}", "the name of a gRPC code"),
     ("agent/introspect/src/document.rs", "self.txn_type", "the name of a trigger, without content"),
     ("agent/introspect/src/graph/dot.rs", "{style:?}", "a word in quotes, for graphviz"),
-    ("agent/scheduler/src/audit.rs", ":?}", "broken invariants, for tests"),
+    ("agent/scheduler/src/engine/audit.rs", ":?}", "broken invariants, for tests"),
     ("agent/scheduler/src/plan.rs", ":?}", "goes into the hash of a plan"),
     ("agent/security/src/certz/csr.rs", "{curve:?}", "the names of a curve and a digest"),
     ("agent/security/src/credentialz/key.rs", "{declared:?}", "the name of a type of keys"),
