@@ -108,10 +108,7 @@ impl BootstrapPayload {
 fn parse_trust_anchor(text: &str) -> Result<CertificateDer<'static>, PayloadError> {
     const FIELD: &str = "server_trust_cert";
     if text.is_empty() {
-        return Err(PayloadError::field(
-            FIELD,
-            "the address is missing, so nothing can be reported",
-        ));
+        return Err(PayloadError::field(FIELD, "the field is missing, so nothing can be reported"));
     }
     let octets = STANDARD.decode(text);
     let der = CertificateDer::from(

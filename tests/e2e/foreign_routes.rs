@@ -393,7 +393,7 @@ async fn next_hops_that_the_kernel_cannot_have_are_refused_before_it() {
     let alone = [entry("10.9.0.0/16", &[(LOCAL_LINK, "", "")])];
     let refused = set_routes(&client, &alone).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
-    assert!(refused.message().contains("is link-local: set `interface`"), "{refused}");
+    assert!(refused.message().contains("an interface has to say which"), "{refused}");
 }
 
 #[tokio::test]

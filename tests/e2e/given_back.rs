@@ -249,7 +249,7 @@ async fn a_description_may_have_255_octets() {
     assert_eq!(net.link("eth0").alias, longest);
     let path = format!("{}/description", config_of("eth0"));
     let words = refused(&client, &path, json!("x".repeat(256)), Code::InvalidArgument).await;
-    assert!(words.contains("at most 255 bytes"), "{words}");
+    assert!(words.contains("255 bytes at most"), "{words}");
     client.delete(&path).await.unwrap();
     assert_eq!(net.link("eth0").alias, "");
 }

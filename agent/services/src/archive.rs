@@ -225,22 +225,22 @@ mod tests {
     #[test]
     fn entries_that_are_no_files_of_the_package_are_refused_by_name() {
         for (kind, reason) in [
-            (EntryType::Symlink, "odd: it is a link"),
-            (EntryType::Link, "odd: it is a link"),
-            (EntryType::Directory, "odd: it is a folder"),
-            (EntryType::Char, "odd: it is a device"),
-            (EntryType::Fifo, "odd: it is a device or a pipe"),
-            (EntryType::GNUSparse, "odd: it is an extension"),
-            (EntryType::XHeader, "odd: it is an extension"),
-            (EntryType::GNULongName, "odd: it is an extension"),
+            (EntryType::Symlink, "odd: the entry is a link"),
+            (EntryType::Link, "odd: the entry is a link"),
+            (EntryType::Directory, "odd: the entry is a folder"),
+            (EntryType::Char, "odd: the entry is a device"),
+            (EntryType::Fifo, "odd: the entry is a device or a pipe"),
+            (EntryType::GNUSparse, "odd: the entry is an extension"),
+            (EntryType::XHeader, "odd: the entry is an extension"),
+            (EntryType::GNULongName, "odd: the entry is an extension"),
         ] {
             check(&entry(kind, "odd"), reason);
         }
         for (path, reason) in [
-            ("/etc/passwd", "/etc/passwd: its path begins at the root"),
-            ("templates/../../x", "templates/../../x: its path leads out"),
+            ("/etc/passwd", "/etc/passwd: the path begins at the root"),
+            ("templates/../../x", "templates/../../x: the path leads out"),
             ("./service.toml", "./service.toml: the path has an empty part, or `.`"),
-            ("a//b", "a//b: its path has an empty part"),
+            ("a//b", "a//b: the path has an empty part"),
             ("a b", "a b: the path has a character"),
             ("a\nb", "the path has a character"),
         ] {

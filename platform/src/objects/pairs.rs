@@ -264,8 +264,8 @@ mod tests {
         check("a-b b=port", "a-c", &[]);
         check("b-a", "a-c", &[&peer("a"), "link `b` still names `a`"]);
         check("b-a a=port", "a-c", &[&peer("a"), "link `b` still names `a`"]);
-        check("b-a", "c-a", &[&peer("c"), "other end `a`: link `b` names it, too"]);
-        check("", "c-a b-a", &[&peer("c"), "link `b` names it, too"]);
+        check("b-a", "c-a", &[&peer("c"), "other end `a`: link `b` names the same end"]);
+        check("", "c-a b-a", &[&peer("c"), "link `b` names the same end"]);
         check("b-a", "b c-a", &[]);
         check("a-b", "c-a", &[&peer("c"), "other end `a`: `a` names `b` as its other end"]);
         // A link of another kind is not an end.

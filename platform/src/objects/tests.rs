@@ -277,7 +277,7 @@ fn impossible_objects_are_refused() {
     leaf("type = vxlan\nvxlan/vni = 1\nvxlan/remote = 239.1.1.1", "vxlan/device", "needs a device");
     leaf("mac-address = 01:00:00:00:00:01", "mac-address", "group address");
     leaf("mac-address = 00:00:00:00:00:00", "mac-address", "all zeros");
-    leaf(&format!("description = {}", "ä".repeat(128)), "description", "at most 255 bytes");
+    leaf(&format!("description = {}", "ä".repeat(128)), "description", "255 bytes at most");
     leaf("master = eth0", "master", "port of itself");
     leaf("type = bridge\nmaster = br0", "master", "a bridge link cannot be a port");
     let vxlan = |lines: &str, at: &str, reason: &str| {
@@ -296,7 +296,7 @@ fn impossible_objects_are_refused() {
     check(lo, &format!("{mac_of_lo} = 02:00:00:00:00:01"), &mac_of_lo, "given back");
     check(lo, &format!("{lo}/master = br0"), &format!("{lo}/master"), "cannot be a port");
     let long = format!("subinterface/description = {}", "ä".repeat(128));
-    leaf(&long, "subinterface/description", "at most 255 bytes");
+    leaf(&long, "subinterface/description", "255 bytes at most");
     leaf("mtu = 1400\nipv4/mtu = 1500", "ipv4/mtu", "but the link sets that MTU to 1400");
     leaf("ipv4/mtu = 1400\nipv6/mtu = 1500", "ipv6/mtu", "but IPv4 sets that MTU to 1400");
     for (family, ip, reason) in [

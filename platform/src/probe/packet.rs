@@ -212,7 +212,7 @@ mod tests {
         for (to, reply, protocol, expired) in
             [(V4, 0, ip_number::ICMP, 11), (V6, 129, ip_number::IPV6_ICMP, 3)]
         {
-            let mut message = echo(address(to), 7, 9, b"bytes");
+            let mut message = echo(address(to), 7, 9, b"octets");
             assert_eq!(message.len(), ECHO_HEADER + 6);
             assert_eq!(read(to, &message), None, "a request is not an answer");
             let about = error(to, expired, 0, protocol, &message);
@@ -221,7 +221,7 @@ mod tests {
             let answer = read(to, &message).unwrap();
             assert_eq!(
                 (answer.mark, answer.outcome, answer.payload),
-                (mark, ProbeOutcome::Reached, &b"bytes"[..])
+                (mark, ProbeOutcome::Reached, &b"octets"[..])
             );
             let answer = read(to, &about).unwrap();
             assert_eq!((answer.mark, answer.outcome), (mark, ProbeOutcome::Expired));

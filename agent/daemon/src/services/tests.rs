@@ -207,7 +207,7 @@ fn files_that_cannot_be_read_and_those_that_are_none_are_named() {
     refused(check("/nonexistent".into()), "cannot read `/nonexistent`");
     let (_keep, package) = copy("uplink");
     std::os::unix::fs::symlink("/etc/passwd", package.join("templates/x.cli")).unwrap();
-    refused(check(package.clone()), "templates/x.cli: it is not a regular file");
+    refused(check(package.clone()), "templates/x.cli: the entry is not a regular file");
     fs::remove_file(package.join("templates/x.cli")).unwrap();
     fs::write(package.join("large"), vec![b'x'; (1 << 20) + 1]).unwrap();
     refused(check(package.clone()), "cannot read");

@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(resolve("192.0.2.1:1").unwrap(), "192.0.2.1:1".parse().unwrap());
         assert_eq!(resolve("[fe80::1%7]:1").unwrap(), "[fe80::1%7]:1".parse().unwrap());
         for (text, want) in [
-            ("[fe80::1]:1", "name its link, as in [fe80::1%eth0]:1"),
+            ("[fe80::1]:1", "the address is link-local: name its link, as in [fe80::1%eth0]:1"),
             ("[fe80::1%no-such]:1", "there is no link no-such"),
         ] {
             assert_eq!(resolve(text).unwrap_err().to_string(), want);

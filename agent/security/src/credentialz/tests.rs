@@ -187,11 +187,11 @@ fn invalid_keys_are_refused() {
     // bytes, what the client calls it, reason
     let public: [(&[u8], Option<KeyKind>, &str); 8] = [
         (b"", None, "empty"),
-        (b"ssh-ed25519 AAAA", None, "no SSH public key"),
-        (b"\xff\x00", None, "no SSH public key"),
+        (b"ssh-ed25519 AAAA", None, "not an SSH public key"),
+        (b"\xff\x00", None, "not an SSH public key"),
         (&[b'A'; 70_000], None, "longer than"),
         (&two, None, "several lines"),
-        (USER, Some(KeyKind::Rsa2048), "not the Rsa2048 key"),
+        (USER, Some(KeyKind::Rsa2048), "declared as Rsa2048"),
         (WEAK, None, "RSA key has 1024 bits"),
         (USER_CERTIFICATE, None, "a certificate, not a key"), // one that never expires
     ];
@@ -223,7 +223,7 @@ fn hashes_of_crypt_are_checked_and_compared() {
     for (hash, password) in [
         ("$1$saltsalt$NuzA7WTAelpl95xgBGWN60", "correct horse"),
         ("$1$ab$e2KlfqG5YBMTjSz7XF.Eu1", "x"),
-        ("$1$abcdefgh$4rkowJR2jB2U9.Vqq3XKW1", "a password of more than sixteen bytes"),
+        ("$1$abcdefgh$4rkowJR2jB2U9.Vqq3XKW1", "a password of more than sixteen octets"),
         (
             "$6$saltstring$.r0X7ub5wGR2v4Xz7svCIozfnlorFh19V89t8KC9Umd81uGhFgsyTRNyzQDXDIm17fFcR9z3z7oBNdsyYBbtm/",
             "correct horse",

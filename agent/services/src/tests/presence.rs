@@ -86,7 +86,9 @@ fn what_is_in_a_presence_container_counts_where_it_is() {
     let by_leaf = then(&bare, "update /services/tuned[name=a]/jumbo/mtu 8000");
     assert_eq!(made(&by_leaf), JUMBO.replace("9000", "8000"));
     let refused = jumbo.edit(&edit("update /services/tuned[name=a]/jumbo/named {}"));
-    assert!(refused.unwrap_err().to_string().contains("jumbo/named/note`: it is needed"));
+    assert!(
+        refused.unwrap_err().to_string().contains("jumbo/named/note`: a mandatory leaf is not set")
+    );
 }
 
 #[test]

@@ -175,10 +175,13 @@ async fn faults_of_an_image_are_install_errors() {
     for (parts, want) in [
         (vec![standby], "NOT_SUPPORTED_ON_BACKUP: this box has one supervisor"),
         (vec![transfer_request("2.0", MAX_IMAGE + 1)], "TOO_LARGE: package_size 8589934593"),
-        (vec![transfer_request("2.0", 4), content("12345")], "INTEGRITY_FAIL: 5 bytes were sent"),
+        (
+            vec![transfer_request("2.0", 4), content("12345")],
+            "INTEGRITY_FAIL: the image has 5 bytes",
+        ),
         (
             vec![transfer_request("2.0", 4), content("123"), end()],
-            "INTEGRITY_FAIL: 3 bytes were sent",
+            "INTEGRITY_FAIL: the image has 3 bytes",
         ),
         (vec![transfer_request("2.0", 0), end()], "PARSE_FAIL: the image is empty"),
         (image("incompatible"), "INCOMPATIBLE: `"),
