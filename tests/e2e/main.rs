@@ -39,6 +39,7 @@ mod get;
 mod given_back;
 mod gnoi;
 mod gzip;
+mod hardware;
 mod hold_time;
 mod impact;
 mod lease;

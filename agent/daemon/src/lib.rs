@@ -28,6 +28,7 @@ mod fault_profile;
 mod fault_watch;
 pub mod faults;
 pub mod gnsi;
+mod hardware;
 mod http_client;
 pub mod image;
 mod introspection;

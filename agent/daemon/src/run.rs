@@ -26,7 +26,7 @@ use holdfast_introspect::tcp::{self, IntrospectToken, TokenGuard};
 use holdfast_platform::hostname::HostnameWriter;
 use holdfast_platform::namespace_lock::{NamespaceLock, NamespaceLockError};
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
-use holdfast_platform::{Platform, PlatformError, PlatformSettings};
+use holdfast_platform::{Collector, Platform, PlatformError, PlatformSettings};
 use holdfast_store::accounts::AccountingLog;
 use holdfast_store::{ArtefactTable, Journal, JournalKind, Ledger, Store, StoreError, StoredState};
 use tokio::{net::TcpListener, runtime, sync::oneshot, time::timeout};
@@ -44,6 +44,7 @@ use crate::{
     dhcp::LostLeases,
     faults::{self, AlarmPlaces, FaultParts, FaultSettingsCheck},
     gnsi::{Gnsi, TlsProfiles},
+    hardware::{Components, KernelFolders, Resources, Sensors},
     listeners::{ListenerKind, Listeners},
     local::{self, CallRights, Inspector, LocalServer, Look, UserDependencies},
     logging,
@@ -199,6 +200,8 @@ struct StartedAgent {
     _service_socket: Option<ServiceSocket>,
     /// Tasks that show the bound TLS profile, and that count changes of permissions.
     _following: [AbortOnDropHandle<()>; 2],
+    /// The task that shows ports among the parts of the box.
+    _showing_ports: AbortOnDropHandle<()>,
     /// The task that looks for faults.
     looking_for_faults: AbortOnDropHandle<()>,
 }
@@ -448,6 +451,11 @@ async fn start_core(
     let ignored = Arc::new(northbound::IgnoredSubscriptions::new(&models.native, unknown)?);
     let (mut polled, bindable) = (gnsi.polled(), Arc::new(profiles.clone()));
     polled.push(ignored.clone());
+    let folders = KernelFolders::default();
+    polled.push(Arc::new(Sensors::new(&models.native, &folders)?));
+    polled.push(Arc::new(Resources::new(&models.native, folders.clone())?));
+    let started = Collector::boot_time_ns();
+    let components = Components::find(&models.native, &folders, software.running(), started)?;
     let handlers = Handlers::default();
     let settings_check = Arc::new(FaultSettingsCheck::new(&models.native)?);
     let parts = Parts {
@@ -469,6 +477,7 @@ async fn start_core(
         undertakings: reboots.undertakings().clone(),
     };
     let core = Core::start(parts).await?;
+    let showing_ports = components.follow(core.handle()).await;
     let found_in = FaultParts {
         core: core.handle(),
         store: kept.clone(),
@@ -546,6 +555,7 @@ async fn start_core(
         handlers,
         _service_socket: service_socket,
         _following: following,
+        _showing_ports: showing_ports,
         looking_for_faults,
         routes: {
             let installer = Some(installer.clone());

@@ -51,6 +51,16 @@ static CODECS: &[Codec] = &[
     },
     Codec { name: "logical", down: |_| Err("it is state".to_owned()), up: logical_to_openconfig },
     Codec {
+        name: "component-type",
+        down: |_| Err("it is state".to_owned()),
+        up: |value| identity_of(value, &COMPONENT_TYPES),
+    },
+    Codec {
+        name: "component-status",
+        down: |_| Err("it is state".to_owned()),
+        up: |value| identity_of(value, &COMPONENT_STATUSES),
+    },
+    Codec {
         name: "alarm-resource",
         down: |_| Err("it is state".to_owned()),
         up: alarm_resource_to_openconfig,
@@ -58,7 +68,7 @@ static CODECS: &[Codec] = &[
     Codec {
         name: "alarm-severity",
         down: |_| Err("it is state".to_owned()),
-        up: alarm_severity_to_openconfig,
+        up: |value| identity_of(value, &ALARM_SEVERITIES),
     },
     Codec {
         name: "alarm-type",
@@ -259,9 +269,27 @@ const ALARM_SEVERITIES: [(&str, &str); 4] = [
     ("openconfig-alarm-types:CRITICAL", "CRITICAL"),
 ];
 
-fn alarm_severity_to_openconfig(value: &Value) -> Option<Value> {
+/// Identities of components, each with its native word.
+const COMPONENT_TYPES: [(&str, &str); 7] = [
+    ("openconfig-platform-types:CHASSIS", "CHASSIS"),
+    ("openconfig-platform-types:CPU", "CPU"),
+    ("openconfig-platform-types:OPERATING_SYSTEM", "OPERATING_SYSTEM"),
+    ("openconfig-platform-types:PORT", "PORT"),
+    ("openconfig-platform-types:STORAGE", "STORAGE"),
+    ("openconfig-platform-types:SENSOR", "SENSOR"),
+    ("openconfig-platform-types:FAN", "FAN"),
+];
+
+/// Identities of `COMPONENT_OPER_STATUS`, each with its native word.
+const COMPONENT_STATUSES: [(&str, &str); 2] = [
+    ("openconfig-platform-types:ACTIVE", "ACTIVE"),
+    ("openconfig-platform-types:DISABLED", "DISABLED"),
+];
+
+/// The identity of a native word.
+fn identity_of(value: &Value, identities: &[(&'static str, &str)]) -> Option<Value> {
     let Value::Enum(word) = value else { return None };
-    let known = ALARM_SEVERITIES.iter().find(|(_, known)| *word == *known);
+    let known = identities.iter().find(|(_, known)| *word == *known);
     known.map(|(identity, _)| Value::Identity(Name::constant(identity)))
 }
 
@@ -297,7 +325,8 @@ fn next_hop_to_native(value: &Value) -> Result<Value, String> {
 }
 
 fn next_hop_to_openconfig(value: &Value) -> Option<Value> {
-    let Value::Enum(word) = value else { return Some(value.clone()) };
-    let known = LOCAL_NEXT_HOPS.iter().find(|(_, known)| *word == *known);
-    known.map(|(identity, _)| Value::Identity(Name::constant(identity)))
+    match value {
+        Value::Enum(_) => identity_of(value, &LOCAL_NEXT_HOPS),
+        _ => Some(value.clone()),
+    }
 }

@@ -31,7 +31,7 @@ pub(super) async fn document(look: &Look, caller: &Caller) -> Result<Value, Look
         "agent-start": time_text(look.started_ns),
         "agent-up-time-seconds": now.saturating_sub(look.started_ns) / 1_000_000_000,
         "load": load(),
-        "memory": memory(),
+        "memory": readable.top("resources")["memory"],
         "waiting-commit": waiting,
         "sockets": sockets,
     }))
@@ -42,17 +42,6 @@ fn load() -> Option<Value> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let averages: Vec<f64> = text.split(' ').take(3).map_while(|it| it.parse().ok()).collect();
     (averages.len() == 3).then(|| json!(averages))
-}
-
-/// The memory of the box in bytes: all of it, and what programs can still get.
-fn memory() -> Option<Value> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let bytes = |name: &str| -> Option<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-        kilobytes.checked_mul(1024)
-    };
-    Some(json!({ "total-bytes": bytes("MemTotal")?, "available-bytes": bytes("MemAvailable")? }))
 }
 
 /// A size in MiB.
@@ -74,8 +63,8 @@ pub(super) fn table(document: &Value, ink: Ink) -> String {
         Value::Null => String::new(),
         memory => format!(
             "{} MiB of {} MiB available",
-            mebibytes(&memory["available-bytes"]),
-            mebibytes(&memory["total-bytes"])
+            mebibytes(&memory["available"]),
+            mebibytes(&memory["physical"])
         ),
     };
     for (name, text) in [
@@ -138,7 +127,7 @@ mod tests {
             "boot-time": "2026-11-27T09:58:00Z", "up-time-seconds": 3720,
             "agent-start": "2026-11-27T10:59:57Z", "agent-up-time-seconds": 3,
             "load": [0.25, 0.1, 0.0],
-            "memory": { "total-bytes": 2_147_483_648_u64, "available-bytes": 1_073_741_824 },
+            "memory": { "physical": 2_147_483_648_u64, "available": 1_073_741_824 },
             "waiting-commit": null,
             "sockets": [
                 { "kind": "gRPC", "name": "[::]:9339", "state": "LISTENING", "reason": null },

@@ -1,0 +1,52 @@
+//! The parts of the box and its resources, as a collector reads them.
+
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::clients::Gnmic;
+use holdfast_tests::netns::Netns;
+use serde_json::Value;
+
+fn number(answer: &Value) -> u64 {
+    let text = answer.as_str().map(str::to_owned).unwrap_or_else(|| answer.to_string());
+    text.parse().unwrap_or_else(|_| panic!("{answer} is no number"))
+}
+
+#[tokio::test]
+async fn the_box_shows_its_parts_and_what_is_in_use() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+
+    let components = client.read("/components").await.unwrap().to_string();
+    for part in ["chassis", "os", "cpu0"] {
+        assert!(components.contains(&format!("\"name\":\"{part}\"")), "{part}: {components}");
+    }
+    assert!(components.contains("openconfig-platform-types:CHASSIS"), "{components}");
+    assert!(!components.contains("eth0"), "a veth link is no port: {components}");
+    let part = |leaf: &str| format!("/components/component[name=os]/state/{leaf}");
+    let version = client.read("/system/state/software-version").await.unwrap();
+    assert_eq!(client.read(&part("software-version")).await.unwrap(), version);
+    let booted = client.read("/system/state/boot-time").await.unwrap();
+    assert_eq!(client.read(&part("last-reboot-time")).await.unwrap(), booted);
+
+    let memory = client.read("/system/memory/state").await.unwrap();
+    let of = |leaf: &str| number(&memory[format!("openconfig-system:{leaf}")]);
+    assert!(of("physical") > of("used") && of("physical") >= of("available"), "{memory}");
+    let total = "/system/cpus/cpu[index=0]/state/total/instant";
+    assert!(number(&client.read(total).await.unwrap()) <= 100);
+    let refused =
+        client.update("/components/component[name=os]/config", serde_json::json!({"name": "os"}));
+    assert!(refused.await.unwrap_err().message().contains("nobody configures"), "it is state");
+
+    let gnmic = Gnmic::for_admin(&agent);
+    let once = [
+        "-e",
+        "json_ietf",
+        "subscribe",
+        "--mode",
+        "once",
+        "--path",
+        "/system/cpus/cpu[index=*]/state",
+    ];
+    let output = gnmic.run(&once).await;
+    assert!(output.contains("idle/instant"), "{output}");
+}
