@@ -143,7 +143,8 @@ fn complaints(paragraph: &str, has_sentences: bool) -> Vec<(&'static str, &'stat
 /// True when a text in small letters has a phrase as whole words.
 fn has_phrase(text: &str, phrase: &str) -> bool {
     text.match_indices(phrase).any(|(at, _)| {
-        let (before, after) = (&text[..at], &text[at + phrase.len()..]);
+        let before = &text[..at];
+        let after = &text[at + phrase.len()..];
         let is_whole =
             !before.ends_with(char::is_alphanumeric) && !after.starts_with(char::is_alphanumeric);
         if !phrase.ends_with(" no") {

@@ -140,7 +140,8 @@ fn sentences(text: &str) -> Vec<String> {
     let mut paragraphs: Vec<String> = vec![String::new()];
     let mut last = 0;
     for (number, line) in lines_of_prose(text) {
-        let (is_heading, is_point) = (line.starts_with('#'), line.trim_start().starts_with("* "));
+        let is_heading = line.starts_with('#');
+        let is_point = line.trim_start().starts_with("* ");
         if number != last + 1 || is_heading || is_point || line.trim().is_empty() {
             paragraphs.push(String::new());
         }

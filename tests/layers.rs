@@ -336,7 +336,8 @@ fn named_modules(part: &str) -> Vec<String> {
         text.trim_start().chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect()
     };
     let Some(group) = part.strip_prefix('{') else { return vec![name(part)] };
-    let (mut depth, mut names) = (0, vec![name(group)]);
+    let mut depth = 0;
+    let mut names = vec![name(group)];
     for (at, mark) in group.match_indices(['{', '}', ',']) {
         match mark {
             "{" => depth += 1,

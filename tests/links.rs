@@ -165,7 +165,8 @@ fn anchor(heading: &str) -> String {
 /// The lines of a document outside of code blocks, fenced or indented, with their numbers. An indented block follows
 /// an empty line; other indented lines go on with a list.
 fn lines_of_text(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let (mut is_fenced, mut may_begin) = (false, true);
+    let mut is_fenced = false;
+    let mut may_begin = true;
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
     lines.filter(move |(_, line)| {
         let is_fence = line.trim_start().starts_with("```");
@@ -178,7 +179,8 @@ fn lines_of_text(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// A line without its spans of code: each ends at as many backticks as it began with.
 fn without_code(line: &str) -> String {
-    let (mut text, mut rest) = (String::new(), line);
+    let mut text = String::new();
+    let mut rest = line;
     while let Some(start) = rest.find('`') {
         let (before, ticks) = rest.split_at(start);
         let inside = ticks.trim_start_matches('`');

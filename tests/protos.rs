@@ -75,10 +75,12 @@ fn no_package_of_the_facts_is_forgotten() {
 
 /// Adds one line for each element that is not the same on both sides.
 fn compare(place: &str, ours: &Value, facts: &Value, differences: &mut Vec<String>) {
-    let (ours, facts) = (by_name(ours), by_name(facts));
+    let ours = by_name(ours);
+    let facts = by_name(facts);
     let beyond = |name: &str| BEYOND_THE_FACTS.iter().any(|(element, _)| *element == name);
     for name in ours.keys().chain(facts.keys()).collect::<BTreeSet<_>>() {
-        let (ours, facts) = (ours.get(name), facts.get(name));
+        let ours = ours.get(name);
+        let facts = facts.get(name);
         if ours == facts || (facts.is_none() && beyond(name)) {
             continue;
         }

@@ -69,7 +69,8 @@ impl From<SignatureError> for CmsError {
 pub fn verify_detached(
     signature: &[u8],
     content: &[u8],
-    (trusted, revocation_lists): (&[CertificateDer<'_>], &[Vec<u8>]),
+    trusted: &[CertificateDer<'_>],
+    revocation_lists: &[Vec<u8>],
     now: UnixTime,
 ) -> Result<String, CmsError> {
     let message = SignedMessage::read(signature)?;

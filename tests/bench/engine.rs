@@ -113,7 +113,8 @@ pub(crate) fn measure(sizes: Sizes) -> Result<(Vec<Row>, Memory)> {
     row(&format!("resync in sync, {values}"), resynced, millis(2960), millis(40));
     drop(bench);
 
-    let (mut waited, mut came) = (Vec::new(), Vec::new());
+    let mut waited = Vec::new();
+    let mut came = Vec::new();
     for _ in 0..repeats {
         let mut bench = EngineBench::new()?;
         let all =

@@ -152,6 +152,7 @@ fn pair(number: u32) -> [Change; 2] {
         let kind = LinkKind::Veth { peer: Some(peer.into()) };
         (link::key(name), Some(Arc::new(Link::new(name, kind))))
     };
-    let (near, far) = (format!("p{number}"), format!("q{number}"));
+    let near = format!("p{number}");
+    let far = format!("q{number}");
     [end(&near, &far), end(&far, &near)]
 }

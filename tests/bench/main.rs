@@ -189,13 +189,16 @@ async fn run() -> Result<ExitCode> {
 
     let count = sizes.routes;
     let raw = yardstick::routes(&net, count)?;
-    let (mut created, mut deleted, mut resident) = (Vec::new(), Vec::new(), Vec::new());
+    let mut created = Vec::new();
+    let mut deleted = Vec::new();
+    let mut resident = Vec::new();
     for _ in 0..yardstick::REPETITIONS {
         created.push(set_routes(&agent, &client, &net, count).await?);
         resident.push(agent.resident_bytes());
         deleted.push(delete_routes(&agent, &client, &net).await?);
     }
-    let (created, deleted) = (SetTimes::median(created), SetTimes::median(deleted));
+    let created = SetTimes::median(created);
+    let deleted = SetTimes::median(deleted);
     table.ratio(
         &format!("{count} routes in one Set"),
         created.answered,
@@ -440,7 +443,8 @@ impl Table {
         yard: Duration,
         target: Option<f64>,
     ) {
-        let (ours, theirs) = (milliseconds(time), milliseconds(yard));
+        let ours = milliseconds(time);
+        let theirs = milliseconds(yard);
         let yard = format!("{yardstick} {theirs:.3} ms");
         self.add(
             what,
@@ -555,7 +559,8 @@ impl Table {
     /// The table in Markdown, with the machine that it was measured on.
     fn to_markdown(&self) -> Result<String> {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
-        let (processors, kernel) = (available_parallelism()?, kernel.trim());
+        let processors = available_parallelism()?;
+        let kernel = kernel.trim();
         let mut table = format!("Measured with {processors} processors, kernel {kernel}.\n\n");
         table += &cells(&head());
         table += "|---|---|---|---|---|---|\n";

@@ -115,7 +115,8 @@ impl WatchedLink {
     async fn new(client: &GnmiClient, link: CarrierLink) -> Result<Self> {
         let mut told = subscribe(client, &status_of(link)).await?;
         told.until_sync().await;
-        let (switch, elsewhere) = (link.switch()?, elsewhere());
+        let switch = link.switch()?;
+        let elsewhere = elsewhere();
         Ok(Self { link, switch, elsewhere, told, losses: 0 })
     }
 
@@ -153,7 +154,8 @@ pub(crate) struct LossProbe {
 impl LossProbe {
     /// Starts the losses, and returns once the client is subscribed.
     pub(crate) async fn start(agent: &AgentProcess, link: CarrierLink) -> Result<Self> {
-        let (address, credentials) = (agent.address(), agent.credentials());
+        let address = agent.address();
+        let credentials = agent.credentials();
         let ca = fs::read_to_string(agent.ca_file())?;
         let is_over = Arc::new(AtomicBool::new(false));
         let (ready_tx, ready_rx) = oneshot::channel();
@@ -216,7 +218,8 @@ pub(crate) async fn row_amid_table(
     agent: &AgentProcess,
     sizes: Sizes,
 ) -> Result<()> {
-    let (mut delays, mut left) = (Vec::new(), 0);
+    let mut delays = Vec::new();
+    let mut left = 0;
     let client = agent.gnmi().await;
     let mut watched = WatchedLink::new(&client, CarrierLink::Veth).await?;
     let wanted = [status_of(watched.link), watched.link.status_without_carrier().to_owned()];
@@ -314,7 +317,8 @@ async fn moves(client: &GnmiClient, losses: usize) -> Result<Vec<Duration>> {
     ]});
     client.update("/interfaces", tap).await.context("the tap")?;
     client.update(STATIC_ROUTES, route).await.context("the route")?;
-    let (first, second) = (if_nametoindex(name)?, if_nametoindex("eth0")?);
+    let first = if_nametoindex(name)?;
+    let second = if_nametoindex("eth0")?;
     let lookup = RouteLookup::of(destination)?;
     let mut watched = WatchedLink::new(client, CarrierLink::Tap).await?;
     let mut delays = Vec::new();

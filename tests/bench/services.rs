@@ -108,7 +108,8 @@ pub(super) async fn rows(table: &mut Table, sizes: Sizes) -> Result<()> {
     let one = instance_sets(&client, sets).await?;
     let beside = milliseconds(percentile(&plain, 99)) + BESIDE_PLAIN_MS;
     for (percent, target) in [(50, None), (99, Some(beside))] {
-        let (ours, theirs) = (percentile(&one, percent), percentile(&plain, percent));
+        let ours = percentile(&one, percent);
+        let theirs = percentile(&plain, percent);
         table.time(&format!("one instance, p{percent}"), ours, "one leaf", theirs, target);
     }
 
@@ -120,21 +121,22 @@ pub(super) async fn rows(table: &mut Table, sizes: Sizes) -> Result<()> {
     let installed = net.routes("150").len();
     ensure!(installed == instances as usize, "{installed} of {instances} routes are in the kernel");
     let grown = agent.resident_bytes().saturating_sub(before);
-    octets_for_each(table, grown, (instances, "instances"));
+    octets_for_each(table, grown, instances, "instances");
     let plain = one_leaf_sets(&client, sets).await?;
     let one = instance_sets(&client, sets).await?;
     let beside = milliseconds(percentile(&plain, 99)) + BESIDE_PLAIN_MS;
     for (percent, target) in [(50, None), (99, Some(beside))] {
-        let (ours, theirs) = (percentile(&one, percent), percentile(&plain, percent));
+        let ours = percentile(&one, percent);
+        let theirs = percentile(&plain, percent);
         let what = format!("one of {instances} instances, p{percent}");
         table.time(&what, ours, "one leaf beside them", theirs, target);
     }
     let numbers = instances..instances + events;
     let [template, handler] = EVENT_TO_KERNEL_MS;
-    event_rows(table, (&client, &net), numbers.clone(), ("template", STAGED, template)).await?;
+    event_rows(table, &client, &net, numbers.clone(), "template", STAGED, template).await?;
     let answering = answer(&socket).await?;
     let numbers = numbers.end..numbers.end + events;
-    event_rows(table, (&client, &net), numbers, ("handler", HANDLED, handler)).await?;
+    event_rows(table, &client, &net, numbers, "handler", HANDLED, handler).await?;
     answering.abort();
     Ok(())
 }
@@ -161,13 +163,13 @@ async fn memory_rows(table: &mut Table, instances: u32, states: &[u32]) -> Resul
         set_all(&client, (made..count).map(way)).await?;
         made = count;
         let grown = agent.resident_bytes().saturating_sub(before);
-        octets_for_each(table, grown, (count * LONG_STATES, "states"));
+        octets_for_each(table, grown, count * LONG_STATES, "states");
     }
     let before = agent.resident_bytes();
     set_all(&client, (0..instances).map(|it| (path(&format!("i{it}")), instance("eth0", it))))
         .await?;
     let grown = agent.resident_bytes().saturating_sub(before);
-    octets_for_each(table, grown, (instances, "instances"));
+    octets_for_each(table, grown, instances, "instances");
     Ok(())
 }
 
@@ -180,7 +182,7 @@ async fn set_all(client: &GnmiClient, values: impl Iterator<Item = (String, Valu
     Ok(())
 }
 
-fn octets_for_each(table: &mut Table, octets: u64, (count, things): (u32, &str)) {
+fn octets_for_each(table: &mut Table, octets: u64, count: u32, things: &str) {
     let each = f64::from(u32::try_from(octets / u64::from(count)).unwrap_or(u32::MAX));
     table.row(&format!("bytes for each of {count} {things}"), each, None, None);
 }
@@ -188,13 +190,17 @@ fn octets_for_each(table: &mut Table, octets: u64, (count, things): (u32, &str))
 /// Events on links; each opens the gate of one instance.
 async fn event_rows(
     table: &mut Table,
-    (client, net): (&GnmiClient, &Netns),
+    client: &GnmiClient,
+    net: &Netns,
     numbers: std::ops::Range<u32>,
-    (by, service, target): (&str, &str, f64),
+    by: &str,
+    service: &str,
+    target: f64,
 ) -> Result<()> {
     let mut times = Vec::new();
     for number in numbers {
-        let (near, far) = (format!("s{number}"), format!("q{number}"));
+        let near = format!("s{number}");
+        let far = format!("q{number}");
         net.ip(&format!("link add {near} type veth peer name {far}"));
         net.ip(&format!("link set {near} up"));
         let staged = instance(&near, number);
@@ -208,7 +214,8 @@ async fn event_rows(
     times.sort();
     for (percent, target) in [(50, None), (99, Some(target))] {
         let what = format!("event to kernel by {by}, p{percent}");
-        let (ours, median) = (percentile(&times, percent), percentile(&times, 50));
+        let ours = percentile(&times, percent);
+        let median = percentile(&times, 50);
         table.time(&what, ours, "median", median, target);
     }
     Ok(())
@@ -219,7 +226,7 @@ async fn answer(socket: &Path) -> Result<Task<()>> {
     let phase = wire::Phase::Create.into();
     let calls = vec![wire::ServedCalls { component: "*".into(), state: "*".into(), phase }];
     let served = wire::ServedType { calls, ..Default::default() };
-    let mut handler = RawHandler::attach_for(socket, (HANDLED, served)).await?;
+    let mut handler = RawHandler::attach_for(socket, HANDLED, served).await?;
     handler.next(|it| matches!(it, Heard::Synced(_)).then_some(())).await;
     Ok(tokio::spawn(async move {
         loop {
@@ -231,7 +238,8 @@ async fn answer(socket: &Path) -> Result<Task<()>> {
                 Heard::ServicesCommit(commit) => {
                     let tid = commit.tid;
                     for call in &commit.calls {
-                        let (text, call) = (lines(&call.params), call.call);
+                        let text = lines(&call.params);
+                        let call = call.call;
                         let edit = wire::Edit { tid, call, text, ..Default::default() };
                         handler.say(Said::Edit(edit)).await;
                     }

@@ -46,7 +46,8 @@ fn native(name: &str) -> String {
 
 async fn make_pairs(client: &GnmiClient, pairs: u32) -> Result<()> {
     let pair = |number: u32| {
-        let (near, far) = (format!("p{number}"), format!("q{number}"));
+        let near = format!("p{number}");
+        let far = format!("q{number}");
         let end = |name: &str, peer: &str| {
             update(&native(name), json!({"type": "veth", "veth": {"peer": peer}}))
         };

@@ -28,7 +28,8 @@ async fn interfaces(table: &mut Table, cables: u32) -> Result<()> {
     let text = |last: &str| {
         let mut text = String::new();
         for number in 0..cables {
-            let (one, other) = (format!("a{number}"), format!("b{number}"));
+            let one = format!("a{number}");
+            let other = format!("b{number}");
             for (end, peer) in [(&one, &other), (&other, &one)] {
                 let description = if number + 1 == cables { last } else { "cable" };
                 let _ = write!(

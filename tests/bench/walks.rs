@@ -45,7 +45,8 @@ pub(super) fn rows(table: &mut Table, instances: u32, walks: u32) -> Result<()> 
     ensure!(outcome.unchanged.len() == 1 && outcome.work.rendered == 0, "{outcome:?}");
     let [whole, alone] = [whole, alone].map(|it| trials(&configuration, &it, walks));
     for percent in [50, 99] {
-        let (walk, judged) = (percentile(&whole, percent), percentile(&alone, percent));
+        let walk = percentile(&whole, percent);
+        let judged = percentile(&alone, percent);
         let what = format!("a walk that changes nothing, one of {instances}, p{percent}");
         table.time(&what, walk, "its conditions alone", judged, None);
     }

@@ -120,7 +120,8 @@ pub(crate) async fn failing(effort: &mut Effort) -> Result<Row> {
     fs::set_permissions(agent.state_dir(), std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
     agent.restart().await;
     let mut load = Load::begin(&agent).await?;
-    let (mut refused, mut starts_refused) = (0, 0);
+    let mut refused = 0;
+    let mut starts_refused = 0;
     for _ in effort.attempts() {
         load.start(&agent).await;
         sleep(Duration::from_millis(effort.random.random_range(0..LOAD_MS))).await;

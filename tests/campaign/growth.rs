@@ -54,7 +54,8 @@ pub(crate) async fn row(effort: &mut Effort) -> Result<Row> {
             samples.push(Sample::of(&agent)?);
         }
     }
-    let (middle, last) = (samples[samples.len() / 2 - 1], samples[samples.len() - 1]);
+    let middle = samples[samples.len() / 2 - 1];
+    let last = samples[samples.len() - 1];
     let mut faults = panics(&agent);
     if effort.time.is_some() && last.resident > middle.resident + GROWTH {
         faults.push(format!("memory grows: {samples:?}"));

@@ -96,7 +96,9 @@ impl Load {
     pub(crate) async fn start(&mut self, agent: &AgentProcess) {
         self.is_at_work.store(true, Ordering::Relaxed);
         for (target, progress) in TARGETS.iter().zip(&self.progress) {
-            let (client, progress, target) = (agent.gnmi().await, Arc::clone(progress), *target);
+            let client = agent.gnmi().await;
+            let progress = Arc::clone(progress);
+            let target = *target;
             let is_at_work = Arc::clone(&self.is_at_work);
             self.workers.push(tokio::spawn(async move {
                 while is_at_work.load(Ordering::Relaxed) {
@@ -191,7 +193,8 @@ async fn change(
             client.update("/interfaces/interface[name=eth1]/config", config).await
         }
         Target::Address => {
-            let (ip, path) = (address(number), addresses_of("eth2"));
+            let ip = address(number);
+            let path = addresses_of("eth2");
             let list = json!({"address": [{"ip": ip, "config": {"ip": ip, "prefix-length": 24}}]});
             client.replace(&path, list).await
         }
@@ -269,7 +272,9 @@ async fn configured(client: &GnmiClient, target: Target) -> Result<u32, String> 
 /// The number of an address; the numbers of a run differ by less than those of one address.
 fn number_of(ip: &str) -> Option<u32> {
     let mut octets = ip.split('.').map(str::parse::<u32>);
-    let (_, high, low) = (octets.next()?.ok()?, octets.next()?.ok()?, octets.next()?.ok()?);
+    let _ = octets.next()?.ok()?;
+    let high = octets.next()?.ok()?;
+    let low = octets.next()?.ok()?;
     Some(high * 250 + low)
 }
 

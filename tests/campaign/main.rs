@@ -48,7 +48,8 @@ pub(crate) struct Effort {
 impl Effort {
     /// Attempts of a row: for its time, or a few.
     pub(crate) fn attempts(&self) -> impl Iterator<Item = u32> + use<> {
-        let (time, began) = (self.time, Instant::now());
+        let time = self.time;
+        let began = Instant::now();
         (0..).take_while(move |attempt| match time {
             None => *attempt < SHORT_ATTEMPTS,
             Some(time) => *attempt == 0 || began.elapsed() < time,

@@ -55,7 +55,8 @@ async fn accounting_records_survive_a_kill() {
     GnmiClient::over(agent.channel().await, stranger).capabilities().await.unwrap_err();
     let user = agent.user(&["set", "ada", "--role", "admin"], "a password to hide");
     assert!(user.status.success(), "{user:?}");
-    let (mut names, mut times) = (Vec::new(), Vec::new());
+    let mut names = Vec::new();
+    let mut times = Vec::new();
     for _ in 0..4 {
         let (text, record) = next(&mut live).await;
         assert!(!format!("{record:?}").contains("a password to hide"));

@@ -51,8 +51,8 @@ async fn check_rolled_back(third: Update, code: Code, parts: &[&str]) {
     stream.updates_within(SILENCE).await; // IPv6 address detection and the like
     let kernel =
         || (net.link("eth0"), net.link("eth1"), net.addresses("eth1"), net.ip("-4 route show"));
-    let (config_before, kernel_before) =
-        (client.read_as("/", DataType::Config).await.unwrap(), kernel());
+    let config_before = client.read_as("/", DataType::Config).await.unwrap();
+    let kernel_before = kernel();
 
     let request = SetRequest {
         update: vec![

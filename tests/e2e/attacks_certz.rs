@@ -44,7 +44,8 @@ impl Upload {
 }
 
 fn attacks(root: &Authority) -> Vec<Attack> {
-    let (impostor, stranger) = (Authority::new("root"), Authority::new("stranger"));
+    let impostor = Authority::new("root");
+    let stranger = Authority::new("stranger");
     let server = root.server();
     let good = root.revocation_list(&[SERIAL]).into_bytes();
     let refused: &[Code] = &[Code::InvalidArgument];

@@ -68,7 +68,8 @@ async fn records(agent: &AgentProcess, channel: Channel, others: usize) -> Vec<R
     let mut client = AcctzStreamClient::with_interceptor(channel, agent.credentials());
     let mut stream: Streaming<RecordResponse> =
         client.record_subscribe(RecordRequest { timestamp: None }).await.unwrap().into_inner();
-    let (mut records, mut begun) = (Vec::new(), 0);
+    let mut records = Vec::new();
+    let mut begun = 0;
     loop {
         let record = stream.message().await.unwrap().unwrap();
         let session = record.session_info.as_ref().unwrap();

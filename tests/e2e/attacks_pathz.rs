@@ -31,7 +31,8 @@ fn upload(version: &str, permitted: &[&str], denied: &[&str]) -> pathz::RotateRe
             mode: mode.into(),
         }
     };
-    let (permit, deny) = (pathz::Action::Permit, pathz::Action::Deny);
+    let permit = pathz::Action::Permit;
+    let deny = pathz::Action::Deny;
     let mut rules = vec![
         rule(ADMIN, "/", permit, pathz::Mode::Read),
         rule(ADMIN, "/", permit, pathz::Mode::Write),

@@ -190,7 +190,8 @@ async fn open_subscriptions_are_bounded() {
         request: Some(gnmi::subscribe_request::Request::Subscribe(list.clone())),
         ..Default::default()
     };
-    let (mut connections, mut refusals) = (Vec::new(), Vec::new());
+    let mut connections = Vec::new();
+    let mut refusals = Vec::new();
     for _ in 0..4 {
         let call = ("/gnmi.gNMI/Subscribe", &request);
         let untaken = untaken_calls(agent.address(), &config, call, &WATCHER, CALLS).await.unwrap();

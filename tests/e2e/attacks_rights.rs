@@ -183,8 +183,10 @@ async fn streams_of_a_deleted_user_end() {
     let agent = AgentProcess::start(&net).await;
     set_user(&agent, "eve", "read-only");
     set_user(&agent, "bob", "read-only");
-    let (eve, bob) = (gnmi_of(&agent, "eve").await, gnmi_of(&agent, "bob").await);
-    let (mut of_eve, mut of_bob) = (watch(&eve).await, watch(&bob).await);
+    let eve = gnmi_of(&agent, "eve").await;
+    let bob = gnmi_of(&agent, "bob").await;
+    let mut of_eve = watch(&eve).await;
+    let mut of_bob = watch(&bob).await;
     let admin = agent.gnmi().await;
     admin.update(HOSTNAME, "before").await.unwrap();
     of_eve.until("before").await;
@@ -336,8 +338,8 @@ async fn authz_policy_ends_exactly_the_denied_streams() {
     let agent = AgentProcess::start(&net).await;
     set_user(&agent, "eve", "read-only");
     set_user(&agent, "bob", "read-only");
-    let (mut of_eve, mut of_bob) =
-        (watch(&gnmi_of(&agent, "eve").await).await, watch(&gnmi_of(&agent, "bob").await).await);
+    let mut of_eve = watch(&gnmi_of(&agent, "eve").await).await;
+    let mut of_bob = watch(&gnmi_of(&agent, "bob").await).await;
     let subscribe = "/gnmi.gNMI/Subscribe";
     let both = policy(&[(ADMIN, &["*"]), ("eve", &[subscribe]), ("bob", &["/gnmi.gNMI/*"])]);
     let admin = agent.gnmi().await;
@@ -412,8 +414,10 @@ async fn revoked_certificate_ends_calls_on_open_connections() {
         // The name of the certificate, without a password.
         GnmiClient::over(channel, Credentials::new(name, "").unwrap())
     };
-    let (eve, adam) = (connected("eve", 7).await, connected("adam", 8).await);
-    let (mut of_eve, mut of_adam) = (watch(&eve).await, watch(&adam).await);
+    let eve = connected("eve", 7).await;
+    let adam = connected("adam", 8).await;
+    let mut of_eve = watch(&eve).await;
+    let mut of_adam = watch(&adam).await;
 
     let mut rotation = certz.rotate("p").await.unwrap();
     rotation.upload_revocations("v2", &[root.revocation_list(&[7])]).await.unwrap();

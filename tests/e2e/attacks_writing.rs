@@ -48,7 +48,8 @@ async fn oversized_leaf_list_is_refused_while_others_are_served() {
     const MANY: usize = 1_000_000;
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
-    let (attacker, other) = (agent.gnmi().await, agent.gnmi().await);
+    let attacker = agent.gnmi().await;
+    let other = agent.gnmi().await;
     let mtu = format!("{}/mtu", config_of("eth0"));
     let words = format!("system search-domain {}", domains(0, MANY).join(" "));
     let attacks = [
@@ -74,7 +75,8 @@ async fn leaf_list_limit_is_inclusive() {
     const MOST: usize = LEAF_LIST_ENTRIES.figure;
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
-    let (client, other) = (agent.gnmi().await, agent.gnmi().await);
+    let client = agent.gnmi().await;
+    let other = agent.gnmi().await;
     // One update for each value, all in one request.
     let update_of = |name: String| update(SEARCH, json!([name]));
     let updates: Vec<_> = domains(0, MOST).into_iter().map(update_of).collect();

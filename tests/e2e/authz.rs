@@ -23,7 +23,8 @@ fn policy(users: &[&str]) -> String {
 }
 
 fn upload(version: &str, policy: &str) -> RotateAuthzRequest {
-    let (version, policy) = (version.to_owned(), policy.to_owned());
+    let version = version.to_owned();
+    let policy = policy.to_owned();
     let upload = UploadRequest { version, created_on: 1_700_000_000, policy };
     let rotate_request = Some(rotate_authz_request::RotateRequest::UploadRequest(upload));
     RotateAuthzRequest { rotate_request, ..Default::default() }
@@ -50,7 +51,8 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_policy_or_the_new_one() {
     let mut agent = AgentProcess::start(&net).await;
     let password = "a password of eve";
     assert!(agent.user(&["set", "eve", "--role", "admin"], password).status.success());
-    let (with_eve, without_eve) = (policy(&[ADMIN, "eve"]), policy(&[ADMIN]));
+    let with_eve = policy(&[ADMIN, "eve"]);
+    let without_eve = policy(&[ADMIN]);
     let mut stored: Option<(String, String)> = None;
     let cuts = CutPoint::ALL.iter().chain(&CutPoint::ALL).chain(&[CutPoint::Finalizing; 2]);
     for (number, cut) in cuts.enumerate() {

@@ -33,7 +33,9 @@ const AUTHZ: &str = r#"version: "of the owner" created_on: 7
     policy: '{"name":"all","allow_rules":[{"name":"all"}]}'"#;
 
 fn server_data(streaming: bool) -> ServerData<'static> {
-    let (openconfig, vendor, dynamic) = (OPENCONFIG, VENDOR, DYNAMIC);
+    let openconfig = OPENCONFIG;
+    let vendor = VENDOR;
+    let dynamic = DYNAMIC;
     ServerData { streaming, openconfig, vendor, dynamic, ..ServerData::default() }
 }
 
@@ -270,7 +272,8 @@ async fn an_image_is_installed_when_its_server_and_its_digest_are_right() {
         ("none", "https://192.0.2.1:1/image", IMAGE_SHA256, "cannot connect to 192.0.2.1:1"),
         ("none", "ftp://192.0.2.1/image", IMAGE_SHA256, "give an http:// or https:// address"),
     ] {
-        let (net, http) = (Netns::enter(), serve_image().await);
+        let net = Netns::enter();
+        let http = serve_image().await;
         let url = if url == "http" { &http } else { url };
         let image = image(url, sum);
         let bootstrap =

@@ -56,7 +56,8 @@ async fn a_factory_new_box_finds_its_server_by_dhcp() {
     let bootstrap =
         BootstrapFixture::factory_new(&net, ServerData { streaming: true, ..server_data() });
     assert!(!net.link(PORT).up);
-    let (_server, dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
+    let _server = bootstrap.emulator().await;
+    let dhcp = bootstrap.dnsmasq().await;
     let mut agent = start_factory_new(&net, &bootstrap, &[]).await;
     check_bootstrapped(&agent).await;
     assert_eq!(net.addresses(PORT), [LEASED]);
@@ -122,7 +123,8 @@ async fn hostile_dhcp_server_costs_bounded_memory() {
     assert_eq!((net.addresses(PORT), net.routes("150").len()), (Vec::new(), 0));
 
     drop(hostile);
-    let (_server, _dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
+    let _server = bootstrap.emulator().await;
+    let _dhcp = bootstrap.dnsmasq().await;
     check_bootstrapped(&agent).await;
 }
 
@@ -131,7 +133,8 @@ async fn hostile_dhcp_server_costs_bounded_memory() {
 // proves 4.2, 4.3, 4.4
 #[tokio::test]
 async fn the_dhcp_server_of_the_emulator_leads_to_it_in_the_managed_namespace() {
-    let (here, managed) = (Netns::enter(), Netns::detached());
+    let here = Netns::enter();
+    let managed = Netns::detached();
     let bootstrap = BootstrapFixture::factory_new(&managed, server_data());
     let _server = bootstrap.emulator_with_dhcp(&managed).await;
     let agent = start_factory_new(&here, &bootstrap, &["--netns", managed.path()]).await;
@@ -145,7 +148,8 @@ async fn the_dhcp_server_of_the_emulator_leads_to_it_in_the_managed_namespace() 
 async fn a_box_that_gets_ipv6_alone_is_bootstrapped_over_it() {
     let net = Netns::enter();
     let bootstrap = BootstrapFixture::factory_new(&net, ServerData { v6: true, ..server_data() });
-    let (_server, dhcp) = (bootstrap.faulty("none").await, bootstrap.dnsmasq().await);
+    let _server = bootstrap.faulty("none").await;
+    let dhcp = bootstrap.dnsmasq().await;
     let agent = start_factory_new(&net, &bootstrap, &[]).await;
     // The lease may come before the router has announced the prefix: then the first attempt has no route.
     let ended =
@@ -168,7 +172,8 @@ async fn a_box_that_gets_ipv6_alone_is_bootstrapped_over_it() {
 async fn lease_is_renewed_and_removed_on_expiry() {
     let net = Netns::enter();
     let bootstrap = BootstrapFixture::factory_new(&net, server_data());
-    let (_server, dhcp) = (bootstrap.emulator().await, bootstrap.short_leases().await);
+    let _server = bootstrap.emulator().await;
+    let dhcp = bootstrap.short_leases().await;
     let agent = start_factory_new(&net, &bootstrap, &[]).await;
     check_bootstrapped(&agent).await;
     let renewals = || dhcp.log().matches("REQUEST of 192.0.2.9 from 192.0.2.9").count();
@@ -237,7 +242,8 @@ async fn unbootstrapped_box_refuses_strangers_and_serves_its_operator() {
 async fn a_reset_leads_back_through_dhcp_into_production() {
     let net = Netns::enter();
     let bootstrap = BootstrapFixture::factory_new(&net, server_data());
-    let (server, _dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
+    let server = bootstrap.emulator().await;
+    let _dhcp = bootstrap.dnsmasq().await;
     let agent = start_factory_new(&net, &bootstrap, &[]).await;
     check_bootstrapped(&agent).await;
     let reports = || server.log().matches("BOOTSTRAP_STATUS_SUCCESS").count();
@@ -263,7 +269,8 @@ async fn a_power_cut_in_any_step_ends_in_a_configured_box() {
     ] {
         let net = Netns::enter();
         let folder = TempDir::new().unwrap();
-        let (image, command) = (image(IMAGE, IMAGE_SHA256), folder.path().join("install"));
+        let image = image(IMAGE, IMAGE_SHA256);
+        let command = folder.path().join("install");
         let data = ServerData { image: &image, ..server_data() };
         let bootstrap = BootstrapFixture::factory_new(&net, data);
         let mut servers: Vec<ServerProcess> = Vec::new();

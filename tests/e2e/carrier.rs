@@ -211,14 +211,16 @@ async fn the_setting_follows_the_addresses_and_is_given_back() {
 async fn the_last_address_may_go_by_two_changes_at_once() {
     let net = ports(&["eth0"]);
     let agent = AgentProcess::start(&net).await;
-    let (one, other) = (agent.gnmi().await, agent.gnmi().await);
+    let one = agent.gnmi().await;
+    let other = agent.gnmi().await;
     let both: &[&str] = &["10.0.0.1/24", "10.0.1.1/24"];
     for _ in 0..10 {
         let ports: Value = json!({"interface": [port("eth0", both)]});
         one.update("/interfaces", ports).await.unwrap();
         assert_eq!(settings(&net, "eth0"), ["1", "1"].map(str::to_owned));
         let path = |ip: &str| format!("{}/addresses/address[ip={ip}]", ipv4_of("eth0"));
-        let (first, second) = (path("10.0.0.1"), path("10.0.1.1"));
+        let first = path("10.0.0.1");
+        let second = path("10.0.1.1");
         let (first, second) = tokio::join!(one.delete(&first), other.delete(&second));
         first.unwrap();
         second.unwrap();

@@ -49,7 +49,8 @@ async fn accepts_client_of(agent: &AgentProcess, authority: &Authority) -> bool 
 async fn gnmic_logs_in_by_client_certificate() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
-    let (root, other) = (Authority::new("root"), Authority::new("other"));
+    let root = Authority::new("root");
+    let other = Authority::new("other");
     bind(&agent, &root).await;
     let gnmic = |client: &CertificateAndKey| {
         let write = |name: &str, text: &str| {
@@ -79,7 +80,8 @@ async fn gnmic_logs_in_by_client_certificate() {
 async fn certificates_change_under_open_streams_and_new_connections() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
-    let (root, other) = (Authority::new("root"), Authority::new("other"));
+    let root = Authority::new("root");
+    let other = Authority::new("other");
     let both = [&root, &other];
     let mut certz = bind(&agent, &root).await;
     let mut rotation = certz.rotate("p").await.unwrap();
@@ -103,9 +105,11 @@ async fn certificates_change_under_open_streams_and_new_connections() {
     let enough = Arc::new(AtomicBool::new(false));
     let mut newcomers = JoinSet::new();
     for pair in [root.client("adam"), other.client("zoe")] {
-        let (address, credentials) = (agent.address(), agent.credentials());
+        let address = agent.address();
+        let credentials = agent.credentials();
         let trusted = [root.pem.clone(), other.pem.clone()];
-        let (connections, enough) = (connections.clone(), enough.clone());
+        let connections = connections.clone();
+        let enough = enough.clone();
         newcomers.spawn(async move {
             let trusted = trusted.each_ref().map(String::as_str);
             while !enough.load(Ordering::Relaxed) {
@@ -142,7 +146,8 @@ async fn certificates_change_under_open_streams_and_new_connections() {
 async fn a_power_cut_leaves_the_old_or_the_new_material() {
     let net = Netns::enter();
     let mut agent = AgentProcess::start(&net).await;
-    let (mut old, mut new) = (Authority::new("one"), Authority::new("two"));
+    let mut old = Authority::new("one");
+    let mut new = Authority::new("two");
     bind(&agent, &old).await;
     let cuts = [
         CutPoint::Opened,

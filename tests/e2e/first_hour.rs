@@ -53,7 +53,8 @@ impl FirstHour {
         net.shell(&format!("nsenter --net={path} ip address add 192.0.2.2/24 dev peer0"));
 
         let shell = Shell::new();
-        let (state, root) = (shell.path("state"), shell.path("root"));
+        let state = shell.path("state");
+        let root = shell.path("root");
         fs::create_dir(&root).unwrap();
         let state = state.display();
         let holdfast = binary();
@@ -98,7 +99,8 @@ async fn the_commands_of_the_first_hour_print_what_the_page_has() {
     let page = fs::read_to_string(&path).unwrap();
     let is_written = std::env::var_os("HOLDFAST_WRITE").is_some();
     let hour = FirstHour::begin().await;
-    let (mut written, mut rest) = (String::new(), page.as_str());
+    let mut written = String::new();
+    let mut rest = page.as_str();
     for step in steps(&page) {
         if is_written {
             sleep(SETTLING_TIME).await;

@@ -66,7 +66,8 @@ impl Traffic {
         let sender = thread::spawn(move || {
             let local = if address.contains('[') { "[::]:0" } else { "0.0.0.0:0" };
             let socket = UdpSocket::bind(local).unwrap();
-            let (mut sent, mut lost) = (0, 0);
+            let mut sent = 0;
+            let mut lost = 0;
             while !ended.load(Ordering::Relaxed) {
                 match socket.send_to(b"x", address) {
                     Ok(_) => sent += 1,

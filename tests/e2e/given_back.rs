@@ -105,7 +105,8 @@ async fn hosts_that_cannot_be_are_refused_before_the_kernel() {
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
     client.update(&config_of("eth0"), json!({"enabled": true})).await.unwrap();
-    let (ipv4, ipv6) = (ipv4_of("eth0"), ipv6_of("eth0"));
+    let ipv4 = ipv4_of("eth0");
+    let ipv6 = ipv6_of("eth0");
     let address = |ip: &str, length: u8| json!({"config": {"ip": ip, "prefix-length": length}});
     client
         .update(&format!("{ipv4}/addresses/address[ip=192.0.2.1]"), address("192.0.2.1", 24))

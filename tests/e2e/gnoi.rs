@@ -43,7 +43,8 @@ async fn a_reboot_of_the_agent_leaves_the_kernel_alone_and_is_remembered() {
         message: "new binary".to_owned(),
         ..Default::default()
     };
-    let (pid, starts) = (agent.pid(), || agent.log().matches("listening").count());
+    let pid = agent.pid();
+    let starts = || agent.log().matches("listening").count();
     let before = starts();
     system.reboot(request).await.unwrap();
     eventually("the agent listens anew", || starts() > before).await;
@@ -64,7 +65,8 @@ async fn a_reboot_of_the_agent_leaves_the_kernel_alone_and_is_remembered() {
 #[tokio::test]
 async fn a_cold_reboot_is_one_of_the_box_by_its_own_command() {
     let net = Netns::enter();
-    let (programs, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let programs = TempDir::new().unwrap();
+    let root = TempDir::new().unwrap();
     let marker = programs.path().join("asked");
     install_by(&programs.path().join("reboot"), &format!(": >{}", marker.display()));
     let path = std::env::var_os("PATH").unwrap();
@@ -142,7 +144,8 @@ async fn serve_image() -> String {
 async fn a_package_is_stored_fetched_and_handed_to_the_installer() {
     let net = Netns::enter();
     let folder = TempDir::new().unwrap();
-    let (command, installed) = (folder.path().join("install"), folder.path().join("installed"));
+    let command = folder.path().join("install");
+    let installed = folder.path().join("installed");
     // The image program hangs for one version.
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = install ] || exit 0\n[ \"$3\" != slow ] || exec sleep 600\ncp \"$2\" {}\n",
@@ -178,7 +181,8 @@ async fn a_package_is_stored_fetched_and_handed_to_the_installer() {
     let nobody = client().kill_process(sleep(false)).await.unwrap_err();
     assert_eq!(nobody.code(), Code::NotFound, "{nobody:?}");
     let ask = || {
-        let (mut client, request) = (client(), sleep(false));
+        let mut client = client();
+        let request = sleep(false);
         async move { client.kill_process(request).await.is_ok() }
     };
     let kill = eventually_async("the installer is there, and is ended", ask);

@@ -68,7 +68,8 @@ async fn all_of_ipv6_waits_while_its_link_cannot_carry_it() {
     net.ip("link set peer0 up");
     let mut agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
-    let (enabled, mtu) = (format!("{}/config/enabled", ipv6_of("eth0")), config_of("eth0"));
+    let enabled = format!("{}/config/enabled", ipv6_of("eth0"));
+    let mtu = config_of("eth0");
     let set_mtu = async |client: &GnmiClient, mtu_with_header: u32| {
         client.update(&mtu, json!({"mtu": mtu_with_header})).await.unwrap();
     };

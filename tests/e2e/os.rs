@@ -103,7 +103,8 @@ fn files(folder: &Path) -> usize {
 async fn image_is_installed_and_activated_with_its_boot_config() {
     let net = Netns::enter();
     let folder = TempDir::new().unwrap();
-    let (slots, command) = (folder.path().join("slots"), folder.path().join("images"));
+    let slots = folder.path().join("slots");
+    let command = folder.path().join("images");
     fs::create_dir(&slots).unwrap();
     fs::write(folder.path().join("running"), "1.0\n").unwrap();
     install_by(&command, SLOTS);

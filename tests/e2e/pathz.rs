@@ -181,7 +181,9 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_paths_or_the_new_ones() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     let mut agent = AgentProcess::start(&net).await;
     assert!(agent.user(&["set", GUEST, "--role", "admin"], GUEST_PASSWORD).status.success());
-    let (mut version, mut visible, mut other) = ("first".to_owned(), ETH0, ETH1);
+    let mut version = "first".to_owned();
+    let mut visible = ETH0;
+    let mut other = ETH1;
     install(&agent, &version).await;
     for (number, cut) in CutPoint::ALL.into_iter().chain([CutPoint::Finalizing]).enumerate() {
         let tried = format!("v{number}");

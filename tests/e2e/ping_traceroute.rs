@@ -34,8 +34,10 @@ struct Network {
 
 impl Network {
     async fn new() -> Self {
-        let (outside, managed) = (Netns::enter(), Netns::detached());
-        let (router, host) = (Netns::detached(), Netns::detached());
+        let outside = Netns::enter();
+        let managed = Netns::detached();
+        let router = Netns::detached();
+        let host = Netns::detached();
         managed.add_cable("eth0", &router, "r0");
         router.add_cable("r1", &host, "h0");
         for (net, port, v4, v6) in [

@@ -49,7 +49,7 @@ async fn attach(on: &ServedBox) -> RawHandler {
     attach_next(async || {
         let actions = vec!["prepare".to_owned()];
         let served = wire::ServedType { actions, ..wire::ServedType::default() };
-        RawHandler::attach_for(&on.socket, ("sized-port", served)).await
+        RawHandler::attach_for(&on.socket, "sized-port", served).await
     })
     .await
 }
@@ -69,7 +69,8 @@ fn accepted(id: u64) -> Said {
 }
 
 fn result(id: u64) -> Said {
-    let (json, error) = (r#"{"port": "eth1"}"#.to_owned(), String::new());
+    let json = r#"{"port": "eth1"}"#.to_owned();
+    let error = String::new();
     Said::ActionResult(wire::ActionResult { id, json, error })
 }
 

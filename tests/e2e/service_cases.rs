@@ -234,7 +234,8 @@ const GATED_ROUTE: &str = "network-instance DEFAULT\n  static gated\n    route {
 
 /// A folder with a package whose instances make one route each when eth1 is up.
 fn gated_routes() -> TempDir {
-    let (sources, folder) = (TempDir::new().unwrap(), TempDir::with_prefix("services-").unwrap());
+    let sources = TempDir::new().unwrap();
+    let folder = TempDir::with_prefix("services-").unwrap();
     fs::create_dir(sources.path().join("templates")).unwrap();
     for (file, content) in [
         ("service.toml", GATED),
@@ -370,7 +371,8 @@ async fn a_restart_with_many_instances_in_sync_makes_no_operation() {
     agent.restart().await;
     let client = agent.gnmi().await;
     let plan = |name: &str| format!("{PLANS}/plan[service=gated[name='{name}'\\]]");
-    let (plan, leaf) = (plan("r7"), "component[type=route][name=main]/state[name=routed]");
+    let plan = plan("r7");
+    let leaf = "component[type=route][name=main]/state[name=routed]";
     let read = async |name: &str| client.read(&format!("{plan}/{leaf}/{name}")).await.ok();
     eventually_async("the objects of its state wait", async || {
         read("apply").await.is_some_and(|it| it == "pending")

@@ -109,7 +109,8 @@ async fn what_a_handler_puts_out_to_last_stays_until_it_is_purged() {
     on.agent.restart().await;
     let gnmic = Gnmic::for_admin(&on.agent);
     assert_eq!(aliases(&on), lasting);
-    let (of_type, of_instance) = ("persist:sized-port", "persist:sized-port[name='acme']");
+    let of_type = "persist:sized-port";
+    let of_instance = "persist:sized-port[name='acme']";
     let owners = ["-e", "json_ietf", "get", "--path", "holdfast_native:/service-state/ownership"];
     let owners = gnmic.json(&owners).await.to_string();
     assert!(owners.contains(&format!("{of_type:?}")) && owners.contains(of_instance), "{owners}");

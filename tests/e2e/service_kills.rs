@@ -74,7 +74,8 @@ async fn configured(client: &GnmiClient) -> Instance {
 
 /// Waits until all that the instance asks for is there, and nothing else.
 async fn comes_to(net: &Netns, client: &GnmiClient, instance: Instance) {
-    let (is_there, is_routed) = (instance != Instance::Absent, instance == Instance::Approved);
+    let is_there = instance != Instance::Absent;
+    let is_routed = instance == Instance::Approved;
     eventually(&format!("the kernel has what belongs to {instance:?}"), || {
         net.find_link("br0").is_some() == is_there
             && net.link("eth1").master.is_some() == is_there
@@ -113,7 +114,8 @@ async fn a_kill_at_any_moment_leaves_an_instance_before_or_after_a_change() {
     let packages = packed("bridge-access");
     let folder = packages.path().to_str().unwrap();
     let mut agent = AgentProcess::start_with(&net, &["--services", folder]).await;
-    let (mut seen, mut probes) = (BTreeSet::new(), 0);
+    let mut seen = BTreeSet::new();
+    let mut probes = 0;
     for phase in [Phase::Create, Phase::Stage, Phase::Delete] {
         let [before, after] = phase.ends();
         for delay in DELAYS {

@@ -64,7 +64,8 @@ struct Listener {
 impl Listener {
     async fn start() -> Self {
         let net = Netns::enter().with_veth("eth1", "peer1");
-        let (packages, folder) = (port_package(OUTLINE), TempDir::new().unwrap());
+        let packages = port_package(OUTLINE);
+        let folder = TempDir::new().unwrap();
         let authority = Authority::new("clients");
         let ca: PathBuf = folder.path().join("ca.pem");
         std::fs::write(&ca, &authority.pem).unwrap();
@@ -119,7 +120,8 @@ async fn attach_port(handler: &mut RawHandler, bridge: &str) {
     for (leaf, value) in
         [(format!("[name={bridge}]/type"), "bridge"), ("[name=eth1]/master".to_owned(), bridge)]
     {
-        let (path, json) = (format!("/interfaces/interface{leaf}"), format!("{value:?}"));
+        let path = format!("/interfaces/interface{leaf}");
+        let json = format!("{value:?}");
         handler.say(Said::Edit(wire::Edit { tid, path, json, ..wire::Edit::default() })).await;
     }
     handler.say(Said::Done(wire::Done { tid, served: vec![wire::Served::default()] })).await;

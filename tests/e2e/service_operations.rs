@@ -47,7 +47,9 @@ fn has_route(net: &Netns) -> bool {
 // proves sv.B67
 #[tokio::test]
 async fn a_failed_action_stays_in_the_queue_until_an_operator_decides() {
-    let (net, far, packages) = (Netns::enter(), Netns::detached(), packed("uplink"));
+    let net = Netns::enter();
+    let far = Netns::detached();
+    let packages = packed("uplink");
     let (agent, gnmic) = with_uplinks(&net, &far, &packages).await;
     update(&gnmic, NORTH, PARAMETERS).await;
     let failed = ["status\":\"failed\"", "attempts\":\"1\"", "uplink[name='north']", "probed"];
@@ -83,7 +85,9 @@ async fn a_failed_action_stays_in_the_queue_until_an_operator_decides() {
 // proves sv.B70
 #[tokio::test]
 async fn a_probe_that_a_restart_cuts_off_is_repeated_because_that_does_no_harm() {
-    let (net, far, packages) = (Netns::enter(), Netns::detached(), packed("uplink"));
+    let net = Netns::enter();
+    let far = Netns::detached();
+    let packages = packed("uplink");
     let (mut agent, gnmic) = with_uplinks(&net, &far, &packages).await;
     far.ip("address add 192.0.2.1/31 dev peer9");
     update(&gnmic, NORTH, PARAMETERS).await;
@@ -100,7 +104,9 @@ async fn a_probe_that_a_restart_cuts_off_is_repeated_because_that_does_no_harm()
 async fn nothing_of_a_type_moves_while_it_is_switched_off() {
     const SWITCH: &str = "holdfast_native:/service-settings/type[name=uplink]";
     const WAITS: &str = "its type to be switched on";
-    let (net, far, packages) = (Netns::enter(), Netns::detached(), packed("uplink"));
+    let net = Netns::enter();
+    let far = Netns::detached();
+    let packages = packed("uplink");
     let (mut agent, gnmic) = with_uplinks(&net, &far, &packages).await;
     update(&gnmic, NORTH, PARAMETERS).await;
     answer_with(&gnmic, &QUEUE, &["status\":\"failed\"", "attempts\":\"1\""]).await;
@@ -142,7 +148,9 @@ async fn nothing_of_a_type_moves_while_it_is_switched_off() {
 async fn actions_wait_until_a_commit_is_confirmed_and_say_so() {
     const WINDOW: [&str; 5] =
         ["--commit-id", "trial", "--commit-request", "--rollback-duration", "600s"];
-    let (net, far, packages) = (Netns::enter(), Netns::detached(), packed("uplink"));
+    let net = Netns::enter();
+    let far = Netns::detached();
+    let packages = packed("uplink");
     let (agent, gnmic) = with_uplinks(&net, &far, &packages).await;
     far.ip("address add 192.0.2.1/31 dev peer9");
     let set = ["--update-path", NORTH, "--update-value", PARAMETERS];

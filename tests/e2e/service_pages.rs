@@ -219,7 +219,8 @@ impl HandledBox {
         net.ip("link add br0 type bridge");
         let folder = TempDir::new().unwrap();
         let socket = folder.path().join("services.sock");
-        let (services, path) = (packages.path().to_str().unwrap(), socket.to_str().unwrap());
+        let services = packages.path().to_str().unwrap();
+        let path = socket.to_str().unwrap();
         let options = ["--services", services, "--service-socket", path];
         let agent = AgentProcess::start_with(&net, &options).await;
         let file = folder.path().join("handler.py");

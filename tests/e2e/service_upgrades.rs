@@ -29,10 +29,10 @@ struct Package {
 impl Package {
     /// A version that gives its ports this MTU, an expression of templates.
     fn new(version: &str, mtu: &str) -> Self {
-        Self::of_outline(&SIZED_PORT.replace("LINES", ""), (version, mtu))
+        Self::of_outline(&SIZED_PORT.replace("LINES", ""), version, mtu)
     }
 
-    fn of_outline(outline: &str, (version, mtu): (&str, &str)) -> Self {
+    fn of_outline(outline: &str, version: &str, mtu: &str) -> Self {
         let outline = outline.replace("1.0.0", version);
         let size = format!("interface {{{{ params.port }}}}\n  mtu {{{{ {mtu} }}}}\n");
         let folder = port_package_with(&outline, &size);
@@ -133,7 +133,8 @@ impl Upgraded {
 // proves sv.B103
 #[tokio::test]
 async fn a_live_type_is_upgraded_with_the_hash_of_its_dry_run() {
-    let (first, second) = (Package::new("1.0.0", "1400"), Package::new("1.1.0", "1300"));
+    let first = Package::new("1.0.0", "1400");
+    let second = Package::new("1.1.0", "1300");
     let mut on = Upgraded::start(&first).await;
     on.is_at("1.0.0", 1400).await;
     let listed = operate(&on.agent, &["list"]).unwrap();
@@ -220,7 +221,7 @@ async fn an_instance_that_fails_alone_is_left_behind_until_it_is_deployed_again(
 async fn a_version_without_a_component_type_that_is_in_use_is_forced_alone() {
     let first = Package::new("1.0.0", "1400");
     let outline = SIZED_PORT.replace("LINES", "").replace("type = \"port\"", "type = \"link\"");
-    let second = Package::of_outline(&outline, ("2.0.0", "1300"));
+    let second = Package::of_outline(&outline, "2.0.0", "1300");
     let on = Upgraded::start(&first).await;
     let refused = second.install(&on.agent, &["--dry-run"]).unwrap_err();
     for part in ["sized-port[name='acme']", TAG_OF_BOLT, "port"] {
@@ -228,7 +229,7 @@ async fn a_version_without_a_component_type_that_is_in_use_is_forced_alone() {
     }
     on.is_at("1.0.0", 1400).await;
     // Claims of the old components stay, and belong to nobody.
-    let both = Package::of_outline(&outline, ("2.0.0", "1400"));
+    let both = Package::of_outline(&outline, "2.0.0", "1400");
     both.upgrade(&on.agent, &["--force"]);
     on.is_at("2.0.0", 1400).await;
     let orphans = ["acme", "bolt"].map(|name| format!("orphan:sized-port[name='{name}']"));
@@ -254,8 +255,10 @@ const KILLS: u32 = 6;
 async fn a_kill_during_an_upgrade_leaves_all_instances_at_one_version() {
     let first = Package::new("1.0.0", "1400");
     let mut on = Upgraded::start(&first).await;
-    let (mut version, mut mtu) = ("1.0.0".to_owned(), 1400);
-    let (mut time, mut seen) = (Duration::ZERO, [false; 2]);
+    let mut version = "1.0.0".to_owned();
+    let mut mtu = 1400;
+    let mut time = Duration::ZERO;
+    let mut seen = [false; 2];
     // The first one is measured.
     for number in 0..=KILLS {
         let next = (format!("1.{}.0", number + 1), mtu - 10);

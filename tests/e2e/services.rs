@@ -120,7 +120,8 @@ const BERNE: &str = "holdfast_native:/services/migrated-link[name=berne]";
 
 /// Parameters of a link with one end point.
 fn link(name: &str, vni: u8, is_tested: bool) -> String {
-    let (local, remote) = ("192.0.2.1", "192.0.2.2");
+    let local = "192.0.2.1";
+    let remote = "192.0.2.2";
     format!(
         r#"{{"name": "berne", "bridge": "br0", "test-passed": {is_tested}, "endpoint": [{{"name": "{name}", "vni": {vni}, "local": "{local}", "remote": "{remote}"}}]}}"#
     )
@@ -326,7 +327,8 @@ const NORTH_TAG: &str = "uplink[name='north']";
 // proves sv.B12, sv.B62
 #[tokio::test]
 async fn an_uplink_takes_traffic_when_its_far_end_has_answered() {
-    let (net, far) = (Netns::enter(), Netns::detached());
+    let net = Netns::enter();
+    let far = Netns::detached();
     net.add_cable("eth9", &far, "peer9");
     far.ip("link set peer9 up");
     let packages = packed("uplink");
@@ -358,7 +360,8 @@ async fn an_uplink_takes_traffic_when_its_far_end_has_answered() {
     eventually("the address is gone", || net.addresses("eth9").is_empty()).await;
     let notices = monitor.finish(&net).await;
     let position = |part: &str| notices.iter().position(|line| line.contains(part));
-    let (route, address) = (position("198.51.100.0/24"), position("192.0.2.0/31"));
+    let route = position("198.51.100.0/24");
+    let address = position("192.0.2.0/31");
     assert!(route.is_some() && route < address, "{notices:?}");
     no_plans(&gnmic).await;
 }
@@ -522,7 +525,8 @@ pub(crate) fn install_request(
     ]);
     let signature = sign.arg("-in").arg(signed).output().unwrap();
     assert!(signature.status.success());
-    let (archive, signature) = (fs::read(archive).unwrap(), signature.stdout);
+    let archive = fs::read(archive).unwrap();
+    let signature = signature.stdout;
     let [archive, signature] = [archive, signature].map(|it| BASE64_STANDARD.encode(it));
     format!(r#"{{"archive": "{archive}", "signature": "{signature}"}}"#)
 }
@@ -629,7 +633,8 @@ async fn an_instance_whose_gate_reads_its_own_work_is_held_back() {
     let held_back = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state")];
     answer_with(&gnmic, &held_back, &["walks-held-back\":true"]).await;
     let walks = || agent.log().matches("what=\"walk\"").count();
-    let (before, used) = (walks(), agent.resource_use().processor);
+    let before = walks();
+    let used = agent.resource_use().processor;
     assert!((10..=30).contains(&before), "{before} walks");
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(walks() - before <= 25, "{} walks in two seconds", walks() - before);

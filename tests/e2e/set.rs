@@ -42,7 +42,8 @@ async fn update_adds_replace_removes_delete_ends() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
-    let (ipv4, ipv6) = (ipv4_of("eth0"), ipv6_of("eth0"));
+    let ipv4 = ipv4_of("eth0");
+    let ipv6 = ipv6_of("eth0");
 
     client
         .update("/interfaces", json!({"interface": [port("eth0", &["192.0.2.1/24"])]}))
@@ -169,7 +170,8 @@ async fn operations_run_in_their_order_and_are_answered_in_it() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
-    let (config, description) = (config_of("eth0"), format!("{}/description", config_of("eth0")));
+    let config = config_of("eth0");
+    let description = format!("{}/description", config_of("eth0"));
 
     let request = SetRequest {
         update: vec![update(&description, "updated"), update(&format!("{config}/mtu"), 1314)],
@@ -259,7 +261,8 @@ async fn dns_search_domains_are_merged_into_resolv_conf() {
     std::fs::create_dir_all(agent.root().join("etc")).unwrap();
     std::fs::write(&file, foreign).unwrap();
 
-    let (config, state) = ("/system/dns/config/search", "/system/dns/state/search");
+    let config = "/system/dns/config/search";
+    let state = "/system/dns/state/search";
     client.update(config, json!(["b.example", "a.example"])).await.unwrap();
     client.update(config, json!(["c.example"])).await.unwrap();
     let text = std::fs::read_to_string(&file).unwrap();

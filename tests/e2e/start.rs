@@ -119,7 +119,8 @@ async fn an_expired_certificate_is_shown_and_told() {
 async fn tls_files_that_cannot_be_used_leave_the_box_and_its_socket() {
     let mut device = StoppedBox::new().await;
     let authority = Authority::new("operator");
-    let (pair, other) = (authority.server(), authority.server());
+    let pair = authority.server();
+    let other = authority.server();
     let address = device.agent.address();
     let no_clients = ["--tls-client-ca".to_owned(), "/missing/clients.pem".to_owned()];
     for (what, wrong, more, want) in [
@@ -409,7 +410,8 @@ async fn a_second_agent_in_the_namespace_is_refused_and_takes_nothing_down() {
     let ended = second.output().unwrap();
     assert_eq!(ended.status.code(), Some(1));
     let reason = String::from_utf8_lossy(&ended.stderr);
-    let (pid, folder) = (device.agent.pid(), device.agent.state_dir());
+    let pid = device.agent.pid();
+    let folder = device.agent.state_dir();
     assert!(reason.contains(&format!("process {pid},")), "{reason}");
     assert!(reason.contains(&format!("state folder `{}`", folder.display())), "{reason}");
     assert_eq!(contents(&device), before);

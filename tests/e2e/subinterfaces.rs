@@ -74,7 +74,8 @@ async fn a_family_is_switched_off_and_on() {
         let off = net.sysctl("ipv6/conf/eth0/disable_ipv6");
         (has("192.0.2.1/24"), has("2001:db8::1/64"), off == "1")
     };
-    let (on, off) = (json!({"enabled": true}), json!({"enabled": false}));
+    let on = json!({"enabled": true});
+    let off = json!({"enabled": false});
     for (ipv4, ipv6, want) in [
         (&json!({}), &json!({}), (true, true, false)),
         (&off, &on, (false, true, false)),

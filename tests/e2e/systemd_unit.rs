@@ -191,7 +191,8 @@ async fn an_address_is_leased_and_the_box_bootstrapped_under_the_unit() {
         ..ServerData::default()
     };
     let bootstrap = BootstrapFixture::factory_new(&net, data);
-    let (_server, _dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
+    let _server = bootstrap.emulator().await;
+    let _dhcp = bootstrap.dnsmasq().await;
     let options = bootstrap.options_of_factory_new();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let drop_ins = ["10-dhcp", "20-system"];

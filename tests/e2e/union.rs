@@ -230,7 +230,8 @@ async fn native_paths_replace_what_they_name() {
     let entry = native("/interfaces/interface[name=eth0]", json!({"mtu": 1200}));
     let beside = update(&format!("{}/description", config_of("eth1")), "new");
     union(&client, vec![entry.clone(), beside]).await.unwrap();
-    let (eth0, eth1) = (net.link("eth0"), net.link("eth1"));
+    let eth0 = net.link("eth0");
+    let eth1 = net.link("eth1");
     assert_eq!((eth0.mtu, eth0.alias.as_str()), (1200, ""), "what the path names is replaced");
     assert_eq!((eth1.mtu, eth1.alias.as_str()), (1300, "new"), "the rest stays");
 

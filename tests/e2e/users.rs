@@ -114,7 +114,8 @@ async fn refusals(agent: &AgentProcess, user: &str, password: &str) -> [Option<C
 async fn a_user_without_a_role_logs_in_and_calls_nothing() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
-    let (denied, password) = (Some(Code::PermissionDenied), "a password for later");
+    let denied = Some(Code::PermissionDenied);
+    let password = "a password for later";
     succeeded(&agent.user(&["set", "eve"], password));
     assert!(succeeded(&agent.user(&["list"], "")).contains("eve\tnone"));
     assert_eq!(refusals(&agent, "eve", password).await, [denied, denied]);
@@ -148,7 +149,8 @@ async fn a_user_without_a_role_logs_in_and_calls_nothing() {
 async fn a_role_of_the_operators_own_has_the_rights_that_a_policy_gives_it() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
-    let (denied, password) = (Some(Code::PermissionDenied), "a password for later");
+    let denied = Some(Code::PermissionDenied);
+    let password = "a password for later";
     succeeded(&agent.user(&["set", "eve", "--role", "net-ops"], password));
     assert_eq!(refusals(&agent, "eve", password).await, [denied, denied]);
     let refused = agent.user(&["set", "eve", "--role", "net ops"], password);

@@ -433,7 +433,8 @@ impl AgentProcess {
         let read = |file: &str| {
             fs::read_to_string(format!("/proc/{}/{file}", self.pid())).expect("the agent runs")
         };
-        let (stat, io) = (read("stat"), read("io"));
+        let stat = read("stat");
+        let io = read("io");
         // The name of the program, in parentheses, may contain blanks.
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
         let field = |at: usize| {

@@ -191,7 +191,8 @@ impl BootstrapFixture {
             routes().lines().any(|route| !route.contains("linkdown"))
         })
         .await;
-        let (file, mac) = (self.folder.path().join("dhcp.textproto"), net.link(PORT).mac);
+        let file = self.folder.path().join("dhcp.textproto");
+        let mac = net.link(PORT).mac;
         let text = format!(
             "interface: \"box0\" bootz_urls: \"bootz://{}\"
              records {{ machine: \"{mac}\" ip: \"{LEASED}\" gateway: \"{GATEWAY}\" }}",
@@ -236,7 +237,8 @@ impl BootstrapFixture {
         let (listens_tx, listens) = mpsc::channel();
         let connections = Arc::new(AtomicUsize::new(0));
         let stop = Arc::new(AtomicBool::new(false));
-        let (counted, stopped) = (Arc::clone(&connections), Arc::clone(&stop));
+        let counted = Arc::clone(&connections);
+        let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             setns(namespace, CloneFlags::CLONE_NEWNET).expect("root, or a user namespace");
             let listener = TcpListener::bind(address).expect("the address is free");
@@ -354,7 +356,8 @@ impl HostileServer {
 impl Drop for HostileServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        let (namespace, address) = (self.namespace.try_clone(), self.address);
+        let namespace = self.namespace.try_clone();
+        let address = self.address;
         // A connection wakes the listener, which then ends.
         let wake = thread::spawn(move || {
             let entered = namespace.map(|it| setns(it, CloneFlags::CLONE_NEWNET));

@@ -57,8 +57,10 @@ impl Gnmic {
         key: &Path,
     ) -> Self {
         let file = |path: &Path| path.display().to_string();
-        let (address, ca) = (agent.address().to_string(), file(ca));
-        let (certificate, key) = (file(certificate), file(key));
+        let address = agent.address().to_string();
+        let ca = file(ca);
+        let certificate = file(certificate);
+        let key = file(key);
         let options = [
             "--address",
             &address,

@@ -122,8 +122,10 @@ impl HostileDhcp {
     /// When it cannot listen.
     pub fn start(net: &Netns) -> Self {
         let namespace = File::open(net.path()).expect("the namespace is there");
-        let (answered, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-        let (counted, stopped) = (Arc::clone(&answered), Arc::clone(&stop));
+        let answered = Arc::<AtomicUsize>::default();
+        let stop = Arc::<AtomicBool>::default();
+        let counted = Arc::clone(&answered);
+        let stopped = Arc::clone(&stop);
         let (listens_tx, listens) = mpsc::channel();
         let thread = thread::spawn(move || {
             setns(namespace, CloneFlags::CLONE_NEWNET).expect("root, or a user namespace");

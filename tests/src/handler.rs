@@ -69,16 +69,17 @@ impl HandlerProcess {
         let mut command = Command::new(client("venv/bin/python"));
         command.arg(examples.join(example).join("handler.py"));
         command.env("HOLDFAST_PROTO", protos()).env("STATE_DIRECTORY", folder);
-        Self::start_for(command, (socket, example), variables).await
+        Self::start_for(command, socket, example, variables).await
     }
 
     async fn start(command: Command, socket: &Path, variables: &[(&str, &str)]) -> Self {
-        Self::start_for(command, (socket, "sized-port"), variables).await
+        Self::start_for(command, socket, "sized-port", variables).await
     }
 
     async fn start_for(
         mut command: Command,
-        (socket, service): (&Path, &str),
+        socket: &Path,
+        service: &str,
         variables: &[(&str, &str)],
     ) -> Self {
         command.arg(socket).arg(service).env("PROTO_PATH", protos());
@@ -141,7 +142,7 @@ impl RawHandler {
     /// # Panics
     /// When the socket is not there.
     pub async fn attach(socket: &Path) -> Result<Self, Status> {
-        let mut handler = Self::attach_for(socket, ("sized-port", all_calls())).await?;
+        let mut handler = Self::attach_for(socket, "sized-port", all_calls()).await?;
         handler.synced().await;
         Ok(handler)
     }
@@ -168,7 +169,8 @@ impl RawHandler {
     /// When the socket is not there.
     pub async fn attach_for(
         socket: &Path,
-        (service, served): (&str, wire::ServedType),
+        service: &str,
+        served: wire::ServedType,
     ) -> Result<Self, Status> {
         let address = format!("unix:{}", socket.display());
         let endpoint = Endpoint::from_shared(address).expect("the path is plain");
@@ -310,7 +312,8 @@ impl ServedBox {
         let folder = TempDir::new().expect("a temporary folder");
         let socket = folder.path().join("services.sock");
         let text = |path: &Path| path.display().to_string();
-        let (services, path) = (text(packages.path()), text(&socket));
+        let services = text(packages.path());
+        let path = text(&socket);
         let options = ["--services", &services, "--service-socket", &path];
         let agent = AgentProcess::start_with(&net, &options).await;
         let gnmic = Gnmic::for_admin(&agent);

@@ -326,7 +326,8 @@ fn common_guest() -> &'static Guest {
 #[must_use]
 pub fn script_of(test: &str) -> String {
     let program = std::env::current_exe().expect("the path of this test binary");
-    let (folder, program) = (env!("CARGO_MANIFEST_DIR"), program.display());
+    let folder = env!("CARGO_MANIFEST_DIR");
+    let program = program.display();
     format!(
         "cd {folder} && {IN_GUEST}=1 exec {program} --exact {test} --nocapture --include-ignored"
     )

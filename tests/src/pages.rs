@@ -158,15 +158,19 @@ impl Shell {
     /// # Panics
     /// When the programs cannot be written.
     pub fn connect(&self, agent: &AgentProcess) {
-        let (holdfast, state) = (binary(), agent.state_dir());
-        let (holdfast, state) = (holdfast.display(), state.display());
+        let holdfast = binary();
+        let state = agent.state_dir();
+        let holdfast = holdfast.display();
+        let state = state.display();
         self.write_program(
             "holdfast",
             &format!(
                 "command=$1; shift; exec setpriv --pdeathsig KILL {holdfast} \"$command\" --state-dir {state} \"$@\""
             ),
         );
-        let (gnmic, address, ca) = (client("gnmic"), agent.address(), agent.ca_file());
+        let gnmic = client("gnmic");
+        let address = agent.address();
+        let ca = agent.ca_file();
         self.write_program(
             "gnmic",
             &format!(

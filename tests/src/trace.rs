@@ -182,7 +182,8 @@ impl Trace {
     /// Rows of `partial.tsv` without a test, or that are in another table as well.
     fn partial_problems(&self) -> Vec<String> {
         let tagged = self.tagged();
-        let (deviating, exempt) = (self.deviating(), self.exempt());
+        let deviating = self.deviating();
+        let exempt = self.exempt();
         let mut partial = BTreeSet::new();
         let mut problems = Vec::new();
         for Partial { id, .. } in &self.partial {
@@ -202,7 +203,9 @@ impl Trace {
 
     /// The standing of each requirement.
     fn proof_statuses(&self) -> BTreeMap<&str, ProofStatus> {
-        let (tagged, deviating, exempt) = (self.tagged(), self.deviating(), self.exempt());
+        let tagged = self.tagged();
+        let deviating = self.deviating();
+        let exempt = self.exempt();
         let partial: BTreeSet<&str> = self.partial.iter().map(|row| row.id.as_str()).collect();
         let standing = |id: &str| match id {
             id if deviating.contains(id) => ProofStatus::Deviates,

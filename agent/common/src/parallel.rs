@@ -78,7 +78,8 @@ mod tests {
     #[test]
     fn parallel_results_arrive_in_item_order() {
         for count in [0, 1, FEW, FEW + 1, PORTION, PORTION + 1, 3 * PORTION + FEW] {
-            let (mut taken, mut acted) = (Vec::new(), 0);
+            let mut taken = Vec::new();
+            let mut acted = 0;
             let act = |before: &mut usize, item: usize| {
                 *before += 1;
                 (item, *before)

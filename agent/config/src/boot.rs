@@ -143,14 +143,15 @@ impl Configuration {
     pub fn factory_reset(&self) -> Self {
         let text = self.layers().factory_text.clone();
         let services = self.services().cloned();
-        Self::of_factory(self.shared_models(), services, (self.factory().clone(), text))
+        Self::of_factory(self.shared_models(), services, self.factory().clone(), text)
     }
 
     /// The configuration of a box that leaves the factory with this configuration, which stems from this text.
     pub fn of_factory(
         models: &Arc<Models>,
         services: Option<Arc<dyn Services>>,
-        (factory, text): (Tree<LeafMark>, Option<Arc<[u8]>>),
+        factory: Tree<LeafMark>,
+        text: Option<Arc<[u8]>>,
     ) -> Self {
         let mut bare = Layers::new();
         bare.factory_text = text;

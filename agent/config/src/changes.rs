@@ -59,10 +59,8 @@ impl ObjectDiff<'_> {
         new: Option<&Child<Provenance>>,
     ) {
         let empty = List::default();
-        let (old, new) = (
-            old.and_then(Child::list).unwrap_or(&empty),
-            new.and_then(Child::list).unwrap_or(&empty),
-        );
+        let old = old.and_then(Child::list).unwrap_or(&empty);
+        let new = new.and_then(Child::list).unwrap_or(&empty);
         self.found.reserve(List::differ_by(old, new));
         for it in List::differences(old, new) {
             self.branch(Step::entry(node, it.keys.clone()), it.old, it.new);
@@ -83,7 +81,8 @@ impl ObjectDiff<'_> {
         let object = step.node;
         self.path.0.push(step);
         if self.schema.node(object).object.is_some() && !self.same(old, new) {
-            let (old, new) = (old.cloned(), new.cloned());
+            let old = old.cloned();
+            let new = new.cloned();
             self.found.push(ObjectChange { object, path: self.path.clone(), old, new });
         }
         self.below(old, new);

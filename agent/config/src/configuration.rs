@@ -49,7 +49,7 @@ impl Configuration {
     pub fn new(models: Arc<Models>, layers: Layers) -> Self {
         let nothing = (&Layers::new(), &Images::default());
         let (images, _, work) = unite(&models, nothing, &layers, &CancelToken::default());
-        let ground = ground_of(&models, nothing, (&layers, &images));
+        let ground = ground_of(&models, nothing, &layers, &images);
         let entries = entries_after(0, nothing.0, &layers);
         let mut has_factory = false;
         layers.tree(LayerKey::CLIENT_NATIVE).walk(&mut |_, leaf| {
@@ -122,7 +122,8 @@ impl Configuration {
             let old = (&self.layers, &self.images);
             let (images, mut problems, work) = unite(&self.models, old, &layers, cancel);
             problems.retain(|problem| !is_passed_over(problem));
-            let (ground, walks) = (images.clone(), Arc::default());
+            let ground = images.clone();
+            let walks = Arc::default();
             return (
                 Self { layers, images, ground, walks, entries, work, ..self.clone() },
                 problems,
@@ -166,7 +167,8 @@ impl Configuration {
     pub fn trial(&self, surroundings: &Surroundings) -> WalkOutcome {
         let Some(services) = &self.services else { return WalkOutcome::default() };
         let ground = Ground(self.ground.clone());
-        let (claims, book) = (self.layers.claims(), &self.layers.book);
+        let claims = self.layers.claims();
+        let book = &self.layers.book;
         services.walk(&WalkRequest { old: &ground, new: &ground, claims, book, surroundings })
     }
 
@@ -178,7 +180,8 @@ impl Configuration {
     pub fn with_ready_judged(&self, surroundings: &Surroundings) -> Self {
         let Some(services) = &self.services else { return self.clone() };
         let ground = Ground(self.ground.clone());
-        let (claims, book) = (self.layers.claims(), &self.layers.book);
+        let claims = self.layers.claims();
+        let book = &self.layers.book;
         let request = WalkRequest { old: &ground, new: &ground, claims, book, surroundings };
         let outcome = services.judge_ready(&request);
         let has_read = |tag: &ServiceTag, read: &Read| {
@@ -287,7 +290,8 @@ impl Configuration {
             return Err(outcome.failures.into_iter().map(Problem::Work).collect());
         }
         if !outcome.calls.is_empty() {
-            let (calls, ground) = (outcome.calls, Ground(ground.clone()));
+            let calls = outcome.calls;
+            let ground = Ground(ground.clone());
             let needed = Arc::new(NeededCalls { calls, ground });
             return Err(vec![Problem::Unanswered(Unanswered(needed))]);
         }
@@ -339,7 +343,7 @@ impl Configuration {
         }
         let old = (&from.layers, &from.images);
         let (images, _, work) = unite(&from.models, old, &layers, &CancelToken::default());
-        let ground = ground_of(&from.models, (&from.layers, &from.ground), (&layers, &images));
+        let ground = ground_of(&from.models, (&from.layers, &from.ground), &layers, &images);
         let entries = entries_after(from.entries, &from.layers, &layers);
         let changed = if self.factory.is_same(&base.factory) { current } else { self };
         Self {
@@ -481,11 +485,7 @@ impl Configuration {
 }
 
 /// Ground of `new`, which are layers with their union, given earlier layers with their ground.
-fn ground_of(
-    models: &Models,
-    old: (&Layers, &Images),
-    (new, images): (&Layers, &Images),
-) -> Images {
+fn ground_of(models: &Models, old: (&Layers, &Images), new: &Layers, images: &Images) -> Images {
     if new.claims().is_empty() {
         return images.clone();
     }

@@ -115,7 +115,8 @@ impl Ord for Keys {
 /// are too short for a call of memcmp to pay.
 fn compare_octets(one: &[u8], other: &[u8]) -> Ordering {
     let shared = one.len().min(other.len());
-    let (mut left, mut right) = (&one[..shared], &other[..shared]);
+    let mut left = &one[..shared];
+    let mut right = &other[..shared];
     while let (Some((first, rest)), Some((second, other_rest))) =
         (left.split_first_chunk::<8>(), right.split_first_chunk::<8>())
     {

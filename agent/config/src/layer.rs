@@ -156,7 +156,8 @@ impl Layers {
         };
         let mut limit = FIRST_LOOK;
         loop {
-            let (near, far) = (size(near, limit), size(far, limit));
+            let near = size(near, limit);
+            let far = size(far, limit);
             if near < limit || far < limit {
                 return near <= far;
             }

@@ -40,7 +40,7 @@ impl Configuration {
         }
         let forms = RequestForms { native: true, text: false };
         authorization.check_changes((self, &layers, forms), &attribution)?;
-        authorization.check_secrets((self, &layers), &attribution)?;
+        authorization.check_secrets(self, &layers, &attribution)?;
         self.with_layers_despite(&is_outranked, layers, &attribution, cancel)
     }
 }

@@ -164,7 +164,8 @@ mod tests {
 
     #[test]
     fn a_user_has_one_password() {
-        let (ada, mut secrets) = (SmolStr::new("ada"), Secrets::default());
+        let ada = SmolStr::new("ada");
+        let mut secrets = Secrets::default();
         secrets.set(&ada, SecretLeaf::Password, SecretRef::new("one"));
         secrets.set(&ada, SecretLeaf::SshKey, SecretRef::new("key"));
         secrets.set(&ada, SecretLeaf::PasswordHashed, SecretRef::new("two"));

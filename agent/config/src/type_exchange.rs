@@ -101,7 +101,8 @@ impl Configuration {
         if is_same && self.is_same(new) {
             return Vec::new();
         }
-        let (old, new) = (self.packages(), new.packages());
+        let old = self.packages();
+        let new = new.packages();
         let removed = old.keys().filter(|name| !new.contains_key(*name));
         let removed = removed.map(|name| (name.clone(), None));
         let written = new.iter().filter(|(name, archive)| old.get(*name) != Some(archive));

@@ -30,7 +30,8 @@ impl Configuration {
 
     /// The user at a native path, if a client or a service gives it a key that counts.
     pub fn user_with_key<'p>(&self, native: &'p InstancePath) -> Option<&'p SmolStr> {
-        let (schema, layers) = (&self.models().native, self.layers());
+        let schema = &self.models().native;
+        let layers = self.layers();
         let [system, user] = &native.0[..] else { return None };
         let is_named = |step: &Step, name| schema.node(step.node).name == name;
         let Some(Value::Str(name)) = user.keys.as_ref()?.first() else { return None };
@@ -45,7 +46,8 @@ impl Configuration {
 
     /// True when [`Configuration::user_secrets`] of another version are known to be equal, by their memory.
     pub fn has_same_user_secrets(&self, other: &Self) -> bool {
-        let (one, other) = (self.layers(), other.layers());
+        let one = self.layers();
+        let other = other.layers();
         let is_on = |layers: &Layers| layers.is_on(Namespace::Gnsi);
         is_on(one) == is_on(other)
             && one.secrets.is_same(&other.secrets)

@@ -43,10 +43,8 @@ fn check(what: &str, used: &AllocationInfo, budget: &Budget) {
     let bytes = used.bytes_current / i64::try_from(ROUTES).unwrap();
     let within = |value: f64, most: f64| value <= most && value >= most * 0.9 - 1.0;
     #[allow(clippy::cast_precision_loss, reason = "both are far below 2^52")]
-    let (count, octets) = (
-        within(allocations as f64, budget.allocations as f64),
-        within(bytes as f64, budget.kept_octets as f64),
-    );
+    let count = within(allocations as f64, budget.allocations as f64);
+    let octets = within(bytes as f64, budget.kept_octets as f64);
     assert!(
         count && octets,
         "{what}: {allocations} allocations of at most {}, {bytes} bytes kept of at most {}, for each route",

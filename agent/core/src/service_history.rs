@@ -286,7 +286,8 @@ mod tests {
     // proves sv.A27
     #[test]
     fn the_last_hundred_transactions_are_kept_in_memory_and_in_the_database() {
-        let (mut history, mut table) = (ServiceHistory::default(), BTreeMap::new());
+        let mut history = ServiceHistory::default();
+        let mut table = BTreeMap::new();
         for id in 1..=150 {
             let change = history.note(transaction(id));
             let dropped = id.checked_sub(100).filter(|id| *id > 0);

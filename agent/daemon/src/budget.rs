@@ -280,7 +280,8 @@ mod tests {
     #[tokio::test]
     async fn callers_wait_for_their_own_turns_first() {
         let budgets = Budgets::default();
-        let (greedy, other) = (caller(&budgets, 0), caller(&budgets, 1));
+        let greedy = caller(&budgets, 0);
+        let other = caller(&budgets, 1);
         let mut turns = Vec::new();
         for _ in 0..CALLER_SYNCHRONISATIONS.figure {
             turns.push(greedy.synchronisation().await);

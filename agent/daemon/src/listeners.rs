@@ -289,7 +289,8 @@ mod tests {
         let listeners = Listeners::default();
         let entry = listeners.add(ListenerKind::Grpc, "192.0.2.1:9339");
         assert_eq!(listeners.table(), "OPENING    gRPC           192.0.2.1:9339\n");
-        let (begun, mut attempts) = (tokio::time::Instant::now(), Vec::new());
+        let begun = tokio::time::Instant::now();
+        let mut attempts = Vec::new();
         let socket = entry
             .open(|| {
                 attempts.push(begun.elapsed().as_secs());

@@ -114,7 +114,8 @@ fn find(selector: &ProcessSelector, table: &[Process], me: u32) -> Result<Proces
             if let Some(requested) = name
                 && *requested != found.name
             {
-                let (is, requested) = (found.name.clone(), requested.clone());
+                let is = found.name.clone();
+                let requested = requested.clone();
                 return Err(KillError::OtherName { pid, is, requested });
             }
             if descends(found, table, me) {
@@ -169,8 +170,11 @@ fn read(stat: &str) -> Option<Process> {
     let (pid, rest) = stat.split_once(" (")?;
     let (name, rest) = rest.rsplit_once(") ")?;
     let mut fields = rest.split(' ');
-    let (state, parent) = (fields.next()?, fields.next()?);
-    let (pid, parent, name) = (pid.parse().ok()?, parent.parse().ok()?, name.to_owned());
+    let state = fields.next()?;
+    let parent = fields.next()?;
+    let pid = pid.parse().ok()?;
+    let parent = parent.parse().ok()?;
+    let name = name.to_owned();
     (state != "Z").then_some(Process { pid, parent, name })
 }
 

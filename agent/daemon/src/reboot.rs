@@ -108,7 +108,8 @@ impl Reboots {
         let note = notes.iter().find(|(name, _)| name == LAST_REBOOT);
         let last = note.and_then(|(_, text)| serde_json::from_slice(text).ok());
         let last = last.map(|last| checked_against_boot(last, boot_id().ok().as_deref()));
-        let (pending_tx, last) = (watch::Sender::new(None), Mutex::new(last));
+        let pending_tx = watch::Sender::new(None);
+        let last = Mutex::new(last);
         let undertakings = RebootInhibitors::default();
         Self(Arc::new(Shared { setting, pending_tx, last, undertakings, store }))
     }
@@ -155,7 +156,8 @@ impl Reboots {
     /// # Errors
     /// When a reboot is pending.
     pub fn restart(&self, reason: String) -> Result<(), RebootError> {
-        let (extent, delay) = (RebootScope::Agent, Duration::ZERO);
+        let extent = RebootScope::Agent;
+        let delay = Duration::ZERO;
         self.schedule(RequestedReboot { extent, delay, reason, force: true })
     }
 

@@ -399,7 +399,8 @@ async fn start_core(
     let installed = installed.unwrap_or_default();
     let alarms = loaded.artefacts.get(&ArtefactTable::Alarms).cloned().unwrap_or_default();
     let models = Arc::new(Models::load()?);
-    let (trust, revocations) = (&settings.service_trust, &settings.service_revocations);
+    let trust = &settings.service_trust;
+    let revocations = &settings.service_revocations;
     let signers = PackageSigners::read(trust.as_deref(), revocations.as_deref())?;
     let offered = OfferedPackages::read(settings.services.as_deref(), (&installed, &signers))?;
     let (types, refused_packages) = offered.tried(settings.state.path()).await.load(models);
@@ -416,7 +417,8 @@ async fn start_core(
     )?
     .accounting(accounts.clone())
     .with_undertakings(reboots.undertakings().clone());
-    let (root, vault) = (settings.root.clone(), gnsi.logins.vault());
+    let root = settings.root.clone();
+    let vault = gnsi.logins.vault();
     let outward = Netns::open(&netns)?;
     let managed = PlatformSettings { netns, root, hostname: hostname.clone(), vault };
     let (platform, events) = Platform::start(&managed)?;
@@ -437,7 +439,9 @@ async fn start_core(
         software: software.clone(),
         lost_leases: LostLeases::default(),
     };
-    let (kept, store, transport) = (store.clone(), store.clone(), Box::new(platform));
+    let kept = store.clone();
+    let store = store.clone();
+    let transport = Box::new(platform);
     let listener_leaves = ListenerLeaves::find(&models.native)?;
     let factory = factory(settings, &loaded)?;
     let journal = Journal::open(settings.state.path(), JournalKind::Transactions)?;
@@ -449,7 +453,8 @@ async fn start_core(
     let credential_source: Option<Arc<dyn CredentialSource>> = Some(Arc::new(gnsi.logins.clone()));
     let unknown = settings.unknown_subscription_paths;
     let ignored = Arc::new(northbound::IgnoredSubscriptions::new(&models.native, unknown)?);
-    let (mut polled, bindable) = (gnsi.polled(), Arc::new(profiles.clone()));
+    let mut polled = gnsi.polled();
+    let bindable = Arc::new(profiles.clone());
     polled.push(ignored.clone());
     let folders = KernelFolders::default();
     polled.push(Arc::new(Sensors::new(&models.native, &folders)?));
@@ -500,7 +505,7 @@ async fn start_core(
     };
     let managed = (actions, handlers.clone());
     let folder = settings.state.path();
-    services::reconcile(&kept, &installed, (&types, &core.handle().configuration())).await?;
+    services::reconcile(&kept, &installed, &types, &core.handle().configuration()).await?;
     let installer = PackageInstaller::new(managed, (folder, signers), types);
     gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
@@ -527,7 +532,8 @@ async fn start_core(
         started_ns,
     };
     let probes = device.probes.clone();
-    let (state, bootz) = (settings.state.path(), &settings.bootz);
+    let state = settings.state.path();
+    let bootz = &settings.bootz;
     let bootz = bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await;
     let bootz = bootz.unwrap_or_else(|error| {
         error!(error = %ErrorChain(&error), "this box cannot be bootstrapped");

@@ -54,7 +54,8 @@ mod tests {
     #[tokio::test]
     async fn the_mode_is_that_of_the_socket_alone() {
         let folder = TempDir::new().unwrap();
-        let (path, secret) = (folder.path().join("socket"), folder.path().join("secret"));
+        let path = folder.path().join("socket");
+        let secret = folder.path().join("secret");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let _listener = bind_for_all(&path).unwrap();
         assert_eq!(mode(&path), MODE);

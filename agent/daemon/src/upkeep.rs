@@ -151,7 +151,8 @@ pub async fn announce(core: CoreHandle, listeners: Listeners, profiles: TlsProfi
             "ready, while changes that bring the box to its configuration are still under way"
         ),
     }
-    let (mut sockets, mut identity) = (listeners.watch(), profiles.identity_changes());
+    let mut sockets = listeners.watch();
+    let mut identity = profiles.identity_changes();
     let mut told = None;
     loop {
         let mut status = listeners.summary();

@@ -290,7 +290,8 @@ fn a_loss_that_is_told_late_counts_once() {
         faults.wait(MS);
         told
     };
-    let (ended, text) = (Report::ended(DOWN.parse().unwrap(), 1), "it has no carrier");
+    let ended = Report::ended(DOWN.parse().unwrap(), 1);
+    let text = "it has no carrier";
     for _ in 0..5 {
         assert!(report(1, ended.clone()).is_empty(), "it was held back");
     }

@@ -43,7 +43,8 @@ impl Introspect {
             }));
         };
         let instances = Instances::of(&state, [&tag].into_iter());
-        let (keys, render) = (instances.keys(), self.render.clone());
+        let keys = instances.keys();
+        let render = self.render.clone();
         let question = move |view: &CoreView<'_>| {
             let explainer = Explainer { view, render: &render };
             let shown = |key: Key| {
@@ -58,7 +59,7 @@ impl Introspect {
             self.core.inspect(question).await?;
         let mut document = instances.document(self, &states, (&tag, plan));
         explain_objects(&mut document, &reasons);
-        add_gates(&mut document, &state, (&tag, plan));
+        add_gates(&mut document, &state, &tag, plan);
         add_action_waits(&mut document, &state, &tag);
         document["LastUser"] = json!(plan.record.last_user);
         document["Trace"] = json!(plan.record.trace);
@@ -80,7 +81,7 @@ fn explain_objects(document: &mut Value, reasons: &BTreeMap<String, Value>) {
 
 /// Adds the gates of the states that are to be entered, and of those to be left. While something else is waited for, a gate is
 /// not asked, so it is not among what is read.
-fn add_gates(document: &mut Value, of: &ObservedBox, (tag, plan): (&ServiceTag, &ServicePlan)) {
+fn add_gates(document: &mut Value, of: &ObservedBox, tag: &ServiceTag, plan: &ServicePlan) {
     let Some(services) = of.configuration().services() else { return };
     let by = TypeVersion { service: &tag.service, version: Some(&plan.version) };
     for component in items_of(&mut document["Components"]) {

@@ -347,7 +347,8 @@ pub(super) fn as_text(document: &serde_json::Value) -> String {
     if !in_turn.is_empty() {
         text += "needed in turn\n";
         for it in in_turn {
-            let (state, label) = (word(&it, "State"), word(&it, "Label"));
+            let state = word(&it, "State");
+            let label = word(&it, "Label");
             text += &format!("  {state}  {label}  (through {})\n", word(&it, "Through"));
         }
     }

@@ -55,7 +55,8 @@ pub(super) async fn recording(
     let arguments = arguments.allow_only(&["seq-num"], &[])?;
     arguments.required("seq-num")?;
     let number = arguments.number("seq-num")?.unwrap_or_default();
-    let (render, began) = (introspect.render.clone(), introspect.started_ns);
+    let render = introspect.render.clone();
+    let began = introspect.started_ns;
     let question = move |view: &CoreView<'_>| {
         let record = view.engine.history().record(TxnId(number)).cloned();
         let record = record.ok_or_else(|| {

@@ -27,7 +27,8 @@ pub(super) async fn services(
     arguments: Arguments,
 ) -> Result<Response, HttpError> {
     let arguments = arguments.allow_only(&["after", "limit"], &[])?;
-    let (limit, after) = (arguments.limit()?, arguments.text("after").unwrap_or_default());
+    let limit = arguments.limit()?;
+    let after = arguments.text("after").unwrap_or_default();
     let configuration = introspect.core.configuration();
     let later = configuration.layers().book.iter().map(|(tag, plan)| (tag.to_string(), tag, plan));
     let mut plans: Vec<_> = later.filter(|(name, ..)| **name > *after).collect();
@@ -94,7 +95,7 @@ impl Instances {
                 let state_name = state.name.clone();
                 let claim = ClaimKey { tag: tag.clone(), component: place, state: state_name };
                 let objects = self.objects(introspect, key_states, &claim);
-                state_document((state, component.status_of(state)), objects)
+                state_document(state, component.status_of(state), objects)
             };
             json!({
                 "Type": component_type,
@@ -137,7 +138,7 @@ impl Instances {
     }
 }
 
-fn state_document((state, status): (&StatePlan, StateStatus), objects: Vec<Value>) -> Value {
+fn state_document(state: &StatePlan, status: StateStatus, objects: Vec<Value>) -> Value {
     let action = state.action.as_ref();
     json!({
         "Name": state.name,

@@ -160,7 +160,8 @@ fn push_revision(
         last.until_ns = Some(since_ns);
     }
     if state != ValueState::Nonexistent {
-        let (until_ns, is_since_known) = (None, true);
+        let until_ns = None;
+        let is_since_known = true;
         revisions.push(ValueRevision { since_ns, is_since_known, until_ns, txn, state, value });
     }
 }
@@ -245,7 +246,8 @@ pub(super) async fn key_timeline(
 ) -> Result<Response, HttpError> {
     let arguments = arguments.allow_only(&["key", "time", "format"], &[])?;
     let key = arguments.required("key")?.to_owned();
-    let (time, text) = (arguments.time("time")?, arguments.one_of("format", &["json", "text"])?);
+    let time = arguments.time("time")?;
+    let text = arguments.one_of("format", &["json", "text"])?;
     let Timeline { taken, revisions: all } = introspect.timeline(key).await?;
     if let Some(time) = time {
         return Ok(Json(all.iter().find(|it| was_valid(it, time))).into_response());

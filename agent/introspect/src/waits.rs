@@ -48,7 +48,7 @@ pub fn chain(view: &CoreView<'_>, start: &Key) -> Vec<WaitLink> {
             is_followed = true;
         }
         if !is_followed || came_from.len() > SEARCHED {
-            return links(view, start, (key, unmet.first()), &came_from);
+            return links(view, start, key, unmet.first(), &came_from);
         }
     }
     Vec::new()
@@ -86,7 +86,8 @@ fn ways(view: &CoreView<'_>, key: &Key, unmet: &[DependencyStatus]) -> Vec<(Key,
 fn links(
     view: &CoreView<'_>,
     start: &Key,
-    (root, need): (Key, Option<&DependencyStatus>),
+    root: Key,
+    need: Option<&DependencyStatus>,
     came_from: &BTreeMap<Key, (Key, String)>,
 ) -> Vec<WaitLink> {
     let mut links = Vec::new();
@@ -96,7 +97,8 @@ fn links(
     });
     let mut key = root;
     loop {
-        let (label, state) = (view.engine.label(&key), view.engine.state(&key));
+        let label = view.engine.label(&key);
+        let state = view.engine.state(&key);
         links.push(WaitLink { key: key.clone(), label, state, waits_for });
         match came_from.get(&key).filter(|_| key != *start) {
             Some((before, label)) => {

@@ -271,7 +271,8 @@ macro_rules! any_descriptor {
                 new: &dyn ObjectValue,
                 before: Option<&dyn ObjectValue>,
             ) -> Option<SharedValue> {
-                let (applied, new) = (typed(self, applied), typed(self, new));
+                let applied = typed(self, applied);
+                let new = typed(self, new);
                 let before = before.map(|before| typed(self, before));
                 Descriptor::restoring_update(self, applied, new, before).map(shared)
             }
@@ -354,7 +355,8 @@ impl Registry {
         &mut self,
         descriptor: impl AnyDescriptor + 'static,
     ) -> Result<(), RegistryError> {
-        let (kind, name) = (descriptor.kind(), descriptor.name());
+        let kind = descriptor.kind();
+        let name = descriptor.name();
         let taken = self.iter().find(|other| other.kind() == kind || other.name() == name);
         if let Some(other) = taken {
             return Err(RegistryError { name, kind, taken_by: other.name() });

@@ -191,7 +191,8 @@ impl Engine {
     /// # Errors
     /// When the change as a whole is refused, before or after that call.
     pub fn plan_with(&self, delta: Delta, validated: impl FnOnce()) -> Result<Plan, PlanError> {
-        let (mut planning, mut validated) = (Planning::new(delta), Some(validated));
+        let mut planning = Planning::new(delta);
+        let mut validated = Some(validated);
         loop {
             if let Some(plan) = planning.advance(self, &mut || false) {
                 return plan;

@@ -537,7 +537,8 @@ impl Graph {
 
     /// Value that the system is to show after an operation: the requested one, with restored attributes.
     pub(crate) fn outcome<'o>(&self, op: &'o PlannedOperation) -> Option<Cow<'o, SharedValue>> {
-        let (old, new) = (op.old.as_ref(), op.new.as_ref()?);
+        let old = op.old.as_ref();
+        let new = op.new.as_ref()?;
         let back = match op.action {
             Action::Update if op.left.is_some() => None,
             Action::Update => old.and_then(|old| self.restoring_update(&op.key, old, new)),
@@ -621,11 +622,13 @@ pub(crate) type Few<'t, T> = SmallVec<[&'t T; 4]>;
 
 /// Items only `new` has, and items only `old` has; both ascending.
 pub(crate) fn difference<'t, T: Ord>(old: &'t [T], new: &'t [T]) -> (Few<'t, T>, Few<'t, T>) {
-    let (mut gained, mut lost) = (Few::new(), Few::new());
+    let mut gained = Few::new();
+    let mut lost = Few::new();
     if old.is_empty() && new.is_empty() {
         return (gained, lost);
     }
-    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    let mut old = old.iter().peekable();
+    let mut new = new.iter().peekable();
     loop {
         match (old.peek(), new.peek()) {
             (None, None) => return (gained, lost),

@@ -243,7 +243,8 @@ impl Key {
 
     /// Every prefix of this key, from its bare kind to the key itself.
     pub(crate) fn prefixes(&self) -> impl Iterator<Item = Key> + '_ {
-        let (bytes, mut end) = (self.as_bytes(), 0);
+        let bytes = self.as_bytes();
+        let mut end = 0;
         std::iter::from_fn(move || {
             end = match end {
                 0 => 2,

@@ -309,7 +309,8 @@ impl<G> OverlayOf<G> {
     }
 
     pub(crate) fn readings(&self) -> Readings<'_> {
-        let (reads, nodes) = (&self.reads, &self.nodes);
+        let reads = &self.reads;
+        let nodes = &self.nodes;
         Readings { reads, nodes, target_refs: &self.target_refs }
     }
 }
@@ -485,7 +486,8 @@ impl Overlay<'_> {
         oidx: OverlayIdx,
         needs: impl Iterator<Item = (&'t Dependency, Option<TargetId>)>,
     ) {
-        let (mut need_targets, mut unmet) = (OverlayTargetIds::new(), 0);
+        let mut need_targets = OverlayTargetIds::new();
+        let mut unmet = 0;
         for (need, graph_id) in needs {
             let target_id = match graph_id {
                 Some(graph_id) => self.known_target_id(graph_id, &need.target),
@@ -519,7 +521,8 @@ impl Overlay<'_> {
     ) {
         let key = self.node(oidx).key.clone();
         let node = self.node_mut(oidx);
-        let (old, was_ours) = (node.present.take(), node.ours);
+        let old = node.present.take();
+        let was_ours = node.ours;
         let (gained, lost) = self.provider_changes(&key, old.as_deref(), present.as_deref());
         self.count_prefixes(old.as_deref(), -1);
         self.count_prefixes(present.as_deref(), 1);

@@ -319,7 +319,8 @@ impl<'g> Planner<'g> {
         else {
             return;
         };
-        let (key, unmet) = (node.key.clone(), node.unmet);
+        let key = node.key.clone();
+        let unmet = node.unmet;
         let Some((value, new)) = self.next(oidx) else { return };
         let needy = in_place_action != InPlaceAction::Released;
         let waits = needy && (unmet > 0 || self.is_self_supporting(oidx, &present, &new));
@@ -433,7 +434,8 @@ impl<'g> Planner<'g> {
         if node.unmet > 0 {
             return self.schedule_create(oidx); // lost a provider since it was found ready
         }
-        let (value, spec) = (value.clone(), spec.clone());
+        let value = value.clone();
+        let spec = spec.clone();
         if self.overlay.waits_for_going(oidx, &spec) || self.is_claimed(oidx, &spec) {
             return self.note_waiting_reducible(oidx);
         }

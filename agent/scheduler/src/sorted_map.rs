@@ -140,7 +140,8 @@ fn merged<'t, K: Ord + Clone, V: PartialEq + Clone>(
     new: &'t SortedMap<K, V>,
 ) -> Differences<'t, K, V> {
     let mut differences = Differences::new();
-    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    let mut old = old.iter().peekable();
+    let mut new = new.iter().peekable();
     loop {
         let order = match (old.peek(), new.peek()) {
             (None, None) => return differences,
@@ -151,7 +152,8 @@ fn merged<'t, K: Ord + Clone, V: PartialEq + Clone>(
         let before = if order.is_le() { old.next() } else { None };
         let after = if order.is_ge() { new.next() } else { None };
         let Some((key, _)) = before.or(after) else { return differences };
-        let (old, new) = (before.map(|entry| entry.1), after.map(|entry| entry.1));
+        let old = before.map(|entry| entry.1);
+        let new = after.map(|entry| entry.1);
         if old != new {
             differences.push(Difference { key, old, new });
         }

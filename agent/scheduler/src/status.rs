@@ -132,7 +132,8 @@ impl Detail {
     pub fn repair_text(&self, now: Duration) -> Option<String> {
         Some(match self.repair? {
             Repair::Due { at, number } => {
-                let (pause, number) = (seconds_until(at, now), ordinal(number));
+                let pause = seconds_until(at, now);
+                let number = ordinal(number);
                 format!("repaired in {pause} s, {number} repair in a row")
             }
             Repair::Left => "left as it is, by its drift policy".to_owned(),

@@ -284,7 +284,8 @@ impl Transaction {
                 self.omitted.add(op.key.kind(), op.action, op.cause, &result);
                 continue;
             }
-            let (old, new) = (op.old.take(), op.new.take());
+            let old = op.old.take();
+            let new = op.new.take();
             let PlannedOperation { action, ref key, cause, .. } = *op;
             let key = key.clone();
             self.past.push(RecordedOperation { action, key, cause, old, new, undo, result });

@@ -50,7 +50,8 @@ fn is_movable<T: Send + 'static>(_: &T) {}
 fn check_stretches(lab: &Lab, delta: Delta, stretches_least: usize) {
     let mut planning = Planning::new(delta.clone());
     is_movable(&planning);
-    let (mut stretches, mut before) = (0, 0);
+    let mut stretches = 0;
+    let mut before = 0;
     let outcome = loop {
         let outcome = stretch(&mut planning, &lab.engine);
         let cost = planning.cost();
@@ -154,7 +155,8 @@ fn check_again(ours: &str, change: &str, event: (&str, fn(&mut Lab, &str)), agai
     if !again {
         assert_eq!(planning.cost(), plan.cost(), "nothing is visited twice");
     }
-    let (before, now) = (lab.engine.counters(), lab.now());
+    let before = lab.engine.counters();
+    let now = lab.now();
     let (_, step) = lab.engine.start(plan, now);
     lab.follow(step);
     let after = lab.engine.counters();

@@ -382,7 +382,8 @@ fn a_large_change_is_validated_as_a_small_one() {
     let many: String = (0..LARGE).map(|number| format!("v{number}; ")).collect();
     let both = format!("{many}{odd}");
     let plan = |change: &str| lab.engine.plan(delta(change).best_effort()).unwrap();
-    let (small, large) = (plan(odd), plan(&both));
+    let small = plan(odd);
+    let large = plan(&both);
     assert_eq!(large.operations().len(), small.operations().len() + LARGE);
     let names = |op: &PlannedOperation| large.operations().iter().any(|it| it.key == op.key);
     assert!(small.operations().iter().all(names), "{small}");
@@ -418,7 +419,8 @@ fn parts_of_a_large_change_are_validated_as_of_a_small_one() {
         let operations = |op: &PlannedOperation| format!("{} {} {:?}", op.action, op.key, op.new);
         plan.operations().iter().map(operations).collect()
     };
-    let (small, large) = (plan(10), plan(LARGE));
+    let small = plan(10);
+    let large = plan(LARGE);
     assert!(operations(&small).is_subset(&operations(&large)), "{small}");
     assert_eq!(large.operations().len(), small.operations().len() + 2 * (LARGE - 10));
     assert_eq!(large.cost().parts, small.cost().parts + 2 * (LARGE as u64 - 10));

@@ -184,7 +184,8 @@ fn a_resync_in_sync_plans_nothing() {
 /// Calls of [`Engine::due`](holdfast_scheduler::Engine::due) as long as one is due at once, with facts about another value
 /// in between. Returns their number, and the most items that one of them took over, in or back, compared or updated.
 fn work_off(lab: &mut Lab) -> (usize, u64) {
-    let (mut calls, mut most) = (0, 0);
+    let mut calls = 0;
+    let mut most = 0;
     let items = |counters: Counters| {
         let taken = counters.taken_over + counters.read_in + counters.rolled_back;
         taken + counters.compared + counters.watchers_updated
@@ -474,7 +475,8 @@ fn a_thousand_values_take_what_they_may() {
     lab.commit("l").unwrap();
     let changes = common::changes(&many(1000, |n| format!("v{n} <l")));
     let delta = Delta::new(changes);
-    let (mut plan, mut step) = (None, None);
+    let mut plan = None;
+    let mut step = None;
     let planned = measure(|| plan = Some(lab.engine.plan(delta).unwrap()));
     let now = lab.now();
     let plan = plan.unwrap();

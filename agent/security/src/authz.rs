@@ -209,7 +209,9 @@ impl RuleReader<'_> {
     fn header(&self, header: &wire::Header) -> Result<Header, PolicyError> {
         let key = header.key.to_ascii_lowercase();
         let refused = |reason| {
-            let (list, index, name) = (self.list, self.index, self.name.to_owned());
+            let list = self.list;
+            let index = self.index;
+            let name = self.name.to_owned();
             Err(PolicyError::Header { list, index, name, key: header.key.clone(), reason })
         };
         match key.as_str() {

@@ -68,7 +68,8 @@ fn check_block(bytes: &[u8]) {
 
 #[test]
 fn bundles() {
-    let (certificate, block) = (body(PEM), body(PKCS7));
+    let certificate = body(PEM);
+    let block = body(PKCS7);
     assert_eq!(certificates(WHAT, Encoding::Der, &certificate).unwrap().len(), 1);
     bolero::check!().for_each(|input: &[u8]| {
         check_certificates(input);

@@ -120,12 +120,14 @@ impl Conditions {
         facts: &Arc<dyn StateFacts>,
     ) -> Result<Option<bool>, String> {
         let is_missing = Arc::new(AtomicBool::new(false));
-        let (of_state, missing) = (Arc::clone(facts), Arc::clone(&is_missing));
+        let of_state = Arc::clone(facts);
+        let missing = Arc::clone(&is_missing);
         let state = Value::from_function(move |path: String| {
             let value = of_state.state(&path).map_err(refused)?;
             value.as_ref().map(convert::value).ok_or_else(|| no_value(&path, &missing))
         });
-        let (of_rates, missing) = (Arc::clone(facts), Arc::clone(&is_missing));
+        let of_rates = Arc::clone(facts);
+        let missing = Arc::clone(&is_missing);
         let rate = Value::from_function(move |path: String| {
             let rate = of_rates.rate(&path).map_err(refused)?;
             rate.ok_or_else(|| no_value(&path, &missing))

@@ -107,8 +107,13 @@ pub(crate) fn functions(facts: &Arc<dyn Facts>, asker: Asker) -> Vec<(SmolStr, T
     });
     type Arguments = Rest<TemplateValue>;
     let it = || questions.clone();
-    let (config, state, gone) = (it(), it(), it());
-    let (reached, action, ready, service_ready) = (it(), it(), it(), it());
+    let config = it();
+    let state = it();
+    let gone = it();
+    let reached = it();
+    let action = it();
+    let ready = it();
+    let service_ready = it();
     vec![
         (
             "config".into(),

@@ -178,7 +178,8 @@ fn value_at(schema: &Schema, path: &Path, value: &[u8]) -> Result<Tree<LeafMark>
 
 fn document(models: &Models, origin: Origin, text: &str) -> Result<Tree<LeafMark>, OutputError> {
     let root = InstancePath::root();
-    let (schema, mark) = (models.schema(origin), LeafMark::Explicit);
+    let schema = models.schema(origin);
+    let mark = LeafMark::Explicit;
     let read = json::parse(schema, &root, text.as_bytes(), Flavour::Ietf, true, mark)
         .map_err(|error| OutputError::failed(error.line, error))?;
     if read.annotations.is_some_and(|found| !found.is_empty()) {

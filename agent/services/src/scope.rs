@@ -30,7 +30,8 @@ impl Scope {
             ("key", TemplateValue::from(parameters.key.as_str())),
             ("leaving", TemplateValue::from(leaving)),
         ]);
-        let (params, opaque) = (parameters.values.clone(), Vec::new());
+        let params = parameters.values.clone();
+        let opaque = Vec::new();
         let key = parameters.key.clone();
         Self { key, params, service, component: None, opaque, vars: Vec::new() }
     }

@@ -108,7 +108,8 @@ pub(super) fn read(read: &ReadTransaction) -> Result<Artefacts, redb::Error> {
         let artefacts = rows.iter()?.map(|row| {
             let (name, value) = row?;
             let (version, created_on, content) = value.value();
-            let (version, content) = (version.to_owned(), Zeroizing::new(content.to_vec()));
+            let version = version.to_owned();
+            let content = Zeroizing::new(content.to_vec());
             Ok((name.value().to_owned(), Artefact { version, created_on, content }))
         });
         Ok((table, artefacts.collect::<Result<_, redb::Error>>()?))

@@ -254,7 +254,8 @@ fn relative_octets(before: &[u8], octets: &[u8]) -> usize {
 /// Reads bytes relative to those before, which they replace. Returns how they compare with those.
 fn take_relative(input: &mut &[u8], before: &mut Vec<u8>) -> Option<Ordering> {
     let mut number = || usize::try_from(varint::take(input).ok()?).ok();
-    let (shared, length) = (number()?, number()?);
+    let shared = number()?;
+    let length = number()?;
     let (octets, rest) = input.split_at_checked(length)?;
     let order = octets.cmp(before.get(shared..)?);
     before.truncate(shared);

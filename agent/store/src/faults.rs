@@ -114,8 +114,11 @@ impl DiskStop {
     /// A stop at the `nth` write from now on, counted from 1, and its receiver.
     pub(crate) fn new(nth: usize, is_made: bool) -> (Self, oneshot::Receiver<StoppedDisk>) {
         let (stopped_tx, stopped_rx) = oneshot::channel();
-        let (left, stopped_tx) = (nth.saturating_sub(1), Some(stopped_tx));
-        let (commits, stopped, withheld) = (0, None, Vec::new());
+        let left = nth.saturating_sub(1);
+        let stopped_tx = Some(stopped_tx);
+        let commits = 0;
+        let stopped = None;
+        let withheld = Vec::new();
         (Self { left, is_made, commits, stopped, stopped_tx, withheld }, stopped_rx)
     }
 

@@ -152,7 +152,8 @@ mod tests {
     fn a_folder_of_another_user_is_refused() {
         let outer = TempDir::new().unwrap();
         let own = fs::metadata(outer.path()).unwrap().uid();
-        let (folder, link) = (outer.path().join("state"), outer.path().join("link"));
+        let folder = outer.path().join("state");
+        let link = outer.path().join("link");
         create_private_folder(&folder).unwrap();
         symlink(&folder, &link).unwrap();
         for path in [&folder, &link] {

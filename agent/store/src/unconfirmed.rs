@@ -79,7 +79,8 @@ pub(super) fn join(
         let state = "no commit waits to be confirmed that it could join";
         return Err(StoreError::out_of_order("commit", ticket, state));
     };
-    let (mut keys, mut chunk) = (Vec::new(), Chunk::default());
+    let mut keys = Vec::new();
+    let mut chunk = Chunk::default();
     for recorded in prepared::pieces(write, ticket).map_err(&failed)? {
         for row in undo::parse(&recorded)? {
             if row.table != Table::Layer || !is_service_row(&row.key) || known.0.contains(&row.key)

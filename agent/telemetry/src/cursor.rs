@@ -196,7 +196,8 @@ impl Walk {
         new: &Tree<LeafVersion>,
         compare: Compare,
     ) -> Self {
-        let (old, new) = (old.root().clone(), new.root().clone());
+        let old = old.root().clone();
+        let new = new.root().clone();
         Self::start(selection, Some(old), Some(new), Some(compare))
     }
 
@@ -253,8 +254,8 @@ impl Walk {
                                     .as_deref()
                                     .is_some_and(|it| self.selection.hides_key(node, it))
                             };
-                            let (one, other) =
-                                (one.filter(|_| !hidden(old)), other.filter(|_| !hidden(new)));
+                            let one = one.filter(|_| !hidden(old));
+                            let other = other.filter(|_| !hidden(new));
                             let pair = ChildPair::of(one, other);
                             self.visit_child(node, pair)
                         }
@@ -379,7 +380,8 @@ impl Walk {
             return None;
         }
         let branch = |entry: Option<ViewEntry>| entry.map(|it| it.branch().into_shared());
-        let (old, new) = (branch(entry.old), branch(entry.new));
+        let old = branch(entry.old);
+        let new = branch(entry.new);
         let rebirth = recreation_time(old.as_deref(), new.as_deref());
         match (rebirth, &reach) {
             (Some(time_ns), PatternMatch::Complete)
@@ -562,7 +564,8 @@ fn recreation_time(
     old: Option<&Branch<LeafVersion>>,
     new: Option<&Branch<LeafVersion>>,
 ) -> Option<u64> {
-    let (old, new) = (first_leaf_version(old?)?, first_leaf_version(new?)?);
+    let old = first_leaf_version(old?)?;
+    let new = first_leaf_version(new?)?;
     (old.incarnation != new.incarnation).then_some(new.time_ns)
 }
 
@@ -619,7 +622,8 @@ impl PatternMatch {
     ) -> Vec<ListEntryPair> {
         if let Some(named) = self.named_entries(selection, depth) {
             let entry = |keys: Keys| {
-                let (old, new) = (old.get(&keys).cloned(), new.get(&keys).cloned());
+                let old = old.get(&keys).cloned();
+                let new = new.get(&keys).cloned();
                 let differs = match (&old, &new) {
                     (Some(old), Some(new)) => !old.is_same(new),
                     (old, new) => old.is_some() || new.is_some(),

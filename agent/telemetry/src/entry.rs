@@ -240,7 +240,8 @@ impl DerivedEntry {
     }
 
     fn branch(&self) -> Branch<LeafVersion> {
-        let (mut branch, born) = (Branch::default(), self.born.leaf_version());
+        let mut branch = Branch::default();
+        let born = self.born.leaf_version();
         if let Some(config) = &self.config {
             branch = versioned(config, born);
             branch.given = true;

@@ -93,7 +93,9 @@ pub struct DraftTree<'s> {
 impl Revision {
     /// The revision before all others, with nothing in it.
     pub fn new(models: Arc<Models>, derived: DerivedLists) -> Self {
-        let (openconfig, native, derived) = (Tree::new(), Tree::new(), Arc::new(derived));
+        let openconfig = Tree::new();
+        let native = Tree::new();
+        let derived = Arc::new(derived);
         Self { models, derived, number: 0, time_ns: 0, openconfig, native, annotation: None }
     }
 
@@ -115,7 +117,8 @@ impl Revision {
 
     /// Starts the next revision, for an event at `time_ns`. In its `models`, nodes of this revision have the same numbers.
     pub fn draft(&self, models: &Arc<Models>, time_ns: u64) -> Draft<'_> {
-        let (models, number) = (Arc::clone(models), self.number + 1);
+        let models = Arc::clone(models);
+        let number = self.number + 1;
         self.resume(Self { models, number, time_ns, ..self.clone() })
     }
 
@@ -270,7 +273,8 @@ impl DraftTree<'_> {
         };
         self.has_removals |= value.is_none();
         let before = if self.has_removals { self.before.find_leaf(path) } else { None };
-        let (stamp, last) = (self.stamp, &mut self.last_mark);
+        let stamp = self.stamp;
+        let last = &mut self.last_mark;
         let next = |old: Option<Arc<MarkLeaf>>| {
             let value = value.as_ref()?;
             if old.as_ref().is_some_and(|old| old.leaf.value == *value) {
@@ -301,7 +305,9 @@ impl DraftTree<'_> {
     /// Sets a leaf, the most frequent change.
     fn set(&mut self, path: &InstancePath, value: Value) {
         let before = if self.has_removals { self.before.find_leaf(path) } else { None };
-        let (tree, schema, stamp) = (&mut self.tree, self.models.schema(self.origin), self.stamp);
+        let tree = &mut self.tree;
+        let schema = self.models.schema(self.origin);
+        let stamp = self.stamp;
         match (tree.find_leaf(path), before) {
             (None, Some(before)) if before.value == value => {
                 tree.set_leaf(schema, path, before);
@@ -317,7 +323,8 @@ impl DraftTree<'_> {
     /// The branch at `steps`, created when absent, for setting leaves in it and below.
     pub fn at(&mut self, steps: &[Step]) -> TreeWriter<'_> {
         let before = if self.has_removals { self.before.find_branch(steps) } else { None };
-        let (schema, stamp) = (self.models.schema(self.origin), self.stamp);
+        let schema = self.models.schema(self.origin);
+        let stamp = self.stamp;
         TreeWriter { branch: self.tree.branch_mut(schema, steps, &stamp), before, schema, stamp }
     }
 
@@ -346,7 +353,8 @@ impl DraftTree<'_> {
         [old, new]: [&Tree<LeafMark>; 2],
         prepared: Option<&PreparedTree>,
     ) -> bool {
-        let (schema, stamp) = (self.models.schema(self.origin), self.stamp);
+        let schema = self.models.schema(self.origin);
+        let stamp = self.stamp;
         let prepared = prepared.filter(|it| it.fits(&self.tree, [old, new]));
         prepared.iter().for_each(|it| it.put_into(&mut self.tree, schema, stamp));
         let merge = Merge {
@@ -369,7 +377,8 @@ impl DraftTree<'_> {
         list: NodeId,
         entries: impl Iterator<Item = (Keys, &'e Arc<dyn EntryState>)>,
     ) -> Vec<&'e Arc<dyn EntryState>> {
-        let (origin, version) = (self.origin, self.entry_version.clone());
+        let origin = self.origin;
+        let version = self.entry_version.clone();
         let TreeWriter { branch, before, .. } = self.at(above);
         let before = before.as_ref().and_then(|before| before.list(list));
         let list = branch.list_mut(list);

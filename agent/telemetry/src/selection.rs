@@ -138,7 +138,8 @@ impl LeafSetCache {
         class: ChangeDetection,
     ) -> Arc<LeafSet> {
         let ends = filter.depth.map(|_| ends(schema, patterns).collect());
-        let (built, derived) = (&mut self.builds, &self.derived);
+        let built = &mut self.builds;
+        let derived = &self.derived;
         let leaves =
             self.leaf_sets.entry((schema.origin(), class, ends)).or_insert_with_key(|key| {
                 *built += 1;

@@ -198,10 +198,8 @@ fn check_leaf_version(drafts: &[Vec<DraftChange>], want: (u64, u32, u32)) {
 /// Configuration is removed while state stays, and the reverse.
 #[test]
 fn config_and_state_are_removed_independently() {
-    let (config, state) = (
-        DraftChange::Set { port: 0, leaf: 0, value: 0 },
-        DraftChange::Set { port: 0, leaf: 4, value: 0 },
-    );
+    let config = DraftChange::Set { port: 0, leaf: 0, value: 0 };
+    let state = DraftChange::Set { port: 0, leaf: 4, value: 0 };
     let remove = |plane| DraftChange::Remove { port: 0, mutation: 1, plane };
     let rows: [(&[DraftChange], &str); 4] = [
         (&[config.clone(), state.clone(), remove(0)], "name state/oper-status"),
@@ -342,11 +340,14 @@ fn paused_walk_reports_the_same_updates() {
         );
         Walk::whole(Arc::new(selection), &tree)
     };
-    let (mut whole, mut expected) = (walk(), 0);
+    let mut whole = walk();
+    let mut expected = 0;
     while whole.next().is_some() {
         expected += 1;
     }
-    let (mut paused, mut updates, mut pauses) = (walk(), 0, 0);
+    let mut paused = walk();
+    let mut updates = 0;
+    let mut pauses = 0;
     loop {
         let until = paused.visited() + 3;
         match paused.next_within(until) {

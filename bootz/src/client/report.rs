@@ -44,7 +44,8 @@ impl Client {
     pub(super) fn begin_report(&mut self) {
         let Some(Parameters { entry, stage }) = self.record.parameters.clone() else { return };
         let BootstrapStage::Reporting { server, flow, trust, notes } = stage else { return };
-        let (phase, fault) = (Phase::Leasing, None);
+        let phase = Phase::Leasing;
+        let fault = None;
         let report = Report { phase, server, flow, trust: trust.0, fault, notes };
         if entry == ServerDiscovery::Dhcp && !self.has_lease {
             self.log("asking DHCP for an address");
@@ -69,7 +70,8 @@ impl Client {
         self.set_status(fault.status);
         self.log(format!("failed: {}", fault.reason));
         self.push_action(Action::CancelWork);
-        let (phase, notes) = (Phase::Connecting, Vec::new());
+        let phase = Phase::Connecting;
+        let notes = Vec::new();
         let fault = Some(fault);
         self.connect_to_report(Report { phase, server, flow, trust, fault, notes });
     }

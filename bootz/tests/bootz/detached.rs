@@ -40,7 +40,7 @@ impl Scene {
             is_detached: true,
             ..Cms::new(ARCHIVE, &self.signer, KIND)
         };
-        verify_detached(&message.encode(), ARCHIVE, (&[der(trusted)], lists), UnixTime::now())
+        verify_detached(&message.encode(), ARCHIVE, &[der(trusted)], lists, UnixTime::now())
     }
 }
 

@@ -55,7 +55,8 @@ fn signed_messages() {
 fn vouchers_and_payloads() {
     let vendor = self_signed_authority("vendor", KeyAlgorithm::P256);
     let text = VoucherText::new("HF-1", &vendor);
-    let (json, xml) = (text.json(), text.xml());
+    let json = text.json();
+    let xml = text.xml();
     bolero::check!().for_each(|input: &[u8]| {
         for octets in
             [input.to_vec(), edited(json.as_bytes(), input), edited(xml.as_bytes(), input)]

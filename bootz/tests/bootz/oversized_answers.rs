@@ -53,7 +53,8 @@ impl Bootstrap for OversizedServer {
         &self,
         _request: Request<Streaming<bootz::BootstrapStreamRequestV1>>,
     ) -> Result<Response<Self::BootstrapStreamV1Stream>, Status> {
-        let (size, sent) = (self.size, Arc::clone(&self.sent));
+        let size = self.size;
+        let sent = Arc::clone(&self.sent);
         let answers = (0..).map(move |_: u64| {
             sent.fetch_add(1, Ordering::Relaxed);
             let r#type = Some(Type::BootstrapResponse(streamed(size)));

@@ -177,7 +177,8 @@ fn damaged_cms_messages_are_refused() {
     let scene = OwnershipFixture::new(KeyAlgorithm::P384);
     let text = scene.voucher.json();
     let cms = || Cms::new(text.as_bytes(), &scene.vendor, KeyAlgorithm::P384);
-    let (voucher, owner) = (scene.voucher(), scene.certificate());
+    let voucher = scene.voucher();
+    let owner = scene.certificate();
     let same: fn(Vec<u8>) -> Vec<u8> = |signature| signature;
     let refused = |voucher: &[u8], owner: &[u8], want: &str| {
         let got = scene.verify_parts(voucher, owner, same).unwrap_err();
@@ -231,7 +232,8 @@ fn content_that_was_changed_after_signing_is_refused() {
 #[test]
 fn incomplete_voucher_documents_are_refused() {
     let scene = OwnershipFixture::new(KeyAlgorithm::P256);
-    let (json, xml) = (scene.voucher.json(), scene.voucher.xml());
+    let json = scene.voucher.json();
+    let xml = scene.voucher.xml();
     let rows = [
         (json.clone(), ""),
         (xml.clone(), ""),

@@ -46,9 +46,10 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<()> {
-    let (mut interrupt, mut terminate) =
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let (managed, neighbours) = (Netns::detached(), Netns::detached());
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let managed = Netns::detached();
+    let neighbours = Netns::detached();
     connect_ports(&managed, &neighbours);
 
     let password = password()?;

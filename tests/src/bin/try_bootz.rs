@@ -38,7 +38,8 @@ async fn run() -> Result<()> {
         ..ServerData::default()
     };
     let bootstrap = BootstrapFixture::factory_new(&net, data);
-    let (server, dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
+    let server = bootstrap.emulator().await;
+    let dhcp = bootstrap.dnsmasq().await;
     println!(
         "A bootz server (the public emulator) at {SERVER}, and dnsmasq, which names it in option 143."
     );

@@ -204,7 +204,8 @@ proptest! {
             1..12,
         ),
     ) {
-        let (mut claims, mut model) = (Claims::default(), BTreeMap::new());
+        let mut claims = Claims::default();
+        let mut model = BTreeMap::new();
         let mut rows = BTreeMap::new();
         for round in rounds {
             let mut wanted = model.clone();

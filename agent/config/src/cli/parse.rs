@@ -120,7 +120,8 @@ impl<'a> StatementReader<'a> {
     fn new(grammar: &'a Grammar<'a>) -> Self {
         let root = Block { path: InstancePath::root(), at: grammar.schema().root() };
         let levels = vec![Level { indent: None, block: Some(root) }];
-        let (statements, errors) = (Vec::new(), Vec::new());
+        let statements = Vec::new();
+        let errors = Vec::new();
         Self { grammar, statements, errors, levels, last: NestedContext::Skipped }
     }
 

@@ -101,7 +101,8 @@ impl RunningLines<'_> {
         all.dedup();
         for keys in all {
             let entry = |branch: &Branch<LeafMark>| branch.list(step.node)?.get(&keys).cloned();
-            let (current, factory) = (entry(layer), entry(factory));
+            let current = entry(layer);
+            let factory = entry(factory);
             path.0.push(Step::entry(step.node, keys));
             self.inside(path, current.as_deref(), factory.as_deref());
             path.0.pop();
@@ -132,7 +133,8 @@ impl RunningLines<'_> {
             self.add_statement(path, StatementAction::No);
         }
         let factory = factory.filter(|_| !again).unwrap_or(&nothing);
-        let (at, new) = (self.lines.len(), layer.given && !factory.given);
+        let at = self.lines.len();
+        let new = layer.given && !factory.given;
         self.branch(path, layer, factory);
         if new || layer.given && self.lines.len() > at {
             self.lines.insert(

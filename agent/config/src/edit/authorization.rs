@@ -207,7 +207,8 @@ impl EditAuthorization {
     /// With a leaf that is not permitted. Its path is included only if the author may read it.
     pub(crate) fn check_secrets(
         &self,
-        (before, after): (&Configuration, &Layers),
+        before: &Configuration,
+        after: &Layers,
         attribution: &Attribution<'_>,
     ) -> Result<(), EditErrors> {
         let Some(admission) = &self.0 else { return Ok(()) };

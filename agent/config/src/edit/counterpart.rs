@@ -131,7 +131,8 @@ impl OverlapSearch<'_> {
             if let (Some(one), Some(NodeRef::Leaf(other))) =
                 (leaf_at(native, &leaf.native), openconfig.get(&mapped.steps))
             {
-                let (one, other) = (one.value.clone(), other.value.clone());
+                let one = one.value.clone();
+                let other = other.value.clone();
                 self.note(&leaf.native, one, &mapped.steps, other);
             }
         }

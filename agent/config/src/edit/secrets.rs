@@ -331,7 +331,8 @@ impl EditSession<'_> {
 
     /// Forgets the secrets of users that no client asks for any more.
     pub(super) fn drop_unused_secrets(&mut self) {
-        let (models, before) = (self.models(), self.before.layers());
+        let models = self.models();
+        let before = self.before.layers();
         let clients = [LayerKey::CLIENT_OPENCONFIG, LayerKey::CLIENT_NATIVE];
         let untouched = self.layers.secrets.is_same(&before.secrets)
             && clients.into_iter().all(|it| is_system_same(models, it, before, &self.layers));

@@ -127,7 +127,8 @@ impl<'a> EditSession<'a> {
         }
         self.flush_additions();
         self.check_negations(false);
-        let (before, attribution) = (self.before, &self.attribution);
+        let before = self.before;
+        let attribution = &self.attribution;
         let conflicts =
             super::unchanged_units::conflicts(before, &self.layers, &self.kept, attribution);
         self.errors.extend(conflicts);
@@ -215,7 +216,8 @@ impl<'a> EditSession<'a> {
     /// Restores the factory values of ports that were visible before and are missing after an operation, except
     /// for those in `kept`.
     fn restore_factory_ports(&mut self, named: (Origin, &PathPattern), kept: &[InstancePath]) {
-        let (origin, layer) = (named.0, LayerKey::client(named.0));
+        let origin = named.0;
+        let layer = LayerKey::client(named.0);
         let visible = self.before.config_view(origin);
         let layer_tree = self.layers.tree(layer).clone();
         let sent_back = |port: &Port<'_>| port.path(origin).is_some_and(|it| kept.contains(it));
@@ -390,7 +392,8 @@ impl<'a> EditSession<'a> {
     ) {
         let schema = self.models().schema(target.origin);
         let Some(at) = path.0.iter().rposition(|step| step.keys.is_some()) else { return };
-        let (entry, key) = (&path.0[at], &path.0[path.0.len() - 1]);
+        let entry = &path.0[at];
+        let key = &path.0[path.0.len() - 1];
         let name = &schema.node(key.node).name;
         let place = schema.keys(entry.node).iter().position(|key| schema.node(*key).name == *name);
         let entry_value = place.zip(entry.keys.as_ref()).and_then(|(place, keys)| keys.get(place));

@@ -136,7 +136,8 @@ impl EditScope {
 
     /// Adds what one line of CLI text names.
     pub(crate) fn add_statement(&mut self, statement: &Statement) {
-        let (origin, path) = (Origin::Native, &statement.path);
+        let origin = Origin::Native;
+        let path = &statement.path;
         match statement.act {
             StatementAction::Set(_) => self.add_leaf(origin, path),
             StatementAction::Create => self.add_payload(origin, path, &Arc::default()),
@@ -179,7 +180,8 @@ impl Footprint {
     /// Footprint of the change from `base` to `candidate` by a request whose operations named the nodes of `scope`. The
     /// cost is in proportion to the change and the request.
     pub fn of(base: &Configuration, candidate: &Configuration, scope: &EditScope) -> Self {
-        let (old, new) = (base.layers(), candidate.layers());
+        let old = base.layers();
+        let new = candidate.layers();
         let alone = old.factory_text != new.factory_text
             || !base.factory().is_same(candidate.factory())
             || !Arc::ptr_eq(base.shared_models(), candidate.shared_models());
@@ -189,7 +191,8 @@ impl Footprint {
         let models = base.models();
         let mut footprint = Self { growths: Self::growths([base, candidate]), ..Self::default() };
         for layer in LayerKey::ALL {
-            let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
+            let old = old.tree(layer).root();
+            let new = new.tree(layer).root();
             if !Arc::ptr_eq(old, new) {
                 let mut walk = Walk::of_layer(models, layer, &mut footprint);
                 walk.differences(Some(old), Some(new));

@@ -50,9 +50,11 @@ impl Footprint {
         let none = Claim::default();
         for (key, old, new) in Claims::differences(old.claims(), new.claims()) {
             self.plans.add(key.tag.clone(), Access::Write);
-            let (old, new) = (old.unwrap_or(&none), new.unwrap_or(&none));
+            let old = old.unwrap_or(&none);
+            let new = new.unwrap_or(&none);
             for origin in [Origin::Native, Origin::OpenConfig] {
-                let (old, new) = (old.tree(origin).root(), new.tree(origin).root());
+                let old = old.tree(origin).root();
+                let new = new.tree(origin).root();
                 if !Arc::ptr_eq(old, new) {
                     let mut walk = Walk::new(models, origin, self);
                     walk.differences(Some(old), Some(new));

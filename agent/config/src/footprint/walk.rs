@@ -35,7 +35,8 @@ struct Outer {
 
 impl<'a> Walk<'a> {
     pub(super) fn new(models: &'a Models, origin: Origin, footprint: &'a mut Footprint) -> Self {
-        let (entry, inside) = (Vec::new(), Vec::new());
+        let entry = Vec::new();
+        let inside = Vec::new();
         Self { models, origin, layer: None, footprint, anchor: 0, entry, inside }
     }
 
@@ -62,8 +63,8 @@ impl<'a> Walk<'a> {
         for (node, old, new) in beside(old.map(|it| &**it), new.map(|it| &**it)) {
             match old.or(new) {
                 Some(Child::Container(_)) => {
-                    let (old, new) =
-                        (old.and_then(Child::container), new.and_then(Child::container));
+                    let old = old.and_then(Child::container);
+                    let new = new.and_then(Child::container);
                     if !is_same(old, new) {
                         self.inside.push(Step::node(node));
                         lost |= self.differences(old, new);

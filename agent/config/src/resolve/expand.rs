@@ -56,7 +56,8 @@ impl Schema {
         sight: &S,
     ) -> Result<Expansion, PathError> {
         PathError::check_limits(path)?;
-        let (first, end) = (literal.len(), path.elems.len());
+        let first = literal.len();
+        let end = path.elems.len();
         if first == end {
             return Ok(Expansion { patterns: vec![PathPattern(literal)], visited: 0 });
         }
@@ -370,7 +371,8 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
         fn expansion_equals_the_reference_implementation(elems in elems()) {
-            let (schema, path) = (nested(), Path { elems });
+            let schema = nested();
+            let path = Path { elems };
             let got = schema.resolve_read(&path);
             let want = reference::resolve_read(&schema, &path);
             prop_assert_eq!(outcome(got), outcome(want), "{}", path);
@@ -381,7 +383,8 @@ mod tests {
     #[test]
     fn the_first_invalid_element_is_reported() {
         for path in ["/top/*/top[name=a]/name[size=1]", "/.../top[name=a]/name[size=1]/..."] {
-            let (schema, path) = (nested(), path.parse().unwrap());
+            let schema = nested();
+            let path = path.parse().unwrap();
             let got = outcome(schema.resolve_read(&path));
             assert_eq!(got, outcome(reference::resolve_read(&schema, &path)), "{path}");
             assert!(matches!(got, Err((false, at)) if at.ends_with("top[name=a]")), "{path}");

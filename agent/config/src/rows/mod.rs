@@ -133,14 +133,16 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
     // their own.
     let has_rows = |layer: &LayerKey| !matches!(layer.owner, Owner::Service | Owner::Fence);
     for layer in LayerKey::ALL.into_iter().filter(has_rows) {
-        let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
+        let old = old.tree(layer).root();
+        let new = new.tree(layer).root();
         let mut writer = RowWriter::new(models, (layer.origin, code(layer)), &mut changes);
         writer.entry(models.schema(layer.origin).root(), None, Some(old), Some(new));
     }
     for (key, old, new) in Claims::differences(old.claims(), new.claims()) {
         for origin in [Origin::Native, Origin::OpenConfig] {
             let root = |claim: Option<&Claim>| claim.map(|it| Arc::clone(it.tree(origin).root()));
-            let (old, new) = (root(old), root(new));
+            let old = root(old);
+            let new = root(new);
             let mut writer = RowWriter::new(models, (origin, claim_code(origin)), &mut changes);
             put_claim_key(&mut writer.keys, key);
             writer.entry(models.schema(origin).root(), None, old.as_ref(), new.as_ref());
@@ -222,7 +224,8 @@ impl<'a> RowWriter<'a> {
             .for_each(|value| bytes::put_value(&mut self.keys, value));
         let mut row =
             |it: OptionalBranch<'_, LeafMark>| it.and_then(|entry| self.row(node, keys, entry));
-        let (was, is) = (row(old), row(new));
+        let was = row(old);
+        let is = row(new);
         if was != is {
             let name = self.names.of(node).to_be_bytes();
             let key = [&[self.code], &name[..], &self.keys].concat();
@@ -240,10 +243,8 @@ impl<'a> RowWriter<'a> {
                     self.lists(old.and_then(Child::container), new.and_then(Child::container))
                 }
                 Some(Child::List(_)) => {
-                    let (old, new) = (
-                        old.and_then(Child::list).unwrap_or(&empty),
-                        new.and_then(Child::list).unwrap_or(&empty),
-                    );
+                    let old = old.and_then(Child::list).unwrap_or(&empty);
+                    let new = new.and_then(Child::list).unwrap_or(&empty);
                     self.changes.reserve(List::differ_by(old, new));
                     for it in List::differences(old, new) {
                         self.entry(node, Some(it.keys), it.old, it.new);

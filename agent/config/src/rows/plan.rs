@@ -270,8 +270,11 @@ fn read_state(value: &Value) -> Result<StatePlan, &'static str> {
         Some(paths) => list(paths)?.iter().map(read_path).collect::<Result<_, _>>()?,
         None => BTreeSet::new(),
     };
-    let (failure, waits_for) = (read_optional(failure)?, read_optional(waits_for)?);
-    let (name, is_reached, since_ns) = (text(name.clone())?, *is_reached, *since_ns);
+    let failure = read_optional(failure)?;
+    let waits_for = read_optional(waits_for)?;
+    let name = text(name.clone())?;
+    let is_reached = *is_reached;
+    let since_ns = *since_ns;
     let opaque = opaque.as_str().into();
     Ok(StatePlan { name, is_reached, failure, waits_for, since_ns, action, opaque, answer, seen })
 }
@@ -353,7 +356,8 @@ fn read_action_cause(value: &Value) -> Result<Option<Arc<ActionCause>>, &'static
     }
     let [kind, user, trace, walk] = list(value)? else { return Err(FIELDS) };
     let author = ChangeAuthor { user: text(user.clone())?, trace: text(trace.clone())? };
-    let (kind, walk) = (text(kind.clone())?, read_walk_cause(walk)?);
+    let kind = text(kind.clone())?;
+    let walk = read_walk_cause(walk)?;
     Ok(Some(Arc::new(ActionCause { kind, author, walk })))
 }
 

@@ -231,7 +231,8 @@ impl<'m> ListReader<'m> {
         let mut origins = [Origin::Native, Origin::OpenConfig].into_iter();
         let of_claim = origins.find(|it| claim_code(*it) == stored);
         let Some(origin) = layer.map(|it| it.origin).or(of_claim) else { return Ok(None) };
-        let (schema, names) = (models.schema(origin), models.names(origin));
+        let schema = models.schema(origin);
+        let names = models.names(origin);
         let Some(node) = names.node(reader.name()?) else { return Ok(None) };
         let of = match layer {
             Some(layer) => RowOwner::Layer(layer),
@@ -288,8 +289,10 @@ impl<'m> ListReader<'m> {
         (flags, mark): (u8, LeafMark),
         octets: &[u8],
     ) -> Result<usize, &'static str> {
-        let (schema, node, key_leaves, mirrors) =
-            (self.schema, self.node, self.key_leaves, self.mirrors);
+        let schema = self.schema;
+        let node = self.node;
+        let key_leaves = self.key_leaves;
+        let mirrors = self.mirrors;
         // An entry that is there already has more than its own leaves.
         let is_new = list.len() < SHORT && list.get(keys).is_none();
         if let Some((same, of, entry)) = &self.last

@@ -89,7 +89,8 @@ impl Renumbering {
             let found = before.modules.iter().position(|module| module.name == name);
             found.and_then(|at| u16::try_from(at).ok()).map(ModuleId)
         };
-        let (mut modules, mut next) = (Vec::new(), before.modules.len());
+        let mut modules = Vec::new();
+        let mut next = before.modules.len();
         for it in &fresh.modules {
             modules.push(known(&it.name).unwrap_or_else(|| {
                 next += 1;
@@ -102,7 +103,7 @@ impl Renumbering {
         let mut next = before.nodes.len();
         for node in &fresh.nodes[1..] {
             let parent = node.parent.map(|it| nodes[it.0 as usize]);
-            let is_alike = |it: &NodeId| is_of_same_kind((before, before.node(*it)), (fresh, node));
+            let is_alike = |it: &NodeId| is_of_same_kind(before, before.node(*it), fresh, node);
             let parent = parent.filter(|it| (it.0 as usize) < before.nodes.len());
             let earlier = parent.and_then(|parent| {
                 let module = &fresh.module(node.module).name;
@@ -189,7 +190,7 @@ fn unlinked(nodes: &[Node]) -> Vec<Node> {
 }
 
 /// True when a value of one node can be a value of the other, except for its type: equal kind, and equal keys.
-fn is_of_same_kind((before, old): (&Schema, &Node), (fresh, new): (&Schema, &Node)) -> bool {
+fn is_of_same_kind(before: &Schema, old: &Node, fresh: &Schema, new: &Node) -> bool {
     let keys = |schema: &Schema, keys: &[NodeId]| -> Vec<SmolStr> {
         keys.iter().map(|key| schema.node(*key).name.clone()).collect()
     };
@@ -325,7 +326,8 @@ mod tests {
         let removed = |schema: &Schema| {
             schema.without_module("other").unwrap().without_module("extra").unwrap()
         };
-        let (size, mut schema) = (first.nodes.len(), removed(&first));
+        let size = first.nodes.len();
+        let mut schema = removed(&first);
         for _ in 0..1000 {
             assert_eq!((schema.nodes.len(), linked(&schema)), (size, linked(&base)));
             schema = schema.with_modules(&modules).unwrap();
@@ -390,7 +392,7 @@ mod tests {
                 for (old, new) in before.nodes.iter().zip(&schema.nodes) {
                     prop_assert_eq!((old.id, &old.name, old.parent), (new.id, &new.name, new.parent));
                     prop_assert_eq!(old.module, new.module);
-                    prop_assert!(is_of_same_kind((&before, old), (&schema, new)));
+                    prop_assert!(is_of_same_kind(&before, old, &schema, new));
                 }
                 for (path, number) in numbered(&schema) {
                     let first = *numbers.entry(path.clone()).or_insert(number);
@@ -403,7 +405,7 @@ mod tests {
                         schema.child(parent, Some(module), &node.name)
                     });
                     let stays = again.is_some_and(|it| {
-                        is_of_same_kind((&before, node), (&schema, schema.node(it)))
+                        is_of_same_kind(&before, node, &schema, schema.node(it))
                     });
                     prop_assert!(!stays || again == Some(NodeId(u32::try_from(at).unwrap())));
                 }

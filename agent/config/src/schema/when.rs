@@ -37,7 +37,9 @@ fn parse(schema: &Schema, context: NodeId, above: usize, xpath: &str) -> Option<
     let mut test: Option<WhenTest> = None;
     for term in xpath.split(" or ") {
         let (path, literal) = term.split_once('=')?;
-        let (mut up, mut at, mut down) = (above, context, Vec::new());
+        let mut up = above;
+        let mut at = context;
+        let mut down = Vec::new();
         for step in path.trim().split('/') {
             match step.trim() {
                 ".." => {

@@ -99,8 +99,14 @@ pub enum StateStatus {
 
 impl StatePlan {
     pub fn new(name: SmolStr, now_ns: u64) -> Self {
-        let (is_reached, failure, waits_for, action) = (false, None, None, None);
-        let (since_ns, opaque, answer, seen) = (now_ns, "".into(), None, BTreeSet::new());
+        let is_reached = false;
+        let failure = None;
+        let waits_for = None;
+        let action = None;
+        let since_ns = now_ns;
+        let opaque = "".into();
+        let answer = None;
+        let seen = BTreeSet::new();
         Self { name, is_reached, failure, waits_for, since_ns, action, opaque, answer, seen }
     }
 

@@ -27,7 +27,8 @@ fn check_lines(requests: &[&str], want: &[&str]) {
 #[test]
 fn a_difference_is_lines_of_cli_text() {
     let mtu = |mtu: u16| format!(r#"update {ETH0} {{"name": "eth0", "mtu": {mtu}}}"#);
-    let (one, two) = (mtu(1414), mtu(1514));
+    let one = mtu(1414);
+    let two = mtu(1514);
     check_lines(&["update native:/system/hostname \"r1\""], &["+ system hostname r1"]);
     // OpenConfig counts the Ethernet header.
     check_lines(&[&one], &["+ interface eth0 mtu 1400"]);
@@ -259,7 +260,8 @@ proptest! {
             let next = now.edit(&edit(REQUESTS[request]));
             history.extend(next);
         }
-        let (now, earlier) = (history.last().unwrap(), at.get(&history));
+        let now = history.last().unwrap();
+        let earlier = at.get(&history);
         let back = restored(now, earlier);
         prop_assert_eq!(back.layers(), earlier.layers());
         let found = LayerDifference::of(earlier, &back);

@@ -208,7 +208,8 @@ fn disjoint_footprints_commute() {
 /// Several changes at once, each clear of each other.
 #[test]
 fn several_that_keep_clear_are_rebased_in_turn() {
-    let (three, mut runner) = (Cell::new(0u32), TestRunner::new(ProptestConfig::with_cases(CASES)));
+    let three = Cell::new(0u32);
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(CASES));
     let requests = (some_box(), prop::collection::vec(any_request(), 3..8));
     runner
         .run(&requests, |(start, requests)| {
@@ -279,7 +280,8 @@ fn footprints_meet_or_are_disjoint() {
     ];
     let base = after(&start.iter().map(String::as_str).collect::<Vec<_>>());
     let check = |one: &str, other: &str, clear: bool| {
-        let (first, second) = (examine(&base, one).unwrap(), examine(&base, other).unwrap());
+        let first = examine(&base, one).unwrap();
+        let second = examine(&base, other).unwrap();
         assert_eq!(first.footprint.keeps_clear_of(&second.footprint), clear, "{one}, {other}");
         assert_eq!(second.footprint.keeps_clear_of(&first.footprint), clear, "{other}, {one}");
     };
@@ -299,7 +301,8 @@ fn footprints_meet_or_are_disjoint() {
     let openconfig = format!("update {}/config/prefix-length 25", address("10.0.0.1"));
     let native = "native:/interfaces/interface[name=a]/ipv4/address[ip=10.0.0.1]";
     check(&openconfig, &format!("update {native}/prefix-length 24"), false);
-    let (wildcard, mtu) = (delete("/interfaces/interface[name=*]/config/mtu"), "mtu 1400");
+    let wildcard = delete("/interfaces/interface[name=*]/config/mtu");
+    let mtu = "mtu 1400";
     check(&wildcard, &format!("update native:/interfaces/interface[name=z]/{mtu}"), false);
     check(&wildcard, &delete(&twelve), true);
     let line = |route: &str| {
@@ -336,14 +339,12 @@ fn footprints_meet_or_are_disjoint() {
     check("replace /system {}", user, false);
     check("delete native:/system/motd-banner", user, true);
     let scope = EditScope::default();
-    let (lease, candidate) = (
-        LeasedPort {
-            name: "a".into(),
-            addresses: vec!["192.0.2.9/24".parse().unwrap()],
-            routes: Vec::new(),
-        },
-        examine(&base, &format!("delete {}", address("10.0.0.1"))).unwrap(),
-    );
+    let lease = LeasedPort {
+        name: "a".into(),
+        addresses: vec!["192.0.2.9/24".parse().unwrap()],
+        routes: Vec::new(),
+    };
+    let candidate = examine(&base, &format!("delete {}", address("10.0.0.1"))).unwrap();
     let leased = Footprint::of(&base, &base.leased(&[lease]).unwrap(), &scope);
     assert!(!leased.keeps_clear_of(&candidate.footprint), "an address hides a lease");
     let nothing = Footprint::of(&base, &base, &scope);
@@ -356,7 +357,8 @@ fn footprints_meet_or_are_disjoint() {
 fn changes_of_the_box_meet_what_their_layers_have() {
     let (base, _) = apply(&empty(), "boot: interface a\n  mtu 1300").unwrap();
     let check = |one: &str, other: &str, clear: bool| {
-        let (first, second) = (examine(&base, one).unwrap(), examine(&base, other).unwrap());
+        let first = examine(&base, one).unwrap();
+        let second = examine(&base, other).unwrap();
         assert_eq!(first.footprint.keeps_clear_of(&second.footprint), clear, "{one}, {other}");
     };
     let [mtu, address] = ["mtu 1400", "ipv4/address[ip=10.0.0.1]/prefix-length 24"];
@@ -434,7 +436,8 @@ const PORT: &str = "native:/interfaces/interface[name=eth0]";
 /// would be in use while there is anything beside it: the footprint would have to read that.
 #[test]
 fn leaves_outside_of_entries_are_parts_of_objects_or_native_alone() {
-    let (schema, map) = (&models().native, &models().map);
+    let schema = &models().native;
+    let map = &models().map;
     for leaf in map.anchors[0].leaves.iter() {
         let has_object = leaf.native.iter().any(|node| schema.node(*node).object.is_some());
         let default = leaf.openconfig.as_ref().and_then(|mapped| mapped.default.as_ref());

@@ -234,7 +234,8 @@ fn errors_quote_at_most_an_excerpt_of_the_request() {
         both(&format!("{name}/config")),
     ] {
         let Err(errors) = empty().edit(&edit(&request)) else { panic!("it was done") };
-        let (text, beginning) = (errors.to_string(), &request[..60]);
+        let text = errors.to_string();
+        let beginning = &request[..60];
         assert!(text.len() < 4 * EXCERPT, "{beginning}: {} bytes", text.len());
     }
 }

@@ -235,11 +235,13 @@ proptest! {
     #[test]
     fn requests_match_the_map_model(requests in prop::collection::vec(request(), 1..20)) {
         let mut configuration = empty();
-        let (mut openconfig, mut native) = (LeafMap::new(), LeafMap::new());
+        let mut openconfig = LeafMap::new();
+        let mut native = LeafMap::new();
         let mut entries = [BTreeSet::new(), BTreeSet::new()];
         for request in requests {
-            let (mut next_openconfig, mut next_native, mut next_given) =
-                (openconfig.clone(), native.clone(), entries.clone());
+            let mut next_openconfig = openconfig.clone();
+            let mut next_native = native.clone();
+            let mut next_given = entries.clone();
             if request.openconfig {
                 request.apply(&mut next_openconfig, &mut next_given[0])
             } else {
@@ -270,7 +272,8 @@ proptest! {
         let mut configuration = empty();
         for request in requests {
             let Ok(new) = configuration.edit(&edit(&request.text())) else { continue };
-            let (old_leaves, new_leaves) = (effective_of(&configuration), effective_of(&new));
+            let old_leaves = effective_of(&configuration);
+            let new_leaves = effective_of(&new);
             let changes = changed_objects(&configuration, &new);
             let same = old_leaves == new_leaves;
             prop_assert_eq!(changes.iter().all(|it| it.old.is_some() && it.new.is_some()) && changes.is_empty(), same);

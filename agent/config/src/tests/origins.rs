@@ -106,25 +106,24 @@ fn moving_leaves_between_origins_changes_no_object() {
         (&openconfig, path, "client native"),
         (text, path, "client native"),
     ] {
-        let (start, end) = (after(&[one]), after(&[one, other]));
+        let start = after(&[one]);
+        let end = after(&[one, other]);
         assert!(changed_objects(&start, &end).is_empty(), "{one} -> {other}");
         for leaf in ["enabled", "mtu", "description"] {
             assert_eq!(owners(&end, &format!("{PORT}/{leaf}")), [owner], "{one} -> {other}");
         }
     }
     let beside = "union /system {\"config\":{\"motd-banner\":\"hi\"}}";
-    let (start, end) = (
-        after(&[path]),
-        after(&[
-            path,
-            &format!(
-                "{}; {beside}",
-                openconfig
-                    .replace("union / {\"interfaces\":", "union /interfaces ")
-                    .replace("}]}}", "}]}")
-            ),
-        ]),
-    );
+    let start = after(&[path]);
+    let end = after(&[
+        path,
+        &format!(
+            "{}; {beside}",
+            openconfig
+                .replace("union / {\"interfaces\":", "union /interfaces ")
+                .replace("}]}}", "}]}")
+        ),
+    ]);
     assert!(!changed_objects(&start, &end).is_empty(), "OpenConfig alone begins from the factory");
 }
 
@@ -194,8 +193,8 @@ fn each_feature_has_the_defaults_of_its_origin() {
 fn cli_hostname_and_openconfig_interface_combine() {
     let text = "union cli: system hostname myhost";
     let interface = "union /interfaces/interface[name=Management0] {\"config\":{\"name\":\"Management0\",\"description\":\"m\"},\"name\":\"Management0\"}";
-    let (one, other) =
-        (after(&[&format!("{text}; {interface}")]), after(&[&format!("{interface}; {text}")]));
+    let one = after(&[&format!("{text}; {interface}")]);
+    let other = after(&[&format!("{interface}; {text}")]);
     assert_eq!(one.layers(), other.layers());
     check_lines(
         &lines_effective(&one),

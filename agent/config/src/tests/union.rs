@@ -30,7 +30,8 @@ fn refused_after(start: &Configuration, request: &str) -> Vec<String> {
 pub(super) fn check_no_op(start: &Configuration, request: &str) {
     let again = then(start, request);
     for layer in [LayerKey::CLIENT_NATIVE, LayerKey::CLIENT_OPENCONFIG] {
-        let (old, new) = (start.layers().tree(layer), again.layers().tree(layer));
+        let old = start.layers().tree(layer);
+        let new = again.layers().tree(layer);
         assert!(new.is_same(old), "{layer} is other memory after {request}");
     }
     assert_eq!(again.work().entries, 0, "{request}");
@@ -371,10 +372,8 @@ fn configured_addresses_hide_leases_and_removal_restores_them() {
             .join(" ")
     };
     let described = then(&leased, "union cli: interface eth0\n  description uplink");
-    let (four, six) = (
-        "/ipv4/address[ip=10.0.0.9]/prefix-length=24",
-        "/ipv6/address[ip=2001:db8::9]/prefix-length=64",
-    );
+    let four = "/ipv4/address[ip=10.0.0.9]/prefix-length=24";
+    let six = "/ipv6/address[ip=2001:db8::9]/prefix-length=64";
     let addresses = |configuration: &Configuration| -> Vec<String> {
         let lines = below(&lines_effective(configuration), port);
         lines.into_iter().filter(|line| line.contains("address")).collect()

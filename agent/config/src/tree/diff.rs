@@ -74,10 +74,8 @@ impl EntryCount {
                 }
                 Some(Child::List(_)) => {
                     let empty = List::default();
-                    let (old, new) = (
-                        old.and_then(Child::list).unwrap_or(&empty),
-                        new.and_then(Child::list).unwrap_or(&empty),
-                    );
+                    let old = old.and_then(Child::list).unwrap_or(&empty);
+                    let new = new.and_then(Child::list).unwrap_or(&empty);
                     for it in List::differences(old, new) {
                         self.gained += usize::from(it.old.is_none());
                         self.lost += usize::from(it.new.is_none());

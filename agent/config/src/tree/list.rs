@@ -242,7 +242,8 @@ fn merged<'a, M: LeafMeta>(
     old: &'a List<M>,
     new: &'a List<M>,
 ) -> impl Iterator<Item = EntryDifference<'a, M>> + 'a {
-    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    let mut old = old.iter().peekable();
+    let mut new = new.iter().peekable();
     std::iter::from_fn(move || {
         loop {
             let order = match (old.peek(), new.peek()) {
@@ -254,7 +255,8 @@ fn merged<'a, M: LeafMeta>(
             let removed = if order.is_le() { old.next() } else { None };
             let added = if order.is_ge() { new.next() } else { None };
             let keys = removed.or(added)?.0;
-            let (old, new) = (removed.map(|it| it.1), added.map(|it| it.1));
+            let old = removed.map(|it| it.1);
+            let new = added.map(|it| it.1);
             if let (Some(old), Some(new)) = (old, new)
                 && old.is_same(new)
             {

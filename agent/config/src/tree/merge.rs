@@ -70,10 +70,12 @@ impl Merge {
             Child::Leaf(_) => self.choice(base, ours, theirs, Option::eq).cloned(),
             Child::Container(_) => {
                 let of = |child: Option<&Child<M>>| child.and_then(Child::container).cloned();
-                let (ours, theirs) = (of(ours), of(theirs));
+                let ours = of(ours);
+                let theirs = of(theirs);
                 let kept_empty =
                     [&ours, &theirs].into_iter().flatten().any(|branch| branch.is_empty());
-                let (ours, theirs) = (ours.unwrap_or_default(), theirs.unwrap_or_default());
+                let ours = ours.unwrap_or_default();
+                let theirs = theirs.unwrap_or_default();
                 let merged = self.branch(base.and_then(Child::container), &ours, &theirs);
                 (kept_empty || !merged.is_empty()).then_some(Child::Container(merged))
             }
@@ -174,7 +176,8 @@ fn difference_size<M: LeafMeta>(
     for (_, old, new) in beside(old.map(|it| &**it), new.map(|it| &**it)) {
         match old.or(new) {
             Some(Child::Container(_)) => {
-                let (old, new) = (old.and_then(Child::container), new.and_then(Child::container));
+                let old = old.and_then(Child::container);
+                let new = new.and_then(Child::container);
                 difference_size(old, new, limit, count);
             }
             Some(Child::List(_)) => {

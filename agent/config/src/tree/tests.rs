@@ -230,7 +230,8 @@ fn model_of(tree: &Tree<usize>) -> Model {
 proptest! {
     #[test]
     fn trees_are_maps(edits in prop::collection::vec((some_path(), 0usize..4), 0..40)) {
-        let (mut tree, mut model) = (Tree::new(), Model::new());
+        let mut tree = Tree::new();
+        let mut model = Model::new();
         for (text, number) in edits {
             let at = path(text);
             if number == 0 {
@@ -261,7 +262,8 @@ proptest! {
             }
             tree
         };
-        let (old, new) = (make(&one), make(&other));
+        let old = make(&one);
+        let new = make(&other);
         let mut patched = old.clone();
         Tree::diff(&old, &new, &mut |at, change| match change {
             Change::Removed(_) => drop(patched.remove(schema(), at)),
@@ -303,7 +305,8 @@ proptest! {
         };
         let all: Vec<_> = start.iter().chain(&ours).chain(&theirs).map(|(path, _)| (*path, 0)).collect();
         let base = changed(&changed(&Tree::new(), &all), &start);
-        let (one, other) = (changed(&base, &ours), changed(&base, &theirs));
+        let one = changed(&base, &ours);
+        let other = changed(&base, &theirs);
         let (merged, collisions) = Tree::merged(&base, &one, &other);
         let (back, _) = Tree::merged(&base, &other, &one);
         let [before, mine, yours] = [&base, &one, &other].map(model_of);

@@ -115,7 +115,8 @@ impl<'a> Union<'a> {
                 draft.note(entry);
             }
         } else {
-            let (mut found, mut entries) = (Vec::new(), 0);
+            let mut found = Vec::new();
+            let mut entries = 0;
             let act = |union: &mut Self, group| {
                 let entry = union.list_entry(child, &pairs, group, before);
                 (entry, std::mem::take(&mut union.problems), std::mem::take(&mut union.work))

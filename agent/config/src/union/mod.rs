@@ -95,13 +95,15 @@ pub(crate) fn unite(
     new: &Layers,
     cancel: &CancelToken,
 ) -> (Images, Vec<Problem>, WorkCount) {
-    let (nothing, no_images) = (Layers::new(), Images::default());
+    let nothing = Layers::new();
+    let no_images = Images::default();
     // A switch changes the rank of all leaves of a layer, so the union starts from scratch.
     let (old, images) = if old.0.off == new.off { old } else { (&nothing, &no_images) };
     let empty = List::default();
-    let (old, new) =
-        (lease::without_hidden_leases(models, old), lease::without_hidden_leases(models, new));
-    let (old, new) = (&*old, &*new);
+    let old = lease::without_hidden_leases(models, old);
+    let new = lease::without_hidden_leases(models, new);
+    let old = &*old;
+    let new = &*new;
     let mut union = Union::new((models, cancel), old, new, &empty);
     let inputs = union.roots(old, new);
     let outputs = union.entry(0, &inputs, &EntryResult::of(images));

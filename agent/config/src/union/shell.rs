@@ -75,7 +75,8 @@ impl<'a> Union<'a> {
         }
         let at = self.client_openconfig?;
         let EntryVersions { old: before, new } = inputs[at];
-        let (entry, map) = (new?, &self.models.map);
+        let entry = new?;
+        let map = &self.models.map;
         let key = anchor.leaves.iter().find(|leaf| leaf.key.is_some())?;
         if map.adds_non_key_leaf(before, entry) || self.native_client_has_leaf(anchor, inputs) {
             return None;

@@ -205,7 +205,8 @@ fn reply() -> HandlerReply {
 
 fn planned(configuration: Configuration) -> Box<PlannedChange> {
     let credentials = CredentialValues::default();
-    let (changes, unready) = (Arc::default(), BTreeSet::new());
+    let changes = Arc::default();
+    let unready = BTreeSet::new();
     Box::new(PlannedChange { configuration, changes, credentials, unready, instances: 0 })
 }
 
@@ -247,7 +248,8 @@ fn done(txn: TxnId) -> TransactionOutcome {
 }
 
 fn state(name: &str) -> State {
-    let (txn, change) = (TXN, planned(configuration()));
+    let txn = TXN;
+    let change = planned(configuration());
     match name {
         "Admitted" => State::Admitted,
         "Examining" => State::Examining,
@@ -341,8 +343,10 @@ fn input(name: &str) -> Input<()> {
         "replied" => Input::Replied,
         "built" => {
             let next = Revision::new(Arc::clone(&MODELS), DerivedLists::default());
-            let (base, keys) = (Arc::new(next.clone()), Arc::default());
-            let (shown, left) = (HashMap::new(), Vec::new());
+            let base = Arc::new(next.clone());
+            let keys = Arc::default();
+            let shown = HashMap::new();
+            let left = Vec::new();
             Input::Built(Ok(Box::new(BuiltRevision { base, next, keys, shown, left })))
         }
         "panicked" => Input::Built(Err(BuilderPanicked)),

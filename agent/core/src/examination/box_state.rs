@@ -42,7 +42,8 @@ impl BoxState for ObservedBox {
             return Applied::Pending(reason);
         }
         let keys: Vec<Key> = objects.iter().flat_map(|path| self.keys_of_object(path)).collect();
-        let (engine, mut failed) = (self.engine.read(), None);
+        let engine = self.engine.read();
+        let mut failed = None;
         for key in keys {
             match applied(&engine, &key) {
                 Applied::Done => {}

@@ -167,7 +167,8 @@ impl Examiner {
         let empty = Configuration::new(Arc::clone(configuration.shared_models()), Layers::new());
         let changed = self.with_owners(changed_objects(&empty, configuration));
         let changes = parallel::map(changed, |(change, owner)| {
-            let (path, branch) = (change.path, change.new?);
+            let path = change.path;
+            let branch = change.new?;
             let values = self.registry.values(&path, &branch);
             // An earlier version has accepted it. The rest of the box must come up nevertheless.
             let refused = |error: &ObjectError| {
@@ -392,7 +393,8 @@ impl Examiner {
     pub(crate) fn plan_error(
         &self,
         error: &PlanError,
-        (engine, changes): (&Engine, &[EntryChange]),
+        engine: &Engine,
+        changes: &[EntryChange],
         origin: Origin,
     ) -> CommitError {
         let refused = CommitError::planning(error);

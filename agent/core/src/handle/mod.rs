@@ -164,7 +164,8 @@ impl CoreHandle {
         options: CommitOptions,
         reply: ReplySender,
     ) -> Result<(), CommitError> {
-        let (caller, received) = (caller.clone(), Instant::now());
+        let caller = caller.clone();
+        let received = Instant::now();
         let request = CommitRequest { caller, intent, options, received, reply };
         self.commit_tx.try_send(request).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => CommitError::Overloaded,

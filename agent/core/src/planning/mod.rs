@@ -99,8 +99,10 @@ impl CandidatePlanner {
     /// Plans while the store lays the rows out.
     pub(crate) fn plan(self, candidate: Candidate) -> Result<CommitPlan, CommitError> {
         let Candidate { configuration, changes, rows: differing, credentials, .. } = candidate;
-        let (differences, services) = (candidate.differences, candidate.services);
-        let (unready, instances) = (candidate.unready, candidate.touched.len());
+        let differences = candidate.differences;
+        let services = candidate.services;
+        let unready = candidate.unready;
+        let instances = candidate.touched.len();
         let description = candidate.intent.description();
         let beside = candidate.intent.hash_text() + &service_preview::text(&services);
         if !self.is_admitted {
@@ -117,7 +119,8 @@ impl CandidatePlanner {
         }
         let mut planning =
             Planning::new(self.delta(&changes, &credentials.values, (description, &beside)));
-        let (mut differing, mut rows) = (self.is_recorded.then_some(differing), None);
+        let mut differing = self.is_recorded.then_some(differing);
+        let mut rows = None;
         let plan = loop {
             let engine = self.engine.read();
             let until = Instant::now() + MAX_GUARD;
@@ -130,7 +133,7 @@ impl CandidatePlanner {
             }
             if let Some(planned) = planned {
                 break planned.map_err(|error| {
-                    self.examiner.plan_error(&error, (&engine, &changes), self.origin)
+                    self.examiner.plan_error(&error, &engine, &changes, self.origin)
                 })?;
             }
         };
@@ -215,7 +218,8 @@ impl CommitError {
     pub(crate) fn planning(error: &PlanError) -> Self {
         let object = match error {
             PlanError::Differs { expected, found } => {
-                let (expected, found) = (PlanHash(*expected), PlanHash(*found));
+                let expected = PlanHash(*expected);
+                let found = PlanHash(*found);
                 return Self::PlanDiffers { expected, found };
             }
             PlanError::Invalid { label, .. }

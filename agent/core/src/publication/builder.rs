@@ -97,7 +97,8 @@ impl RevisionBuilder {
 
     /// Builds the revision. Takes as long as the difference is large.
     pub(crate) fn build(mut self) -> BuiltRevision {
-        let (number, time_ns) = (self.applied.stamp.revision, self.applied.stamp.time_ns);
+        let number = self.applied.stamp.revision;
+        let time_ns = self.applied.stamp.time_ns;
         let annotation = self.configuration.layers().annotation.clone();
         let base = Arc::clone(&self.base);
         let models = Arc::clone(self.configuration.shared_models());
@@ -120,7 +121,8 @@ impl RevisionBuilder {
             }
         }
         self.mark_new_entries(&mut draft);
-        let (left, next) = (self.left(), draft.publish());
+        let left = self.left();
+        let next = draft.publish();
         // The state that was shown meanwhile may be large. The core lays later state on it.
         let (base, next) =
             if self.is_large() { self.chain.rebase(&base, next) } else { (base, next) };
@@ -197,7 +199,8 @@ impl RevisionBuilder {
         shown: &'a mut HashMap<Key, StateEntry>,
     ) -> impl Iterator<Item = Portion<'a>> {
         let changes = || self.applied.changes.chunks(PORTION);
-        let (new, entry_version) = (self.new_entries(), version.into());
+        let new = self.new_entries();
+        let entry_version = version.into();
         let mut left = prepared.map(|prepared| prepared.states.as_slice());
         let derived = changes().map(move |portion| {
             let states = match &mut left {

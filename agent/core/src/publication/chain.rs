@@ -434,7 +434,8 @@ mod tests {
             let mut watched = chain.watch();
             let mut building: Option<(Arc<Revision>, Revision, u64, usize, u8)> = None;
             let mut expected: BTreeMap<usize, Value> = BTreeMap::new();
-            let (mut last, mut clock) = (chain.newest(), 0);
+            let mut last = chain.newest();
+            let mut clock = 0;
             for event in events {
                 clock += 1;
                 let mut is_boundary = None;
@@ -447,7 +448,8 @@ mod tests {
                         };
                     }
                     Event::Build { is_large, leaf, value } if building.is_none() => {
-                        let (base, number) = (chain.newest(), chain.reserve(is_large));
+                        let base = chain.newest();
+                        let number = chain.reserve(is_large);
                         let next = with_leaf(&base, clock, leaf, value);
                         building = Some((base, next, number, leaf, value));
                     }
@@ -477,7 +479,8 @@ mod tests {
                 let now = chain.newest();
                 prop_assert!(Arc::ptr_eq(&now, &watched.borrow_and_update()));
                 prop_assert!(now.number >= last.number, "a number goes back");
-                let (was, is) = (leaf_versions(&last), leaf_versions(&now));
+                let was = leaf_versions(&last);
+                let is = leaf_versions(&now);
                 let values: BTreeMap<_, _> =
                     is.iter().map(|(leaf, (value, _))| (*leaf, value.clone())).collect();
                 prop_assert_eq!(&values, &expected);

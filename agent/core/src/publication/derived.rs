@@ -104,7 +104,8 @@ impl NewEntries<'_> {
                 Some(place) => Arc::clone(place),
                 None => EntryPlace::of(self.registry, self.models, &change.path),
             };
-            let (version, values) = (version.clone(), OnceLock::new());
+            let version = version.clone();
+            let values = OnceLock::new();
             let state = Arc::new(AppliedState { place, configured, version, values });
             states.push(NewState { keys, state });
         }
@@ -200,7 +201,8 @@ impl AppliedKey {
 impl EntryPlace {
     /// Place of the entries beside this one.
     fn of(registry: &Arc<Registry>, models: &Arc<Models>, entry: &InstancePath) -> Arc<Self> {
-        let (registry, models) = (Arc::clone(registry), Arc::clone(models));
+        let registry = Arc::clone(registry);
+        let models = Arc::clone(models);
         let list = registry.applied_list();
         let above = entry.0.split_last().map_or(&[][..], |(_, above)| above);
         Arc::new(Self { registry, models, above: InstancePath(above.to_vec()), list })
@@ -233,12 +235,14 @@ impl AppliedValue {
         [_, applied, observed]: [Option<&SharedValue>; 3],
         version: LeafVersion,
     ) -> Option<Self> {
-        let (applied, observed) = (Arc::clone(applied?), Arc::clone(observed?));
+        let applied = Arc::clone(applied?);
+        let observed = Arc::clone(observed?);
         Some(Self { key: key.clone(), applied, observed, version })
     }
 
     fn state(&self, registry: &Registry) -> Option<StateEntry> {
-        let (applied, observed) = (Some(&*self.applied), Some(&*self.observed));
+        let applied = Some(&*self.applied);
+        let observed = Some(&*self.observed);
         registry.state(&self.key, Planes { intended: None, applied, observed })
     }
 
@@ -257,7 +261,8 @@ impl AppliedState {
             (None, Some(value)) => values.push(value),
             (Some(at), None) => drop(values.remove(at)),
             (Some(at), Some(value)) => {
-                let (shown, registry) = (&self.values()[at], &self.place.registry);
+                let shown = &self.values()[at];
+                let registry = &self.place.registry;
                 let is_same =
                     shown.is_same(&value) || shown.state(registry) == value.state(registry);
                 return if is_same { NextState::Same } else { NextState::Stored };
@@ -332,7 +337,8 @@ impl EntryState for AppliedState {
         let schema = models.schema(origin);
         for (entry, version) in self.entries() {
             if branch.children().is_empty() {
-                let (list, keys) = (self.place.list, self.keys());
+                let list = self.place.list;
+                let keys = self.keys();
                 let entry = match origin {
                     Origin::Native => Some((list, keys)),
                     Origin::OpenConfig => {

@@ -49,7 +49,8 @@ impl EntryPreparation {
             let lists = NewState::by_list(origin, &states).collect();
             PreparedTree::new(origin, self.base.tree(origin), config, lists, &version)
         };
-        let (openconfig, native) = (tree(Origin::OpenConfig), tree(Origin::Native));
+        let openconfig = tree(Origin::OpenConfig);
+        let native = tree(Origin::Native);
         PreparedEntries { states, version, openconfig, native }
     }
 }

@@ -161,7 +161,8 @@ fn follow_log(
 
 /// Shows who asks for the objects of claims that differ. The cost is in proportion to these.
 fn follow_owners(tree: &mut DraftTree<'_>, old: &Claims, new: &Configuration) {
-    let (models, claims) = (new.models(), new.layers().claims());
+    let models = new.models();
+    let claims = new.layers().claims();
     let changes = old.changes_to(claims);
     let objects: BTreeSet<InstancePath> = changes
         .iter()

@@ -25,7 +25,8 @@ fn what_changed_while_a_revision_was_built_is_shown_in_portions() {
     const PORTIONS: usize = 3;
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(folder.path()).unwrap();
-    let (engine, mut publisher) = (Engine::new(descriptors::registry()), publisher());
+    let engine = Engine::new(descriptors::registry());
+    let mut publisher = publisher();
     let many = u32::try_from(PORTIONS * TURN_KEYS).unwrap();
     let prefix = |number: u32| format!("10.{}.{}.0/24", number / 256, number % 256);
     let mut keys: Vec<Key> = (0..many)
@@ -39,7 +40,8 @@ fn what_changed_while_a_revision_was_built_is_shown_in_portions() {
     assert!(!publisher.has_work(), "deferred while the revision is built");
     let base = publisher.chain.newest();
     let next = Revision { time_ns: 7, ..(*base).clone() };
-    let (shown, left) = (HashMap::new(), Vec::new());
+    let shown = HashMap::new();
+    let left = Vec::new();
     let boundary = publisher.complete(
         ticket,
         &engine,

@@ -66,7 +66,8 @@ impl EventSender {
             return;
         }
         let short = |key: &Key| {
-            let (label, state) = (engine.label(key), engine.state(key));
+            let label = engine.label(key);
+            let state = engine.state(key);
             ShortStatus { key: key.clone(), label, state }
         };
         let changed = step.changed.iter().take(STATUSES_PER_EVENT).map(short).collect();

@@ -249,7 +249,8 @@ mod tests {
     }
 
     fn operation(port: &str, cause: Cause, result: OperationResult) -> RecordedOperation {
-        let (key, action) = (link::key(port), Action::Update);
+        let key = link::key(port);
+        let action = Action::Update;
         RecordedOperation { action, key, cause, old: None, new: None, result, undo: false }
     }
 

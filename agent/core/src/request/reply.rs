@@ -59,7 +59,8 @@ impl Reply {
     /// Reply to a change that the agent makes without a request; no client waits for it.
     pub(crate) fn to_agent(name: &'static str) -> Self {
         let (sender, _nobody) = oneshot::channel();
-        let (caller, sender) = ("agent".to_owned(), Some(ReplySender::Commit(sender)));
+        let caller = "agent".to_owned();
+        let sender = Some(ReplySender::Commit(sender));
         Self {
             trace: random_trace(),
             caller,

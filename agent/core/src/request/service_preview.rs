@@ -62,7 +62,8 @@ pub(crate) fn changes(
     is_dry_run: bool,
 ) -> BoundedList<ServiceChange> {
     let [mut found, mut of_claims] = [const { BTreeMap::<SmolStr, ServiceChange>::new() }; 2];
-    let (old_layers, new_layers) = (old.layers(), new.layers());
+    let old_layers = old.layers();
+    let new_layers = new.layers();
     for (tag, before, after) in Book::differences(&old_layers.book, &new_layers.book) {
         let service = format_smolstr!("{tag}");
         let change = ServiceChange {
@@ -82,7 +83,8 @@ pub(crate) fn changes(
                 None => of_claims.entry(owner.clone()).or_default(),
             };
             change.service = owner.to_string();
-            let (before, after) = (before.cloned(), after.cloned());
+            let before = before.cloned();
+            let after = after.cloned();
             let claims = [before.unwrap_or_default(), after.unwrap_or_default()];
             list_differences(
                 new.models(),

@@ -119,7 +119,7 @@ impl Core {
         let stored = read_layers(&models, &loaded.layers)?;
         drop(loaded.layers);
         let is_first = next_number == FIRST_NUMBER;
-        let configuration = first_configuration(&models, &stored, is_first, (factory, services))?;
+        let configuration = first_configuration(&models, &stored, is_first, factory, services)?;
         let rows = layer_rows_diff(&models, &stored, configuration.layers());
         let before = taken_back.or_else(|| (!rows.is_empty()).then(|| stored.clone()));
         if !rows.is_empty() {
@@ -291,7 +291,8 @@ fn first_configuration(
     models: &Arc<Models>,
     stored: &Layers,
     fresh: bool,
-    (factory, services): (Option<Vec<u8>>, Option<Arc<dyn Services>>),
+    factory: Option<Vec<u8>>,
+    services: Option<Arc<dyn Services>>,
 ) -> Result<Configuration, StartError> {
     let mut layers = stored.clone();
     let fresh = fresh && layers == Layers::new();

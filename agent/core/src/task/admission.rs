@@ -56,7 +56,8 @@ impl CoreTask {
         if request.intent.cancel().is_cancelled() {
             return Reply::of(request).0.send(Err(CommitError::Abandoned));
         }
-        let (kind, received) = (self.classify(&request), request.received);
+        let kind = self.classify(&request);
+        let received = request.received;
         let (mut reply, intent, options) = Reply::of(request);
         if let Some(follow_up) = options.follow_up.as_ref().filter(|_| !is_change(&kind)) {
             follow_up.note_settled(true);

@@ -48,7 +48,8 @@ impl CoreTask {
             is_dry_run: commit.reply.is_dry_run(),
             deadline: commit.options.deadline.and_then(|at| at.checked_sub(ANSWER_TIME)),
         });
-        let (ticket, cancel) = (commit.ticket, commit.cancel.clone());
+        let ticket = commit.ticket;
+        let cancel = commit.cancel.clone();
         self.jobs.push(answered(ticket, reply, cancel));
     }
 }

@@ -83,7 +83,7 @@ impl CoreTask {
                 self.follow(step);
             }
             Effect::Judge(configuration, due) => {
-                self.judge_ready(commit, (*configuration, due));
+                self.judge_ready(commit, *configuration, due);
             }
             Effect::Finalize(rows) => {
                 commit.rows = rows;
@@ -105,7 +105,8 @@ impl CoreTask {
                 self.publish_commit(commit.ticket, number, applied, built);
             }
             Effect::Confirm => {
-                let (ticket, confirmed) = (commit.ticket, self.store.confirm());
+                let ticket = commit.ticket;
+                let confirmed = self.store.confirm();
                 self.jobs.push(async move { finished(ticket, confirmed.await) });
             }
             Effect::CloseWindow => {
@@ -164,8 +165,8 @@ impl CoreTask {
         artefacts.extend(self.service_history.end(service_record, (reply, rounds), (book, None)));
         let revision = commit.take_revision().map(Box::new);
         let content = FinalContent { artefacts, rows: std::mem::take(&mut commit.rows), revision };
-        let (ticket, unconfirmed) =
-            (commit.ticket, commit.unconfirmed(self.window.waiting().is_some()));
+        let ticket = commit.ticket;
+        let unconfirmed = commit.unconfirmed(self.window.waiting().is_some());
         let finalized = self.store.commit_with(ticket, number, unconfirmed, content);
         self.jobs.push(async move { finished(ticket, finalized.await) });
     }

@@ -37,7 +37,8 @@ impl CoreTask {
             Intent::FactoryReset { .. } => self.in_force.removal_of_credentials(),
             _ => Values::new(),
         };
-        let (pairs, cancel) = (Arc::clone(self.in_force.pairs()), intent.cancel());
+        let pairs = Arc::clone(self.in_force.pairs());
+        let cancel = intent.cancel();
         let (surrounded, state) = self.with_surroundings(&intent, commit);
         let examined = spawn_blocking(move || {
             let (intent, applied) = {

@@ -20,7 +20,8 @@ impl CoreTask {
     pub(crate) fn judge_ready(
         &mut self,
         commit: &CommitInFlight,
-        (configuration, due): (Configuration, BTreeSet<ServiceTag>),
+        configuration: Configuration,
+        due: BTreeSet<ServiceTag>,
     ) {
         let state = ObservedBox {
             revision: self.publisher.chain().newest(),
@@ -28,7 +29,8 @@ impl CoreTask {
             engine: self.engine.clone(),
             registry: Arc::clone(&self.examiner.registry),
         };
-        let (ticket, origin) = (commit.ticket, commit.origin());
+        let ticket = commit.ticket;
+        let origin = commit.origin();
         // The transaction is known as one that was asked for by its walks; this look changes no record.
         let origin = ChangeOrigin { is_requested: false, ..origin };
         let judged = spawn_blocking(move || {

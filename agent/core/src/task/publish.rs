@@ -31,7 +31,8 @@ impl CoreTask {
         commit: &mut CommitInFlight,
         applied: &Arc<AppliedChange>,
     ) {
-        let (ticket, prepared) = (commit.ticket, commit.prepared.take());
+        let ticket = commit.ticket;
+        let prepared = commit.prepared.take();
         let mut builder =
             self.publisher.builder(ticket, applied, &self.engine, self.in_force.configuration());
         self.jobs.push(async move {

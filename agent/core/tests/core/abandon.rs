@@ -85,7 +85,8 @@ impl SlowSet {
     fn begin(agent: &Agent, mtu: u16) -> (Self, mpsc::Receiver<()>) {
         let (question_tx, question_rx) = mpsc::channel();
         let (go_on, wait_rx) = mpsc::channel();
-        let (questions, wait_rx) = (AtomicUsize::new(0), Mutex::new(wait_rx));
+        let questions = AtomicUsize::new(0);
+        let wait_rx = Mutex::new(wait_rx);
         let rules = Arc::new(SlowAdmission { questions, question_tx, wait_rx });
         let update = |leaf: &str, value: &str| {
             let path = format!("/interfaces/interface[name=eth0]/config/{leaf}");
@@ -121,7 +122,8 @@ fn has_mtu(kernel: &SimulatedKernel, openconfig: u16) -> bool {
 
 #[tokio::test]
 async fn an_abandoned_set_ends_during_its_examination() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let (mut set, question_rx) = SlowSet::begin(&agent, 1600);
     tokio::task::spawn_blocking(move || question_rx.recv().unwrap()).await.unwrap();
@@ -137,7 +139,8 @@ async fn an_abandoned_set_ends_during_its_examination() {
 
 #[tokio::test]
 async fn an_abandoned_set_in_the_queue_is_not_examined() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let mut examined = Vec::new();
     for mtu in (1600..).take(EXAMINED_AT_ONCE) {

@@ -52,12 +52,14 @@ fn veth(pair: &str) -> String {
 #[tokio::test]
 async fn a_veth_end_does_not_leave_the_other_one_behind() {
     for union in [false, true] {
-        let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
+        let kernel = SimulatedKernel::new(&[]);
+        let folder = tempfile::tempdir().unwrap();
         let agent = Agent::start(&kernel, folder.path()).await;
         let both = format!("{}; {}", veth("va-vb"), veth("vb-va"));
         commit(&agent, lines(&both, union)).await.unwrap();
         assert_eq!(pairs(&kernel), "va-vb vb-va");
-        let (before, requests) = (kernel.contents(), kernel.requests());
+        let before = kernel.contents();
+        let requests = kernel.requests();
         // In a union, the other end is there because it is said again.
         let alone = format!("{}; {}", veth("va-vc"), veth("vb-va"));
         let edit = || lines(if union { &alone } else { "interface va veth peer vc" }, union);
@@ -100,7 +102,8 @@ async fn a_veth_end_does_not_leave_the_other_one_behind() {
 
 #[tokio::test]
 async fn boot_configuration_and_clients_agree_on_veth_peers() {
-    let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&[]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     commit(&agent, lines(&veth("va-vb"), false)).await.unwrap();
     let boot = |pair: &str| {
@@ -123,7 +126,8 @@ async fn boot_configuration_and_clients_agree_on_veth_peers() {
 /// A version without the rule may have stored it: the rest of the box comes up, and every way out is open.
 #[tokio::test]
 async fn stored_veth_peers_that_disagree_do_not_stop_the_agent() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.stop().await;
     let models = Arc::new(Models::load().unwrap());

@@ -11,11 +11,13 @@ use super::*;
 
 #[tokio::test]
 async fn a_change_is_in_the_kernel_on_disk_and_visible_when_it_is_answered() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let fresh = kernel.contents();
     agent.update(BOX).await.unwrap();
-    let (contents, published) = (kernel.contents(), agent.published_text());
+    let contents = kernel.contents();
+    let published = agent.published_text();
     assert_ne!(contents, fresh);
     assert!(
         published.contains(r#""mtu":1414,"#) && published.contains("198.51.100.0/24"),
@@ -42,7 +44,8 @@ async fn a_large_change_shows_what_small_ones_show() {
     let all = parallel::FEW + SMALL;
     let mut published = Vec::new();
     for size in [all, SMALL] {
-        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+        let kernel = SimulatedKernel::new(&["eth0"]);
+        let folder = tempfile::tempdir().unwrap();
         let agent = Agent::start(&kernel, folder.path()).await;
         agent.update(BOX).await.unwrap();
         for first in (0..all).step_by(size) {
@@ -59,7 +62,8 @@ async fn a_large_change_shows_what_small_ones_show() {
 /// A large change is answered before its revision is made; a reader waits for that revision.
 #[tokio::test]
 async fn current_revision_after_an_answer_has_the_commit() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
     let count = parallel::FEW + 1;
@@ -77,7 +81,8 @@ async fn current_revision_after_an_answer_has_the_commit() {
 #[tokio::test]
 async fn routes_do_not_overtake_the_port_they_leave_by() {
     const MORE_THAN_A_PORTION: usize = 5000;
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.store.refuse(faults::Fault::Late).await.unwrap();
     agent.update_all(&[BOX, &routes(0, MORE_THAN_A_PORTION)]).await.unwrap();
@@ -92,7 +97,8 @@ async fn routes_do_not_overtake_the_port_they_leave_by() {
 async fn a_port_without_a_recorded_pre_image_is_not_changed() {
     for is_there in [true, false] {
         let ports: &[&str] = if is_there { &["eth0"] } else { &[] };
-        let (kernel, folder) = (SimulatedKernel::new(ports), tempfile::tempdir().unwrap());
+        let kernel = SimulatedKernel::new(ports);
+        let folder = tempfile::tempdir().unwrap();
         let agent = Agent::start(&kernel, folder.path()).await;
         if is_there {
             agent.store.refuse(faults::Fault::Unwritten).await.unwrap();
@@ -120,7 +126,8 @@ async fn a_failure_at_any_request_leaves_everything_as_it_was() {
     let mut nth = 0;
     loop {
         nth += 1;
-        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+        let kernel = SimulatedKernel::new(&["eth0"]);
+        let folder = tempfile::tempdir().unwrap();
         let agent = Agent::start(&kernel, folder.path()).await;
         let before = (kernel.contents(), agent.published_text());
         kernel.fault_at(
@@ -150,7 +157,8 @@ async fn a_failure_at_any_request_leaves_everything_as_it_was() {
 /// While the disk refuses to record a change, nothing is asked of the kernel, and the engine intends nothing of it.
 #[tokio::test]
 async fn a_change_that_cannot_be_recorded_does_not_begin() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let requests = kernel.requests();
     for document in [BOX, "{}"] {
@@ -169,7 +177,8 @@ async fn a_change_that_cannot_be_recorded_does_not_begin() {
 /// A commit whose last write the disk refuses is taken back, and the next one succeeds.
 #[tokio::test]
 async fn a_commit_that_the_disk_refuses_is_taken_back() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let before = (kernel.contents(), agent.published_text());
     agent.store.refuse(faults::Fault::Lost).await.unwrap();
@@ -222,7 +231,8 @@ async fn facts_flow_while_the_kernel_does_not_answer() {
 
 #[tokio::test]
 async fn nothing_is_converged_while_an_operation_is_under_way() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.handle.wait_until_idle().await.unwrap();
     kernel.fault_at(1, Fault::Hang);
@@ -245,7 +255,8 @@ async fn nothing_is_converged_while_an_operation_is_under_way() {
 
 #[tokio::test]
 async fn a_port_that_is_missing_gets_its_configuration_when_it_comes() {
-    let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&[]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
     let pending = agent.handle.statuses(true).await.unwrap();
@@ -259,7 +270,8 @@ async fn a_port_that_is_missing_gets_its_configuration_when_it_comes() {
 async fn a_refused_object_is_named_in_the_model_of_the_request() {
     const NATIVE: &str = "/network-instances/network-instance[name=DEFAULT]/static[name=s]/route[prefix=10.0.0.0/8]/next-hop[index=0]";
     const OPENCONFIG: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=s]/static-routes/static[prefix=10.0.0.0/8]/next-hops/next-hop[index=0]/config";
-    let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&[]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     for (origin, path, named) in
         [(Origin::Native, NATIVE, "/static["), (Origin::OpenConfig, OPENCONFIG, "/static-routes/")]
@@ -286,7 +298,8 @@ async fn published_state_is_equal_after_a_restart() {
         "/network-instances",
         "/network-instances/network-instance[name=DEFAULT]/protocols",
     ] {
-        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+        let kernel = SimulatedKernel::new(&["eth0"]);
+        let folder = tempfile::tempdir().unwrap();
         let agent = Agent::start(&kernel, folder.path()).await;
         agent.update(BOX).await.unwrap();
         assert!(agent.published_text().contains("interface-ref"));

@@ -77,11 +77,13 @@ fn standings(agent: &Agent) -> Vec<FenceStanding> {
 // proves sv.J12
 #[tokio::test]
 async fn a_fence_stands_over_what_clients_do() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
     assert!(is_up(&kernel));
-    let (before, contents) = (shown(&agent), kernel.contents());
+    let before = shown(&agent);
+    let contents = kernel.contents();
     assert_eq!(before[0].as_deref(), Some("true"));
 
     fence(&agent, policy()).await.unwrap();
@@ -120,7 +122,8 @@ async fn a_fence_stands_over_what_clients_do() {
 // proves sv.J1
 #[tokio::test]
 async fn a_fence_of_what_boot_holds_is_refused_and_changes_nothing() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let boot =
         BootConfiguration { openconfig: enabled(true).into(), ..BootConfiguration::default() };
@@ -138,7 +141,8 @@ async fn a_fence_of_what_boot_holds_is_refused_and_changes_nothing() {
 // proves sv.J12
 #[tokio::test]
 async fn a_fence_stands_over_a_rollback_a_restart_and_goes_with_a_factory_reset() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(&enabled(false)).await.unwrap();
     let target = EditTarget { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
@@ -192,7 +196,8 @@ async fn a_kill_leaves_a_fence_as_it_was_answered() {
         (2, true, WriteKind::Commit, true),
         (3, true, WriteKind::Prepare, true),
     ] {
-        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), memory_folder());
+        let kernel = SimulatedKernel::new(&["eth0"]);
+        let folder = memory_folder();
         let agent = Agent::start(&kernel, folder.path()).await;
         agent.update(BOX).await.unwrap();
         agent.turns().await;
@@ -219,7 +224,8 @@ async fn a_kill_leaves_a_fence_as_it_was_answered() {
 
 #[tokio::test]
 async fn a_drained_next_hop_has_the_higher_metric() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
     agent.turns().await;
@@ -253,7 +259,8 @@ async fn a_drained_next_hop_has_the_higher_metric() {
 
 #[tokio::test]
 async fn the_last_way_is_named() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
     agent.turns().await;

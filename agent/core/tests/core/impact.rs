@@ -203,7 +203,8 @@ async fn ten_thousand_marked_routes_stay_derived() {
         let list = "/network-instances/network-instance[name=DEFAULT]/static[name=static]/route";
         native_path(&agent, &format!("{list}[prefix=10.0.0.0/32]{below}"))
     };
-    let (route, leaf) = (of(""), of("/state/effective-status"));
+    let route = of("");
+    let leaf = of("/state/effective-status");
     let Some((last, above)) = route.0.split_last() else { panic!("{route:?}") };
     let revision = agent.handle.revision();
     let list = revision.native.find_branch(above).unwrap().list(last.node).cloned().unwrap();

@@ -57,7 +57,8 @@ async fn until_waiting(agent: &Agent, paths: &[&str]) {
 /// A Set, its dry run, and a boot configuration are answered alike.
 #[tokio::test]
 async fn a_port_is_configured_with_what_it_has_and_nothing_else() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     kernel.set_ethernet(cable(1_000));
     let agent = Agent::start(&kernel, folder.path()).await;
     let full = r#""port-speed": "openconfig-if-ethernet:SPEED_1GB", "duplex-mode": "FULL", "auto-negotiate": true"#;
@@ -116,7 +117,8 @@ async fn a_port_is_configured_with_what_it_has_and_nothing_else() {
 /// applies.
 #[tokio::test]
 async fn a_port_that_becomes_slower_keeps_its_configuration() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     kernel.set_ethernet(cable(1_000));
     let agent = Agent::start(&kernel, folder.path()).await;
     replace(&agent, &speed("SPEED_1GB")).await.unwrap();
@@ -146,7 +148,8 @@ async fn a_port_that_becomes_slower_keeps_its_configuration() {
 /// An accepted boot configuration is restored when the next one is rolled back, even if its port has changed.
 #[tokio::test]
 async fn a_boot_configuration_comes_back_to_a_port_that_became_slower() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     kernel.set_ethernet(cable(1_000));
     let agent = Agent::start(&kernel, folder.path()).await;
     let boot = |document: String| {
@@ -169,7 +172,8 @@ async fn a_boot_configuration_comes_back_to_a_port_that_became_slower() {
 /// Nothing is known of a port that is absent or has no carrier: its configuration is accepted, and waits.
 #[tokio::test]
 async fn the_state_of_a_port_with_another_speed_names_the_difference() {
-    let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&[]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let down = Ethernet { speed_mbps: None, ..cable(0) };
     replace(&agent, &speed("SPEED_1GB")).await.unwrap();

@@ -35,7 +35,8 @@ fn mtu(kernel: &SimulatedKernel) -> String {
 
 #[tokio::test]
 async fn drift_policy_report_keeps_a_foreign_change() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
     let ours = mtu(&kernel);
@@ -65,7 +66,8 @@ async fn drift_policy_report_keeps_a_foreign_change() {
 
 #[tokio::test]
 async fn drift_policy_for_an_unknown_object_is_refused_with_the_known_kinds() {
-    let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&[]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let policy = r#"{"drift-policy": [{"object": "cable/eth0", "action": "report"}]}"#;
     let error = replace_reconciliation(&agent, policy).await.unwrap_err().to_string();
@@ -79,7 +81,8 @@ async fn drift_policy_for_an_unknown_object_is_refused_with_the_known_kinds() {
 /// The kernel sends no event for a new alias of a link that is down.
 #[tokio::test]
 async fn drift_without_an_event_is_found_by_the_periodic_resync() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let down = r#"{"openconfig-interfaces:interfaces": {"interface": [{"name": "eth0",
         "config": {"name": "eth0", "enabled": false, "description": "uplink"}}]}}"#;
@@ -100,7 +103,8 @@ async fn drift_without_an_event_is_found_by_the_periodic_resync() {
 
 #[tokio::test]
 async fn a_port_of_others_is_as_before_a_change_that_a_kill_takes_back() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), memory_folder());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = memory_folder();
     let agent = Agent::start(&kernel, folder.path()).await;
     let port = |leaves: &str| {
         format!(
@@ -137,7 +141,8 @@ async fn a_port_of_others_is_as_before_a_change_that_a_kill_takes_back() {
 
 #[tokio::test]
 async fn an_attribute_that_a_kill_keeps_from_being_given_back_is_ours_all_the_same() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), memory_folder());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = memory_folder();
     let agent = Agent::start(&kernel, folder.path()).await;
     let document = r#"{"openconfig-interfaces:interfaces":{"interface":[
         {"name":"eth0","config":{"name":"eth0","description":"uplink","mtu":1414}}]}}"#;

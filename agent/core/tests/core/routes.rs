@@ -53,7 +53,8 @@ fn kernel_routes(kernel: &SimulatedKernel) -> String {
 #[tokio::test]
 async fn the_planner_visits_a_route_once() {
     const COUNT: u16 = 1000;
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
     let visited = async || {
@@ -75,7 +76,8 @@ async fn the_planner_visits_a_route_once() {
 
 #[tokio::test]
 async fn a_kernel_route_of_two_protocols_is_refused_with_path_and_owner() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
     commit(&agent, &hop("m", "next-hop 192.0.2.2")).await.unwrap();
@@ -111,7 +113,8 @@ async fn a_kernel_route_of_two_protocols_is_refused_with_path_and_owner() {
 
 #[tokio::test]
 async fn a_leased_route_and_a_configured_one_exclude_one_another() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let route =
         LeasedRoute { prefix: PREFIX.parse().unwrap(), gateway: Some([198, 51, 100, 2].into()) };
@@ -138,7 +141,8 @@ async fn a_leased_route_and_a_configured_one_exclude_one_another() {
 /// The keys of a route follow its next hops; what is shown of it follows its configuration.
 #[tokio::test]
 async fn a_route_changes_its_kernel_routes_with_its_metrics() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
     let second = |leaf: &str| hop("m", leaf).replace("next-hop 0", "next-hop 1");
@@ -156,7 +160,8 @@ async fn a_route_changes_its_kernel_routes_with_its_metrics() {
         let state = agent.published_text();
         assert!(state.contains(published), "{change}: {state}");
     }
-    let (made_before, published) = (kernel.contents(), agent.published_text());
+    let made_before = kernel.contents();
+    let published = agent.published_text();
     agent.stop().await;
     let agent = Agent::start(&kernel, folder.path()).await;
     assert_eq!((kernel.contents(), agent.published_text()), (made_before, published));
@@ -166,7 +171,8 @@ async fn a_route_changes_its_kernel_routes_with_its_metrics() {
 /// A plan is what a client expects only if what has no values is the same as well.
 #[tokio::test]
 async fn the_hash_of_a_plan_covers_what_has_no_values() {
-    let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&[]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let hash = async |text: &str| preview(&agent, text).await.unwrap().hash;
     let resync = "reconciliation resync-interval";

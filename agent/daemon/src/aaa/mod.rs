@@ -173,7 +173,8 @@ impl Layer {
         let uid = uid.ok_or_else(|| Status::unauthenticated("the peer is not known"))?;
         let user = User::from_uid(uid.into()).ok().flatten();
         let name = user.map_or_else(|| uid.to_string(), |user| user.name);
-        let (name, role) = (name.into(), Role::ReadOnly);
+        let name = name.into();
+        let role = Role::ReadOnly;
         let caller = Caller { name, role, auth_method: AuthMethod::Local { uid }, peer: None };
         record.identified(&caller);
         let epoch = self.gnsi.access().number();
@@ -257,7 +258,8 @@ where
             let exceeded = ExceededLimit::default();
             if is_packed {
                 compression::unmark(request.headers_mut());
-                let (limit, exceeded) = (rules.message_limit, exceeded.clone());
+                let limit = rules.message_limit;
+                let exceeded = exceeded.clone();
                 request = request.map(|body| Body::new(GzipBody::unpack(body, limit, exceeded)));
             }
             let is_unary = record.is_unary();

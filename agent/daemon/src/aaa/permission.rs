@@ -87,7 +87,8 @@ impl CallPermission {
     #[cfg(test)]
     pub(crate) fn permanent() -> Self {
         let state = State { epoch: 0, until: None, revocation: None, is_ending: false };
-        let (epoch, state) = (AccessEpoch::default(), Mutex::new(state));
+        let epoch = AccessEpoch::default();
+        let state = Mutex::new(state);
         Self(Arc::new(Shared { epoch, call: None, state }))
     }
 

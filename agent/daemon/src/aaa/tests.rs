@@ -57,9 +57,11 @@ impl Rig {
         let folder = TempDir::new().unwrap();
         let (store, loaded) = Store::open(folder.path()).unwrap();
         let models = Arc::new(Models::load().unwrap());
-        let (root, ca) = (Authority::new("root"), folder.path().join("clients.pem"));
+        let root = Authority::new("root");
+        let ca = folder.path().join("clients.pem");
         std::fs::write(&ca, &root.pem).unwrap();
-        let (began, now) = (Instant::now(), UnixTime::now().as_secs());
+        let began = Instant::now();
+        let now = UnixTime::now().as_secs();
         let clock = Clock::of(move || {
             UnixTime::since_unix_epoch(Duration::from_secs(now) + began.elapsed())
         });
@@ -141,7 +143,8 @@ impl Rig {
         let read = Arc::new(OnceLock::new());
         let reads = read.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
-            let (reads, trailers) = (reads.clone(), trailers.clone());
+            let reads = reads.clone();
+            let trailers = trailers.clone();
             async move {
                 assert!(!request.headers().contains_key("password"));
                 let got = request.into_body().collect().await.map(|all| all.to_bytes().len());
@@ -215,7 +218,8 @@ fn code(answer: Result<(), Status>) -> Result<(), Code> {
 
 #[tokio::test]
 async fn a_call_goes_on_as_long_as_its_caller_could_begin_it() {
-    let (gone, denied) = (Err(Code::Unauthenticated), Err(Code::PermissionDenied));
+    let gone = Err(Code::Unauthenticated);
+    let denied = Err(Code::PermissionDenied);
     for (changes, path, want) in [
         ("nothing", SUBSCRIBE, Ok(())),
         ("user bob admin else", SUBSCRIBE, Ok(())),

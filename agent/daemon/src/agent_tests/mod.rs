@@ -147,7 +147,7 @@ impl Agent {
         };
         let core = Core::start(parts).await.unwrap();
         let configuration = core.handle().configuration();
-        reconcile(&store, &installed, (&types, &configuration)).await.unwrap();
+        reconcile(&store, &installed, &types, &configuration).await.unwrap();
         if let Some(configured) = core.handle().users() {
             users.follow(configured);
         }

@@ -161,7 +161,8 @@ fn routes_of(revision: &Revision) -> (usize, usize) {
 /// Readers that look at each revision while a table of routes comes, changes and goes, and a port changes beside it.
 #[tokio::test]
 async fn readers_see_all_or_nothing_of_a_large_commit() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
     let before = routes_of(&agent.handle.revision());
@@ -178,7 +179,8 @@ async fn readers_see_all_or_nothing_of_a_large_commit() {
         assert!(result.revision > started + 1, "numbers are kept free for events");
         let mtu = 1400 + round;
         kernel.set_mtu("eth1", mtu);
-        let (mut last, mut shows_mtu) = (started, false);
+        let mut last = started;
+        let mut shows_mtu = false;
         while last < result.revision || !shows_mtu {
             watched.changed().await.unwrap();
             let revision = watched.borrow_and_update().clone();
@@ -282,7 +284,8 @@ async fn a_start_shows_each_value_in_place_once() {
     const PORTION: usize = 2048;
     let mut revisions = Vec::new();
     for document in [BOX, &routes(0, ROUTES)] {
-        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+        let kernel = SimulatedKernel::new(&["eth0"]);
+        let folder = tempfile::tempdir().unwrap();
         let agent = Agent::start(&kernel, folder.path()).await;
         agent.update(BOX).await.unwrap();
         agent.update(document).await.unwrap();
@@ -310,7 +313,8 @@ fn late(leaf: &InstancePath, value: &str) -> ServiceState {
 
 #[tokio::test]
 async fn state_that_comes_late_for_a_plan_that_is_gone_is_not_shown() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = services::start(&kernel, folder.path(), "").await;
     commit(&agent, instance("acme", "eth1")).await.unwrap();
     let leaf = apply_leaf(&agent);
@@ -329,8 +333,8 @@ async fn state_that_comes_late_for_a_plan_that_is_gone_is_not_shown() {
 #[test]
 fn state_of_a_plan_that_comes_while_its_end_is_built_is_not_shown() {
     one_worker().block_on(async {
-        let (kernel, folder) =
-            (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+        let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
+        let folder = tempfile::tempdir().unwrap();
         let agent = services::start(&kernel, folder.path(), "").await;
         agent.update(BOX).await.unwrap();
         commit(&agent, instance("acme", "eth1")).await.unwrap();

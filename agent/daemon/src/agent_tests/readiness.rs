@@ -20,7 +20,8 @@ async fn shown_next(boundaries: &mut BoundaryReceiver, name: &str) -> (String, u
 
 #[tokio::test]
 async fn an_instance_with_nothing_to_wait_for_is_ready_in_the_revision_of_the_answer() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = start(&kernel, folder.path(), "").await;
     let mut boundaries = agent.handle.boundaries();
     let stamp = commit(&agent, instance("acme", "eth1")).await.unwrap();
@@ -46,7 +47,8 @@ async fn an_instance_with_nothing_to_wait_for_is_ready_in_the_revision_of_the_an
 
 #[tokio::test]
 async fn a_gate_that_is_closed_keeps_ready_for_the_walk_that_opens_it() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = start(&kernel, folder.path(), LINK_UP).await;
     let mut boundaries = agent.handle.boundaries();
     commit(&agent, instance("acme", "eth1")).await.unwrap();
@@ -64,7 +66,8 @@ async fn a_gate_that_is_closed_keeps_ready_for_the_walk_that_opens_it() {
 
 #[tokio::test]
 async fn a_walk_that_the_kernel_does_not_answer_holds_up_no_other_walk() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth1", "eth2"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth1", "eth2"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = start(&kernel, folder.path(), LINK_UP).await;
     kernel.hang_at(kinds::ADDRESS);
     commit(&agent, instance("addressed", "eth1")).await.unwrap();
@@ -82,7 +85,8 @@ async fn a_walk_that_the_kernel_does_not_answer_holds_up_no_other_walk() {
 /// The disk refuses the last write, or reports as an error what it has written.
 #[tokio::test]
 async fn ready_comes_and_goes_with_the_commit() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = start(&kernel, folder.path(), "").await;
     let before = kernel.contents();
     agent.store().refuse(Fault::Lost).await.unwrap();

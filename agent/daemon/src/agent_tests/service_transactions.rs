@@ -68,7 +68,8 @@ async fn engine_records(agent: &Agent, trace: &'static str) -> Vec<Arc<Transacti
 // proves sv.A27, sv.A28, sv.B96, sv.B114, sv.J22
 #[tokio::test]
 async fn a_set_and_the_walk_that_follows_have_one_trace_and_the_walk_its_cause() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = start(&kernel, folder.path(), LINK_UP).await;
     let mut boundaries = agent.handle.boundaries();
     let stamp = traced(&agent, instance("acme", "eth1"), "change/7").await;
@@ -110,7 +111,8 @@ async fn a_set_and_the_walk_that_follows_have_one_trace_and_the_walk_its_cause()
 // proves sv.A27
 #[tokio::test]
 async fn transactions_that_fail_say_where_and_why_and_outlast_a_restart() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = start(&kernel, folder.path(), "").await;
     kernel.fault_at(1, Fault::Fail(nix::libc::EINVAL));
     let refused = commit(&agent, instance("acme", "eth1")).await.unwrap_err();
@@ -147,7 +149,8 @@ async fn transactions_that_fail_say_where_and_why_and_outlast_a_restart() {
 // proves sv.A27
 #[tokio::test]
 async fn the_newest_hundred_transactions_are_shown() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = start(&kernel, folder.path(), "").await;
     for at in 0..150 {
         let edit = if at % 2 == 0 { instance("acme", "eth1") } else { removal("acme") };
@@ -167,7 +170,8 @@ async fn the_newest_hundred_transactions_are_shown() {
 // proves sv.A27, sv.J21
 #[tokio::test]
 async fn a_factory_reset_empties_the_history() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = start(&kernel, folder.path(), "").await;
     commit(&agent, instance("acme", "eth1")).await.unwrap();
     agent
@@ -184,7 +188,8 @@ async fn a_factory_reset_empties_the_history() {
 // proves sv.B96
 #[tokio::test]
 async fn operations_have_the_trace_of_the_request() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = start(&kernel, folder.path(), "").await;
     traced(&agent, instance("acme", "eth1"), "change/7").await;
     let operations = Operations(agent.handle.clone());
@@ -240,7 +245,8 @@ async fn why_with(agent: &Agent, tag: &str, part: &str) -> String {
 // proves sv.B114, sv.A37
 #[tokio::test]
 async fn why_of_an_instance_leads_to_what_it_waits_for_and_to_its_transactions() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = start(&kernel, folder.path(), LINK_UP).await;
     traced(&agent, instance("acme", "eth1"), "change/7").await;
     until(&agent, "acme", ServicePlan::is_ready).await;

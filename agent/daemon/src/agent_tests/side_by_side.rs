@@ -108,7 +108,8 @@ async fn hung(kernel: &SimulatedKernel, folder: &std::path::Path) -> (Agent, Joi
 #[tokio::test]
 async fn a_change_that_hangs_holds_up_only_changes_of_the_same_object() {
     let ports = ["eth0", "eth1", "eth2"];
-    let (kernel, folder) = (SimulatedKernel::new(&ports), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&ports);
+    let folder = tempfile::tempdir().unwrap();
     let (agent, hung) = hung(&kernel, folder.path()).await;
     let second = begin(&agent.handle, hostname("second"), CommitOptions::default());
     let mut last = agent.handle.revision().number;
@@ -144,7 +145,8 @@ async fn a_change_that_hangs_holds_up_only_changes_of_the_same_object() {
 /// Leaves outside of lists have one row in the database, which two commits cannot prepare at once.
 #[tokio::test]
 async fn entries_go_on_beside_a_change_of_the_host_name_and_leaves_outside_of_lists_follow_it() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let (agent, hung) = hung(&kernel, folder.path()).await;
     let interval = native("/reconciliation/resync-interval", "60");
     let interval = begin(&agent.handle, interval, CommitOptions::default());
@@ -177,7 +179,8 @@ async fn entries_go_on_beside_a_change_of_the_host_name_and_leaves_outside_of_li
 
 #[tokio::test]
 async fn lines_on_other_objects_go_on_beside_a_change_that_hangs() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let (agent, hung) = hung(&kernel, folder.path()).await;
     let options = CommitOptions::default;
     for (edit, shown) in [
@@ -204,7 +207,8 @@ async fn lines_on_other_objects_go_on_beside_a_change_that_hangs() {
 
 #[tokio::test]
 async fn switches_and_boot_configurations_go_on_beside_a_change_that_hangs() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let (agent, hung) = hung(&kernel, folder.path()).await;
     let is_set = |mtu: &str| kernel.contents().iter().any(|it| it.contains(mtu));
     for (change, shown) in [
@@ -232,7 +236,8 @@ async fn switches_and_boot_configurations_go_on_beside_a_change_that_hangs() {
 
 #[tokio::test]
 async fn a_kill_beside_a_change_that_hangs_keeps_what_was_answered() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let (agent, hung) = hung(&kernel, folder.path()).await;
     agent
         .handle
@@ -252,7 +257,8 @@ async fn a_kill_beside_a_change_that_hangs_keeps_what_was_answered() {
 
 #[tokio::test]
 async fn a_commit_that_must_be_confirmed_runs_alone() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let (agent, hung) = hung(&kernel, folder.path()).await;
     let rollback_after = std::time::Duration::from_secs(600);
     let action = ConfirmAction::Begin { rollback_after };
@@ -273,7 +279,8 @@ async fn a_commit_that_must_be_confirmed_runs_alone() {
 
 #[tokio::test]
 async fn a_client_that_goes_while_its_change_waits_leaves_nothing() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let (agent, hung) = hung(&kernel, folder.path()).await;
     let second = begin(&agent.handle, hostname("second"), CommitOptions::default());
     turns().await;
@@ -369,7 +376,8 @@ async fn serial_of(
     start: Configuration,
     change: fn(usize) -> Intent,
 ) -> Configuration {
-    let (mut accepted, mut refused) = (Vec::new(), Vec::new());
+    let mut accepted = Vec::new();
+    let mut refused = Vec::new();
     for (number, task) in begun {
         match task.await.unwrap() {
             Ok(committed) => accepted.push((committed.revision, number)),
@@ -391,14 +399,16 @@ async fn serial_of(
 
 /// Runs a schedule, and compares answers, layers and kernel with those of the serial order.
 async fn run(schedule: &[Event]) {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let begun = play(schedule, &agent, &kernel, change).await;
     let models = Arc::new(Models::load().unwrap());
     let last = serial_of(begun, Configuration::new(models, Layers::new()), change).await;
     assert_eq!(agent.handle.configuration().layers(), last.layers());
     agent.handle.wait_until_idle().await.unwrap();
-    let (contents, published) = (kernel.contents(), agent.published_text());
+    let contents = kernel.contents();
+    let published = agent.published_text();
     agent.stop().await;
 
     let requests = kernel.requests();

@@ -49,7 +49,8 @@ struct Rig {
 
 impl Rig {
     async fn new(has_sshd: bool) -> Self {
-        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+        let kernel = SimulatedKernel::new(&["eth0"]);
+        let folder = TempDir::new().unwrap();
         if has_sshd {
             kernel.install(SSHD);
         }

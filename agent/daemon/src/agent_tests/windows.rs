@@ -94,11 +94,13 @@ struct Bench {
 
 impl Bench {
     async fn new() -> Self {
-        let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
+        let kernel = SimulatedKernel::new(&[]);
+        let folder = tempfile::tempdir().unwrap();
         let agent = start(&kernel, folder.path(), &acting()).await;
         commit(&agent, instance("bolt", "eth2")).await.unwrap();
         until(&agent, "bolt", |plan| waits_for_port(plan, "eth2")).await;
-        let (before, rows_before) = (layers(&agent), rows_after_kill(folder.path()).await);
+        let before = layers(&agent);
+        let rows_before = rows_after_kill(folder.path()).await;
         let boundaries = agent.handle.boundaries();
         begin(&agent, instance("acme", "eth1")).await;
         for (name, port) in [("acme", "eth1"), ("bolt", "eth2")] {
@@ -239,14 +241,16 @@ fn event() -> impl Strategy<Value = Event> {
 
 /// Makes events happen in a commit that waits. A kill at any moment and a cancellation leave nothing of them.
 async fn run(is_removal: bool, events: &[Event]) {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth3"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth3"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = start(&kernel, folder.path(), LINK_UP).await;
     for (name, port) in [("bolt", "eth2"), ("coop", "eth3")] {
         commit(&agent, instance(name, port)).await.unwrap();
     }
     until(&agent, "bolt", |plan| waits_for_port(plan, "eth2")).await;
     until(&agent, "coop", ServicePlan::is_ready).await;
-    let (before, rows) = (layers(&agent), rows_after_kill(folder.path()).await);
+    let before = layers(&agent);
+    let rows = rows_after_kill(folder.path()).await;
     begin(&agent, if is_removal { removal("coop") } else { instance("acme", "eth1") }).await;
     let mut is_there = BTreeSet::from(["eth3"]);
     for event in events {
@@ -275,7 +279,8 @@ async fn run(is_removal: bool, events: &[Event]) {
     // The walks that judge the box again may be under way.
     let handle = agent.handle.clone();
     agent.stop().await;
-    let (models, last) = (handle.models(), handle.configuration());
+    let models = handle.models();
+    let last = handle.configuration();
     let in_memory = layer_rows_diff(&models, &Layers::new(), last.layers());
     let mut in_memory: Vec<Row> =
         in_memory.into_iter().filter_map(|row| Some((row.key, row.value?))).collect();

@@ -113,7 +113,9 @@ impl Attempts {
             let verdict = self.back_off().begin(source, key, Instant::now().into_std());
             match verdict {
                 Verdict::Charged { delay } => {
-                    let (attempts, lane, settled) = (self.clone(), lane.clone(), false);
+                    let attempts = self.clone();
+                    let lane = lane.clone();
+                    let settled = false;
                     return Ok(Attempt {
                         attempts,
                         peer,

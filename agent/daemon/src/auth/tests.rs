@@ -71,7 +71,8 @@ impl Rig {
         name: &str,
         password: &str,
     ) -> impl Future<Output = Result<Caller, LoginRefusal>> + use<> {
-        let (authenticator, peer) = (self.authenticator.clone(), peer.clone());
+        let authenticator = self.authenticator.clone();
+        let peer = peer.clone();
         let password = Some(password).filter(|text| !text.is_empty()).map(Password::new);
         let password = password.transpose().unwrap();
         let credentials = Credentials { name: Some(name.into()), password };

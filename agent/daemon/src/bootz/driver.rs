@@ -261,7 +261,8 @@ impl<D: Datastore> Driver<D> {
                 self.tasks.spawn(install(work, equipment, image));
             }
             Task::Apply(payload) => {
-                let (core, gnsi) = (self.core.clone(), self.gnsi.clone());
+                let core = self.core.clone();
+                let gnsi = self.gnsi.clone();
                 self.tasks.spawn(apply(work, core, gnsi, payload));
             }
         }

@@ -158,7 +158,8 @@ fn open_resources(
     let serial = settings.bootz_serial.clone().ok_or_else(|| missing("--bootz-serial"))?;
     let chain = IdevidChain::from_pem(&read(certificate)?)?;
     let key = zeroize::Zeroizing::new(read(key)?);
-    let (folder, netns) = (record::folder(state)?, Arc::new(netns));
+    let folder = record::folder(state)?;
+    let netns = Arc::new(netns);
     let port = settings.bootz_port.as_deref();
     let dhcp = port.map(|port| {
         let lost = device.lost_leases.clone();

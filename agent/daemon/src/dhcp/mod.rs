@@ -151,7 +151,8 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
         let (ask_tx, ask_rx) = mpsc::channel(ASK_QUEUE_DEPTH);
         let (lease_tx, lease_rx) = mpsc::channel(LEASE_QUEUE_DEPTH);
         let (leases_tx, leases_rx) = watch::channel(leases.clone());
-        let (clients, request) = (JoinSet::new(), None);
+        let clients = JoinSet::new();
+        let request = None;
         let leasing = Self {
             leases,
             file,

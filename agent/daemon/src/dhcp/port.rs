@@ -40,7 +40,8 @@ impl Nic {
     /// Finds the Ethernet port of this name; none when there is no such port.
     fn find(name: &str) -> Option<Self> {
         let index = if_nametoindex(name).ok()?;
-        let (mut mac, mut link_local) = (None, None);
+        let mut mac = None;
+        let mut link_local = None;
         for it in getifaddrs().ok()?.filter(|it| it.interface_name == name) {
             let Some(address) = it.address else { continue };
             if let Some(link) = address.as_link_addr().filter(|_| address.len() > 0) {

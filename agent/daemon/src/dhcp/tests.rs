@@ -63,7 +63,8 @@ fn begin(
 
 impl Rig {
     async fn new() -> Self {
-        let (kernel, folder) = (SimulatedKernel::new(&[PORT]), TempDir::new().unwrap());
+        let kernel = SimulatedKernel::new(&[PORT]);
+        let folder = TempDir::new().unwrap();
         let agent = Agent::start(&kernel, folder.path()).await;
         let lost = LostLeases::default();
         let leases = PortLeases::nothing(PORT.into());
@@ -83,7 +84,8 @@ impl Rig {
     }
 
     async fn until(&mut self, want: &[&str]) {
-        let (kernel, mut leases) = (&self.kernel, self.dhcp.port_leases());
+        let kernel = &self.kernel;
+        let mut leases = self.dhcp.port_leases();
         while kernel.describe() != want {
             tokio::select! {
                 changed = leases.changed() => changed.unwrap(),

@@ -183,7 +183,8 @@ fn circle_text(circle: &[&UplinkGroup]) -> String {
     let following = circle.iter().skip(1).chain(circle.first());
     let steps = circle.iter().zip(following).map(|(group, next)| {
         let shared = group.dependents.intersection(&next.members).next();
-        let (link, next) = (shared.map_or("", |it| it.as_str()), &next.name);
+        let link = shared.map_or("", |it| it.as_str());
+        let next = &next.name;
         format!("{link} is a dependent of `{}` and a member of `{next}`", group.name)
     });
     let steps: Vec<String> = steps.collect();

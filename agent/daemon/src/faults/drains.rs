@@ -168,7 +168,7 @@ impl Drains {
             wanted.set(owner.clone(), resources);
         });
         let mut outcome = self.outcome.subscribe();
-        carried_out(&mut outcome, version, (owner, resource)).await
+        carried_out(&mut outcome, version, owner, resource).await
     }
 
     /// Has the drains of all sessions ended but those of these.
@@ -380,7 +380,8 @@ impl Drains {
 async fn carried_out(
     outcome: &mut watch::Receiver<Arc<Outcome>>,
     version: u64,
-    (owner, resource): (&FenceOwner, &Resource),
+    owner: &FenceOwner,
+    resource: &Resource,
 ) -> Result<(), DrainError> {
     let done = outcome.wait_for(|outcome| outcome.version >= version).await;
     let done = done.map_err(|_| DrainError::Stopped)?;
@@ -427,7 +428,7 @@ impl Drain {
     /// # Errors
     /// When the core refuses them. They are tried again while the drain goes on.
     pub async fn moved(&mut self) -> Result<(), DrainError> {
-        carried_out(&mut self.outcome, self.version, (&self.owner, &self.resource)).await
+        carried_out(&mut self.outcome, self.version, &self.owner, &self.resource).await
     }
 
     /// Routes that stay on the resource, since they have no other way, as entries of the native model.
@@ -444,7 +445,7 @@ impl Drain {
     pub async fn ended(&mut self) -> Result<DrainEnd, DrainError> {
         let DrainSettings { quiet_pps, timeout, .. } = self.drains.lock().settings;
         let deadline = self.began + timeout;
-        let moved = carried_out(&mut self.outcome, self.version, (&self.owner, &self.resource));
+        let moved = carried_out(&mut self.outcome, self.version, &self.owner, &self.resource);
         match timeout_at(deadline, moved).await {
             Ok(moved) => moved?,
             Err(_) => return Ok(DrainEnd::TimedOut),

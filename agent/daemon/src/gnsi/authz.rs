@@ -300,7 +300,8 @@ fn verdict(
     let installed = match (state, &caller.role) {
         (Some(installed), _) => installed,
         (None, Role::Named(role)) => {
-            let (caller, role) = (caller.name.to_string(), role.to_string());
+            let caller = caller.name.to_string();
+            let role = role.to_string();
             return Err(Denial::NoPolicy { caller, role, rpc: rpc_name() });
         }
         (None, _) => return Ok(()),
@@ -312,7 +313,8 @@ fn verdict(
         Decision::Allowed { .. } => return Ok(()),
         Decision::Denied { rule } => rule,
     };
-    let (caller, rpc) = (caller.name.to_string(), rpc_name());
+    let caller = caller.name.to_string();
+    let rpc = rpc_name();
     Err(match denied {
         Some(rule) => Denial::ByRule { caller, rpc, rule: rule.to_owned() },
         None => Denial::ByDefault { caller, rpc },

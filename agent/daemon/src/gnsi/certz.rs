@@ -169,7 +169,8 @@ impl TlsProfiles {
         let identity = Identity { own: own.clone(), addresses: addresses.clone() };
         let (profiles, left_out) = restore_profiles(&Profiles::default(), stored, &identity);
         let in_force = ArcSwap::from_pointee(TlsSnapshot::new(own, profiles.clone(), None)?);
-        let (last, binding) = (Mutex::new(profiles), OnceLock::new());
+        let last = Mutex::new(profiles);
+        let binding = OnceLock::new();
         let promised = Mutex::default();
         let connections = Connections::default();
         Ok(Self(Arc::new(Shared {

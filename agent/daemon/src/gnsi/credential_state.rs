@@ -165,7 +165,8 @@ impl CredentialSource for CredentialState {
         (from, old): (&Arc<Credentials>, &Configuration),
         (to, new): (&Arc<Credentials>, &Configuration),
     ) {
-        let (from, to) = (in_force(from, old).render(), in_force(to, new).render());
+        let from = in_force(from, old).render();
+        let to = in_force(to, new).render();
         self.0.vault.set_in_force([&from, &to]);
     }
 
@@ -251,7 +252,8 @@ fn in_force<'c>(
             }
             SecretLeaf::SshKey => {
                 if let Ok(key) = PublicKey::parse(secret.expose(), None) {
-                    let (options, description) = (Vec::new(), String::new());
+                    let options = Vec::new();
+                    let description = String::new();
                     account.keys =
                         Some(unversioned(vec![AuthorizedKey { key, options, description }]));
                 }
@@ -266,7 +268,8 @@ fn unversioned<T>(value: T) -> Versioned<T> {
 }
 
 fn difference(from: &RenderedCredentials, to: &RenderedCredentials) -> Values {
-    let (old, mut new) = (values(from), values(to));
+    let old = values(from);
+    let mut new = values(to);
     let keys: BTreeSet<Key> = old.keys().chain(new.keys()).cloned().collect();
     let differs = |key: &Key| match (old.get(key), new.get(key)) {
         (Some(old), Some(new)) => !old.same(&**new),

@@ -74,7 +74,8 @@ impl Gnsi {
         read_policy: PolicyParser,
     ) -> Result<Self, MissingNode> {
         let logins = CredentialState::new(artefacts, users.clone(), store.clone(), root.to_owned());
-        let (switch, native) = (Switch::default(), &models.native);
+        let switch = Switch::default();
+        let native = &models.native;
         users.set_gnsi_switch(switch.clone());
         let access = users.access().clone();
         profiles.set_access_epoch(access.clone());

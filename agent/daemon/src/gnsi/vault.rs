@@ -43,7 +43,8 @@ impl CredentialVault {
             let digest = name.strip_prefix(ORIGINALS_PREFIX)?.parse().ok()?;
             Some((digest, artefact.content.clone()))
         });
-        let (candidates, in_force) = (Mutex::default(), Mutex::default());
+        let candidates = Mutex::default();
+        let in_force = Mutex::default();
         Self { candidates, in_force, originals: Mutex::new(originals.collect()), store, runtime }
     }
 

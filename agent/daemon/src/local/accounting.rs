@@ -77,7 +77,8 @@ fn session(caller: Option<&Caller>, peer: LocalPeer) -> Session {
         None => {
             let uid = peer.uid.map_or_else(|| "unknown".to_owned(), |uid| uid.to_string());
             let cause = format!("uid {uid} may not use the local socket").into();
-            let (kind, outcome) = (AuthnKind::None, AuthnOutcome::Fail);
+            let kind = AuthnKind::None;
+            let outcome = AuthnOutcome::Fail;
             (User::default(), Authn { kind, outcome, cause })
         }
     };

@@ -106,7 +106,8 @@ async fn unsettled(State(it): State<StartState>, Query(query): Query<UnsettledQu
         let counted: Vec<_> = statuses.into_iter().filter(|it| counts(it.state)).collect();
         let is_settled = !is_busy && counted.is_empty();
         if is_settled || Instant::now() + LOOK_PAUSE >= deadline {
-            let (values, table) = (counted.len(), pending_table(&counted, now));
+            let values = counted.len();
+            let table = pending_table(&counted, now);
             return Json(Unsettled { is_busy, values, table }).into_response();
         }
         sleep(LOOK_PAUSE).await;

@@ -179,7 +179,8 @@ fn service_change(text: &mut String, change: &ServiceChange) {
     for ConfigChange { origin, path, before, after } in &leaves.first {
         let origin = if *origin == Origin::OpenConfig { "openconfig:" } else { "" };
         let value = |it: &Option<String>| it.clone().unwrap_or_else(|| "nothing".to_owned());
-        let (before, after) = (value(before), value(after));
+        let before = value(before);
+        let after = value(after);
         let _infallible = writeln!(text, "  {origin}{path}  {before} -> {after}");
     }
     for (what, reason) in [("fails", failure), ("goes on later", partial)] {

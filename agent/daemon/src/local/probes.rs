@@ -71,7 +71,7 @@ async fn ping(
     tokio::spawn(async move {
         tokio::select! {
             () = lines.closed() => {}
-            () = tell_pings((ping, heading), &lines) => {}
+            () = tell_pings(ping, heading, &lines) => {}
         }
         drop(turn);
     });
@@ -103,7 +103,7 @@ async fn trace(
     tokio::spawn(async move {
         tokio::select! {
             () = lines.closed() => {}
-            () = tell_hops((trace, heading), &lines) => {}
+            () = tell_hops(trace, heading, &lines) => {}
         }
         drop(turn);
     });
@@ -133,7 +133,7 @@ fn answer() -> (LineSender, Response) {
 }
 
 /// Tells the answers of a ping, and its end.
-async fn tell_pings((mut ping, heading): (Ping, Value), lines: &LineSender) {
+async fn tell_pings(mut ping: Ping, heading: Value, lines: &LineSender) {
     let mut sent = lines.send(heading).await;
     while sent.is_ok() {
         let (document, is_last) = match ping.next().await {
@@ -148,7 +148,7 @@ async fn tell_pings((mut ping, heading): (Ping, Value), lines: &LineSender) {
     }
 }
 
-async fn tell_hops((mut trace, heading): (Trace, Value), lines: &LineSender) {
+async fn tell_hops(mut trace: Trace, heading: Value, lines: &LineSender) {
     let mut sent = lines.send(heading).await;
     while sent.is_ok() {
         let document = match trace.next().await {
@@ -323,7 +323,8 @@ pub enum ProbeEnd {
 
 fn heading_text(to: &Value) -> String {
     let word = |name: &str| to[name].as_str().unwrap_or_default();
-    let (destination, address) = (word("destination"), word("address"));
+    let destination = word("destination");
+    let address = word("address");
     let name = if destination == address { String::new() } else { format!("{destination}, ") };
     match (to["size"].as_u64(), to["hops"].as_u64()) {
         (Some(size), _) => format!("ping {name}{address}, {size} bytes\n"),
@@ -337,14 +338,16 @@ fn reply_text(reply: &Value) -> String {
     let number = |name: &str| reply[name].as_u64().unwrap_or_default();
     let ttl = reply["ttl"].as_u64().map(|ttl| format!(", ttl {ttl}")).unwrap_or_default();
     let from = reply["from"].as_str().unwrap_or_default();
-    let (octets, sequence, time) =
-        (number("octets"), number("sequence"), millis(&reply["time-ns"]));
+    let octets = number("octets");
+    let sequence = number("sequence");
+    let time = millis(&reply["time-ns"]);
     format!("{octets} bytes from {from}: sequence {sequence}{ttl}, {time} ms\n")
 }
 
 fn summary_text(summary: &Value) -> String {
     let number = |name: &str| summary[name].as_u64().unwrap_or_default();
-    let (sent, received) = (number("sent"), number("received"));
+    let sent = number("sent");
+    let received = number("received");
     let lost = sent.saturating_sub(received);
     let percent = (lost * 100).checked_div(sent).unwrap_or_default();
     let mut text = format!("{sent} sent, {received} received, {percent} % lost\n");
@@ -399,7 +402,8 @@ round trip: least 1.000 ms, mean 2.000 ms, most 3.000 ms, deviation 0.500 ms
     #[test]
     fn a_trace_is_a_line_for_each_hop() {
         let hop = |number: u8, from: Option<&str>, reason: Option<&str>| json!({ "hop": { "number": number, "from": from, "time-ns": 500_000, "reason": reason } });
-        let (near, far) = (Some("192.0.2.2"), Some("198.51.100.2"));
+        let near = Some("192.0.2.2");
+        let far = Some("198.51.100.2");
         let lines = [
             json!({ "to": { "destination": "192.0.2.9", "address": "192.0.2.9", "hops": 30 } }),
             hop(1, near, None),

@@ -39,7 +39,8 @@ fn waits(revision: &Revision) -> Result<Vec<Value>, Box<dyn Error + Send + Sync>
 }
 
 fn table<'w>(waits: impl Iterator<Item = &'w Value>) -> String {
-    let (mut text, mut last) = (String::new(), "");
+    let mut text = String::new();
+    let mut last = "";
     for wait in waits {
         let member = |name: &str| wait[name].as_str().unwrap_or_default();
         let service = member("service");

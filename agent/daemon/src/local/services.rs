@@ -35,7 +35,9 @@ pub(super) fn queue_line(state: &ClaimKey, action: &ActionPlan, wait: Option<Str
     let ActionPlan { id, phase, progress, attempts, call, .. } = action;
     let wait = wait.map(|it| format!("  (waits for {it})"));
     let reason = progress.failure().map(|it| format!("  ({it})")).or(wait).unwrap_or_default();
-    let (phase, name, action) = (phase.name(), progress.name(), call.target.name());
+    let phase = phase.name();
+    let name = progress.name();
+    let action = call.target.name();
     format!("  {id}  {state}  {phase} {action}  {name}, attempts {attempts}{reason}\n")
 }
 
@@ -173,7 +175,9 @@ access[name='bolt']  1.0.0  zombie
     #[test]
     fn a_state_says_that_its_action_waits_for_a_handler() {
         let mut port = component("port", "eth1", &[("init", true, None), ("made", true, None)]);
-        let (params, serial, timeout_s) = ("{}".into(), "".into(), 1);
+        let params = "{}".into();
+        let serial = "".into();
+        let timeout_s = 1;
         let target = ActionTarget::Handler("create".into());
         port.states[1].action = Some(ActionPlan {
             id: 7,
@@ -189,7 +193,8 @@ access[name='bolt']  1.0.0  zombie
         let mut book = Book::default();
         book.set(("guest[name='web']".parse().unwrap(), Some(plan)));
         let wait = |state: &ClaimKey| (state.state == "made").then(|| "a handler".to_owned());
-        let (alone, waiting) = (table(&book, |_| None), table(&book, wait));
+        let alone = table(&book, |_| None);
+        let waiting = table(&book, wait);
         assert!(alone.contains("made  reached  (action create-init)"), "{alone}");
         for line in [
             "  port eth1  made  reached  (action create-init waits for a handler)\n",

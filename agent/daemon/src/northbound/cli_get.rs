@@ -49,7 +49,8 @@ fn text_of(prefix: &Prefix, path: &JoinedPath, text: String) -> gnmi::Notificati
         val: Some(TypedValue { value: Some(typed_value::Value::AsciiVal(text)) }),
         ..Default::default()
     };
-    let (timestamp, prefix) = (now_ns().cast_signed(), prefix.echo(Some(path.origin_name())));
+    let timestamp = now_ns().cast_signed();
+    let prefix = prefix.echo(Some(path.origin_name()));
     gnmi::Notification { timestamp, prefix, update: vec![update], ..Default::default() }
 }
 

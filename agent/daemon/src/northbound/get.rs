@@ -53,7 +53,8 @@ pub(super) async fn get<D: Datastore>(
     let admitted = Arc::new(reader.admitted(joined).await?);
     let mut reader = Arc::new(reader);
     let (paths, view) = loop {
-        let (asking, admitted) = (Arc::clone(&reader), Arc::clone(&admitted));
+        let asking = Arc::clone(&reader);
+        let admitted = Arc::clone(&admitted);
         let resolved = reads.run(move |work| ResolvedPaths::read(&asking, &admitted, work)).await?;
         let view = GetSnapshot::take(core, resolved.polled).await;
         if reader.models().includes(&view.models) {

@@ -99,7 +99,8 @@ impl<D: Datastore> GNmi for GnmiService<D> {
     ) -> Result<Response<Updates>, Status> {
         let caller = Caller::authenticated(&request)?;
         let (_, extensions, requests) = request.into_parts();
-        let (policies, reads) = (self.pathz.follow(), self.reads.clone());
+        let policies = self.pathz.follow();
+        let reads = self.reads.clone();
         let budget = CallerBudget::of(&extensions);
         let ignored = self.ignored.clone();
         let reader = SubscriberContext { caller, policies, reads, ignored, budget };

@@ -258,7 +258,8 @@ fn agent_message(message: AgentMessage) -> wire::ToHandler {
         }
         AgentMessage::Abort { tid, reason } => Message::Abort(wire::Abort { tid, reason }),
         AgentMessage::Closed { tid, result } => {
-            let (committed, reason) = (result.is_ok(), result.err().unwrap_or_default());
+            let committed = result.is_ok();
+            let reason = result.err().unwrap_or_default();
             Message::Closed(wire::Closed { tid, committed, reason })
         }
         AgentMessage::Refused { tid, action, error } => {

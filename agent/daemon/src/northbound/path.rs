@@ -115,7 +115,8 @@ impl Prefix {
         &'p self,
         path: Option<&'p gnmi::Path>,
     ) -> Result<NamedPath<'p>, Refusal> {
-        let (above, here) = (self.origin(), path.map_or("", |path| path.origin.as_str()));
+        let above = self.origin();
+        let here = path.map_or("", |path| path.origin.as_str());
         let origin = if here.is_empty() { above } else { here };
         // CLI text names its own paths, so the path of a write is ignored.
         let joined = match (cli::ORIGINS.contains(&origin), self.access) {

@@ -99,7 +99,9 @@ impl ReadRequest {
         wire: impl ExactSizeIterator<Item = Option<&'p gnmi::Path>>,
     ) -> Result<Vec<OrUnknown<JoinedPath>>, Refusal> {
         JOINED_PATHS.check(self.prefix.size().saturating_mul(wire.len()))?;
-        let (mut joined, mut origins, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
+        let mut joined = Vec::new();
+        let mut origins = Vec::new();
+        let mut foreign = Vec::new();
         for path in wire {
             let named = self.prefix.named(path)?;
             let origin = named.origin;

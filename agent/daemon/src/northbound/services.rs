@@ -82,7 +82,8 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         requester(&request, "Watch of services")?;
         let plans = self.0.watch(request.into_inner().services);
         let response = |progress: Progress| {
-            let (service, instance) = (progress.tag.to_string(), instance(&progress));
+            let service = progress.tag.to_string();
+            let instance = instance(&progress);
             Ok(wire::WatchResponse { service, instance })
         };
         Ok(Response::new(plans.map(response).boxed()))

@@ -88,7 +88,8 @@ fn note_decisions(
     joined: &[JoinedPath],
     error: Option<&CommitError>,
 ) {
-    let (deletes, replaces) = (request.delete.len(), request.replace.len());
+    let deletes = request.delete.len();
+    let replaces = request.replace.len();
     let place = |operation: EditOperation| match operation {
         EditOperation::Delete(at) | EditOperation::UnionReplace(at) => Some(at),
         EditOperation::Replace(at) => Some(deletes + at),

@@ -200,7 +200,8 @@ impl Refusal {
             type_url: "type.googleapis.com/google.rpc.BadRequest".to_owned(),
             value: rpc::BadRequest { field_violations }.encode_to_vec(),
         };
-        let (code, message) = (self.code as i32, shortened(&self.text));
+        let code = self.code as i32;
+        let message = shortened(&self.text);
         let violations = (!self.violations.is_empty()).then_some(all);
         let details = violations.into_iter().chain(self.more.clone()).collect();
         rpc::Status { code, message, details }.encode_to_vec()

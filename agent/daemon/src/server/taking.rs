@@ -226,7 +226,8 @@ mod tests {
     async fn an_answer_is_handed_over_in_pieces() {
         for (octets, pieces) in [(1, 1), (PIECE, 1), (PIECE + 1, 2), (10 * PIECE, 10)] {
             let mut body = answer(octets);
-            let (mut handed, mut count) = (0, 0);
+            let mut handed = 0;
+            let mut count = 0;
             while let Some(frame) = body.frame().await {
                 handed += frame.unwrap().into_data().unwrap().len();
                 count += 1;
@@ -255,7 +256,8 @@ mod tests {
     async fn an_answer_that_is_not_taken_is_given_up() {
         let end = CancellationToken::new();
         let executor = CallExecutor::new(end.clone());
-        let (slow, stuck) = (TAKE_TIMEOUT - Duration::from_secs(1), 2 * TAKE_TIMEOUT);
+        let slow = TAKE_TIMEOUT - Duration::from_secs(1);
+        let stuck = 2 * TAKE_TIMEOUT;
         let whole = taken(&executor, &[slow, slow, slow]).await;
         assert!(whole.is_none(), "each piece was taken in time");
         for _ in 0..MAX_GIVEN_UP {

@@ -100,7 +100,8 @@ impl Connections {
         }
         counts.insert(uid, of_user + 1);
         drop(counts);
-        let (calls, idle_end) = (Calls::new(), Box::pin(sleep(IDLE_TIME)));
+        let calls = Calls::new();
+        let idle_end = Box::pin(sleep(IDLE_TIME));
         Some(Connection { stream, connections: self.clone(), uid, calls, idle_end })
     }
 

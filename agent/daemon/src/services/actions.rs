@@ -106,7 +106,8 @@ impl ActionQueue {
 
     async fn run(mut self) {
         let core = self.resources.core.clone();
-        let (mut events, mut revisions) = (core.listen(), core.watch());
+        let mut events = core.listen();
+        let mut revisions = core.watch();
         let mut moved = self.handlers.watch();
         loop {
             self.look();
@@ -189,10 +190,11 @@ impl ActionQueue {
         {
             let wait = self.handlers.resume_action(self.request(&call, &action));
             self.running.insert(call.clone(), Arc::clone(&action.call.serial));
-            let (core, handlers) = (self.resources.core.clone(), self.handlers.clone());
+            let core = self.resources.core.clone();
+            let handlers = self.handlers.clone();
             self.tasks.spawn(async move {
                 let event = handlers.end_of(wait).await;
-                record_end((&core, &handlers), call, event).await
+                record_end(&core, &handlers, call, event).await
             });
         }
         self.handlers.note_resumed();
@@ -380,12 +382,13 @@ async fn carry_out_one(
             ActionEvent::Failed(reason.into())
         }
     };
-    record_end((&core, &handlers), call, event).await
+    record_end(&core, &handlers, call, event).await
 }
 
 /// Records the end of a call, and has its handler told.
 async fn record_end(
-    (core, handlers): (&CoreHandle, &Handlers),
+    core: &CoreHandle,
+    handlers: &Handlers,
     call: Call,
     event: ActionEvent,
 ) -> (Call, Outcome) {
@@ -453,9 +456,14 @@ mod tests {
     use super::*;
 
     fn plan(target: ActionTarget, progress: ActionProgress) -> ActionPlan {
-        let (params, serial, timeout_s) = ("{}".into(), "".into(), 1);
+        let params = "{}".into();
+        let serial = "".into();
+        let timeout_s = 1;
         let call = ActionCall { target, params, serial, timeout_s };
-        let (id, phase, attempts, since_ns) = (1, ActionPhase::Create, 0, 1);
+        let id = 1;
+        let phase = ActionPhase::Create;
+        let attempts = 0;
+        let since_ns = 1;
         ActionPlan { id, phase, progress, attempts, since_ns, call, cause: None }
     }
 

@@ -98,7 +98,8 @@ fn each_example_puts_out_what_its_page_says() {
         let summary = check(example.clone()).unwrap();
         assert!(!summary.contains("warning"), "{summary}");
         let page = fs::read_to_string(example.join("README.md")).unwrap();
-        let (documents, outputs) = (blocks(&page, "json"), blocks(&page, "text"));
+        let documents = blocks(&page, "json");
+        let outputs = blocks(&page, "text");
         assert!(!documents.is_empty() && documents.len() == outputs.len(), "{}", example.display());
         for (document, output) in documents.into_iter().zip(outputs) {
             let rendered = render(&example, document, "", "").unwrap();

@@ -249,7 +249,8 @@ impl Show {
             }
             Self::Graph(graph) => graph.address(json),
             Self::Why { key, path, origin } => {
-                let (key, path) = (("key", key.clone()), ("path", path.clone()));
+                let key = ("key", key.clone());
+                let path = ("path", path.clone());
                 scheduler_query("why", &[key, path, ("origin", origin.clone()), format(json)])
             }
             Self::Plan { keys } => {

@@ -100,7 +100,8 @@ mod tests {
     #[test]
     fn certificate_status_is_verified_once_for_each_epoch_and_expiry() {
         let at = |secs| UnixTime::since_unix_epoch(std::time::Duration::from_secs(secs));
-        let (last, mut looks) = (CertificateStatusCache::default(), 0);
+        let last = CertificateStatusCache::default();
+        let mut looks = 0;
         // epoch, time, looks so far
         for (epoch, now, want) in
             [(0, 10, 1), (0, 11, 1), (0, 19, 1), (0, 20, 2), (0, 21, 2), (1, 22, 3), (1, 23, 3)]

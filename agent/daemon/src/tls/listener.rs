@@ -272,10 +272,8 @@ impl Connection {
             self.marked = wished;
             let socket = SockRef::from(self.stream.get_ref().0);
             // An IPv6 socket may carry IPv4, and accepts both options.
-            let (v4, v6) = (
-                socket.set_tos_v4(u32::from(dscp) << 2),
-                socket.set_tclass_v6(u32::from(dscp) << 2),
-            );
+            let v4 = socket.set_tos_v4(u32::from(dscp) << 2);
+            let v6 = socket.set_tclass_v6(u32::from(dscp) << 2);
             if let (Err(error), Err(_)) = (v4, v6) {
                 warn!(peer = %self.peer.address, dscp, %error, "cannot mark the packets of a connection");
             }

@@ -37,7 +37,8 @@ fn complaint(
 fn unusable_files_are_named() {
     let files = TempDir::new().unwrap();
     let write = |name: &str, text: &str| fs::write(files.path().join(name), text).unwrap();
-    let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let key = KeyPair::generate().unwrap();
+    let other = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(["box".to_owned()]).unwrap();
     write("good.pem", &params.self_signed(&key).unwrap().pem());
     params.not_after = date_time_ymd(2020, 1, 2);
@@ -146,7 +147,8 @@ impl HandshakeFixture {
         let mut roots = RootCertStore::empty();
         roots.add(box_identity.cert.last().unwrap().clone()).unwrap();
 
-        let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let ca_key = KeyPair::generate().unwrap();
+        let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca = params.self_signed(&ca_key).unwrap().der().clone();

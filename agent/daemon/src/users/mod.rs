@@ -306,7 +306,8 @@ impl Users {
             return Some(configured);
         }
         let passwords = passwords.get(name).cloned().filter(|_| is_user);
-        let (own, is_on) = (self.own(name), self.shared.gnsi.get().is_none_or(Switch::is_on));
+        let own = self.own(name);
+        let is_on = self.shared.gnsi.get().is_none_or(Switch::is_on);
         match own {
             Some(own) if !is_on && !own.password_hash().is_empty() => Some(own),
             own => passwords.or(own),

@@ -180,7 +180,8 @@ impl Source {
     }
 
     fn update(&mut self) -> gnmi::Update {
-        let (path, value) = (self.path(), self.value());
+        let path = self.path();
+        let value = self.value();
         gnmi::Update {
             path: Some(path),
             val: Some(TypedValue { value: Some(value) }),
@@ -270,7 +271,9 @@ impl Source {
             }
         });
         let policy = pathz::AuthorizationPolicy { rules: rules.collect(), groups: Vec::new() };
-        let (version, created_on, policy) = (self.text(), 1, Some(policy));
+        let version = self.text();
+        let created_on = 1;
+        let policy = Some(policy);
         let upload = pathz::UploadRequest { version, created_on, policy };
         let upload = pathz::rotate_request::RotateRequest::UploadRequest(upload);
         pathz::RotateRequest { rotate_request: Some(upload), force_overwrite: self.perhaps() }

@@ -80,7 +80,8 @@ impl Rig {
             .header("te", "trailers")
             .body(Body::new(Full::new(body)))
             .unwrap();
-        let (name, source) = ("fuzz".into(), AuthMethod::Password);
+        let name = "fuzz".into();
+        let source = AuthMethod::Password;
         request.extensions_mut().insert(Caller {
             name,
             role: Role::Admin,
@@ -196,7 +197,8 @@ pub(crate) fn call(method: &str, make: impl FnOnce() -> Vec<u8>) {
     body.put_u32(u32::try_from(message.len()).unwrap());
     body.put_slice(&message);
     drop(message);
-    let (octets, body) = (body.len(), body.freeze());
+    let octets = body.len();
+    let body = body.freeze();
     let sent = body.slice(..octets.min(SHOWN));
     let ((), most) = memory::peak_during(|| rig.runtime.block_on(rig.answer(method, body)));
     let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -61,7 +61,8 @@ async fn every_call_is_recorded_whatever_its_outcome() {
     let agent = Agent::with_users().await;
     let mut reader = agent.accounts.read(0);
     let client = agent.connect(None).await.unwrap();
-    let (mut ends, mut numbers) = (Vec::new(), Vec::new());
+    let mut ends = Vec::new();
+    let mut numbers = Vec::new();
     // metadata, call, record
     for (metadata, call, want) in [
         (ADA, "get", "Once ada/admin Password Success; Gnmi /gnmi.gNMI/Get Permit"),
@@ -155,7 +156,8 @@ async fn the_name_in_a_record_is_the_one_that_was_decided_by() {
         let client = agent.connect(Some(authority.client(name, uris))).await.unwrap();
         assert_eq!(client.get(metadata).await.unwrap(), caller);
         let session = next(&mut reader).await.account.session;
-        let (user, authn) = (session.user, session.authn.unwrap());
+        let user = session.user;
+        let authn = session.authn.unwrap();
         assert_eq!(format!("{} {}", user.identity.as_str(), user.role.as_str()), caller);
         assert_eq!(format!("{:?}", authn.kind), kind);
     }

@@ -159,7 +159,8 @@ impl Agent {
         let (_health, health) = tonic_health::server::health_reporter();
         let mut routes = Routes::builder();
         routes.add_service(GNmiServer::new(CallerEcho)).add_service(health);
-        let (pending, accounts) = (std::future::pending(), gnsi.accounts());
+        let pending = std::future::pending();
+        let accounts = gnsi.accounts();
         let service = aaa::Layer::new(authenticator, gnsi).layer(routes.routes().prepare());
         let serving = server::serve(incoming, server::MAX_STREAMS, service, pending);
         let server = AbortOnDropHandle::new(tokio::spawn(serving));

@@ -169,8 +169,8 @@ async fn a_changed_user_is_authenticated_again() {
 #[tokio::test]
 async fn guessing_is_rate_limited_without_lockout() {
     let agent = Agent::with_users().await;
-    let (guesser, working) =
-        (agent.connect(None).await.unwrap(), agent.connect(None).await.unwrap());
+    let guesser = agent.connect(None).await.unwrap();
+    let working = agent.connect(None).await.unwrap();
     let ada = "username ada\npassword secret";
     working.get(ada).await.unwrap();
     for _ in 0..6 {
@@ -212,7 +212,8 @@ async fn guesses_sent_all_at_once_are_slowed_down_too() {
 // proves 1.2
 #[tokio::test]
 async fn with_a_client_authority_only_its_clients_connect() {
-    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let ours = Authority::new("ours");
+    let theirs = Authority::new("theirs");
     let agent = Agent::with_client_authority(&ours, Role::Admin).await;
     let ada = "username ada\npassword secret";
     for identity in [None, Some(theirs.client("ada", &[]))] {

@@ -273,7 +273,8 @@ impl Faults {
     /// # Errors
     /// When there is no such rule, or it would fire again at once.
     pub fn reset_rule(&mut self, owner: &str, name: &str, now: Now) -> Result<Effects, ResetError> {
-        let (owner, name) = (SmolStr::from(owner), SmolStr::from(name));
+        let owner = SmolStr::from(owner);
+        let name = SmolStr::from(name);
         let rule = condition_of(&owner, &name);
         let Some(state) = self.rules.states.get(&rule) else {
             return Err(ResetError::NoSuchRule { owner, name });
@@ -573,8 +574,9 @@ mod tests {
         let mut faults = faults(vec![busy]);
         assert_eq!(faults.rule_state(&condition).unwrap().status, RuleStatus::InsufficientData);
         report(&mut faults, "link-down@interface:eth0", true);
-        let (ok, alarm, nothing) =
-            (RuleStatus::Ok, RuleStatus::Alarm, RuleStatus::InsufficientData);
+        let ok = RuleStatus::Ok;
+        let alarm = RuleStatus::Alarm;
+        let nothing = RuleStatus::InsufficientData;
         for (verdict, status, errors) in [
             (Verdict::True, ok, 0),
             (Verdict::False, ok, 0),

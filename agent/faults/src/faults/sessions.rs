@@ -181,7 +181,8 @@ impl Faults {
         for id in &ids {
             let Some(session) = self.sessions.all.get_mut(id) else { continue };
             let events = session.advance(&self.sessions.boot, now);
-            let (row, wanted) = (Row::of_session(session), session.wanted());
+            let row = Row::of_session(session);
+            let wanted = session.wanted();
             self.effects.session_events.extend(events);
             if self.sessions.rows.get(id) != Some(&row) {
                 self.sessions.rows.insert(id.clone(), row.clone());

@@ -122,7 +122,8 @@ impl Session {
         }
         for other in &open {
             if let Some(object) = self.common(other) {
-                let (session, state) = (other.id.clone(), other.state);
+                let session = other.id.clone();
+                let state = other.state;
                 return Err(SessionError::Overlap { object, session, state });
             }
         }

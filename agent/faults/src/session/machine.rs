@@ -448,7 +448,9 @@ impl Session {
 
     /// Takes the reply of a consumer.
     pub(crate) fn reply(&mut self, id: &str, reply: Reply) -> Result<(), SessionError> {
-        let (session, state, kind) = (self.id.clone(), self.state, self.kind);
+        let session = self.id.clone();
+        let state = self.state;
+        let kind = self.kind;
         let unknown =
             || SessionError::UnknownConsumer { session: session.clone(), consumer: id.into() };
         let consumer = self.consumers.get_mut(id).ok_or_else(unknown)?;
@@ -490,7 +492,8 @@ impl Session {
     /// Takes in that the work is done.
     pub(crate) fn work_done(&mut self, now: Now) -> Result<(), SessionError> {
         if self.state != SessionState::InMaintenance {
-            let (session, state) = (self.id.clone(), self.state);
+            let session = self.id.clone();
+            let state = self.state;
             return Err(SessionError::NotInMaintenance { session, state });
         }
         self.restore(Outcome::Over, now);

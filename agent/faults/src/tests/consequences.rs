@@ -343,7 +343,8 @@ proptest! {
                 0 => { faults.holds(&condition); known.entry(which).or_insert((faults.now, [Vec::new(), Vec::new()])); }
                 1 => { faults.ends(&condition); faults.wait(20 * SECOND); known.remove(&which); }
                 _ => {
-                    let (down, degraded) = (names(one), names(other & !one));
+                    let down = names(one);
+                    let degraded = names(other & !one);
                     faults.impact(&condition, &down, &degraded);
                     if let Some((_, found)) = known.get_mut(&which) {
                         *found = [down, degraded];

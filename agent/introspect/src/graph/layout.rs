@@ -92,7 +92,8 @@ fn clusters(picture: &Picture) -> Vec<Cluster> {
     };
     let mut ties: Vec<Vec<usize>> = vec![Vec::new(); kinds.len()];
     for edge in &picture.edges {
-        let (from, to) = (of(edge.from), of(edge.to));
+        let from = of(edge.from);
+        let to = of(edge.to);
         if from != to && !ties[from].contains(&to) {
             ties[from].push(to);
         }
@@ -211,7 +212,8 @@ fn place_cluster(picture: &Picture, cluster: &Cluster, x: f64, y: f64, nodes: &m
         (characters as f64 * CHARACTER).max(MIN_NODE_WIDTH)
     };
     let title = cluster.kind.chars().count() as f64 * CHARACTER + GAP * 2.0;
-    let (mut left, mut bottom) = (x + GAP, y);
+    let mut left = x + GAP;
+    let mut bottom = y;
     for some in cluster.nodes.chunks(ROWS) {
         let widest = some.iter().map(|&node| width(node)).fold(0.0, f64::max);
         let mut top = y + TITLE_HEIGHT + GAP / 2.0;

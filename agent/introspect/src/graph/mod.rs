@@ -99,7 +99,8 @@ impl Introspect {
         number: u64,
         limit: usize,
     ) -> Result<Picture, HttpError> {
-        let (render, began) = (self.render.clone(), self.started_ns);
+        let render = self.render.clone();
+        let began = self.started_ns;
         let question = move |view: &holdfast_core::CoreView<'_>| {
             let record = view.engine.history().record(TxnId(number)).cloned();
             let record = record.ok_or_else(|| {

@@ -78,7 +78,8 @@ fn cluster(out: &mut String, kind: &str, place: &Rect) -> fmt::Result {
 }
 
 fn edge(out: &mut String, edge: &Edge, nodes: &[Rect]) -> fmt::Result {
-    let (from, to) = (nodes[edge.from], nodes[edge.to]);
+    let from = nodes[edge.from];
+    let to = nodes[edge.to];
     let start = (from.x + from.width, middle(&from));
     let end = (to.x, middle(&to));
     let ahead = start.0 < end.0;

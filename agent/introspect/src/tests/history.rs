@@ -13,7 +13,8 @@ async fn transactions_are_found_by_number_time_and_page() {
     let all = agent.read("/scheduler/txn-history").await;
     let count = all.as_array().unwrap().len();
     assert_eq!(count, 2, "{all:#}");
-    let (first, second) = (&all[0], &all[1]);
+    let first = &all[0];
+    let second = &all[1];
     assert_eq!((&first["TxnType"], &first["Client"]), (&json!("NBTransaction"), &json!("ada")));
     assert_eq!(first["Trace"].as_str().unwrap().len(), 16);
     let created = names(&first["Executed"], "Key");

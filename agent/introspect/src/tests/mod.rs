@@ -78,7 +78,8 @@ impl TestAgent {
         let loaded = StoredState { last_recorded: journal.last().unwrap(), ..loaded };
         let (mut transport, events) = kernel.connect();
         transport.retrieve();
-        let (models, transport) = (Arc::new(Models::load().unwrap()), Box::new(transport));
+        let models = Arc::new(Models::load().unwrap());
+        let transport = Box::new(transport);
         let facts = Arc::new(front::FakeFacts(Arc::clone(&models)));
         let parts = Parts {
             software_version: "1".to_owned(),
@@ -240,7 +241,8 @@ async fn replay_beyond_a_page_ends_with_a_missed_event() {
     let agent = TestAgent::start(&["eth0"]).await;
     agent.set(BOX_CONFIG).await;
     agent.delete("/network-instances").await;
-    let (core, render) = (agent.core.handle(), document::Renderer::default());
+    let core = agent.core.handle();
+    let render = document::Renderer::default();
     let introspect = Introspect { core, render, started_ns: 0, journal: None, facts: None };
     for (page, want, missed) in [(2, 2, false), (1, 2, true)] {
         let events = introspect.replay_events(0, page).await.unwrap();
@@ -424,8 +426,8 @@ async fn graph_is_rendered_as_svg_dot_and_json() {
 
     // A neighbourhood, and its extent.
     let near = agent.read("/scheduler/graph?key=address/eth0/192.0.2.1&depth=1&format=json").await;
-    let (nodes, all) =
-        (names(&near["Nodes"], "Key"), agent.read("/scheduler/graph?format=json").await);
+    let nodes = names(&near["Nodes"], "Key");
+    let all = agent.read("/scheduler/graph?format=json").await;
     assert!(nodes.contains(&"link/eth0".to_owned()), "{nodes:?}");
     assert!(nodes.len() < names(&all["Nodes"], "Key").len(), "{nodes:?}");
     let some = agent.read("/scheduler/graph?limit=2&format=json").await;

@@ -181,7 +181,7 @@ impl Engine {
             self.install_goals(plan, step);
         } else {
             let txn = self.next_number();
-            self.begin_transaction(txn, Trigger::Convergence, (plan, false), now, step);
+            self.begin_transaction(txn, Trigger::Convergence, plan, false, now, step);
         }
         if self.running.in_take_over().is_none() {
             dirty.iter().for_each(|&idx| self.graph.forget_if_empty(idx));

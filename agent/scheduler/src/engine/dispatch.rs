@@ -43,7 +43,8 @@ impl Engine {
         }
         let ready = transaction.order.take_ready(most);
         let count = ready.len();
-        let (mut left_out, mut by_engine) = (Vec::new(), Vec::new());
+        let mut left_out = Vec::new();
+        let mut by_engine = Vec::new();
         step.submit.reserve(ready.len());
         for op_index in ready {
             let op = transaction.op_id(op_index);
@@ -131,7 +132,8 @@ impl Engine {
         transaction.last_progress = now.monotonic;
         // During a rollback, a cancelled operation counts as failed.
         let failed = transaction.failure.is_some() && transaction.phase == Phase::Executing;
-        let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
+        let idx = transaction.op_progress(op).idx;
+        let operation = transaction.operation(op);
         let action = operation.action;
         if let Some(queue) = self.transport_queues.get_mut(&operation.transport) {
             queue.answered(now.monotonic);

@@ -90,7 +90,7 @@ impl Engine {
             self.mark_plans_dirty(idx, present.as_deref());
         }
         self.graph.update_unsettled(idx);
-        self.follow_loss(idx, was_as_applied, (now, urgent), step);
+        self.follow_loss(idx, was_as_applied, now, urgent, step);
         self.graph.forget_if_empty(idx);
     }
 

@@ -29,8 +29,10 @@ impl Engine {
         transaction.open -= 1;
         transaction.op_progress_mut(op).state = OpState::Failed(Box::new(error.clone()));
         transaction.failed_op(op);
-        let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
-        let (cause, key) = (operation.cause, operation.key.clone());
+        let idx = transaction.op_progress(op).idx;
+        let operation = transaction.operation(op);
+        let cause = operation.cause;
+        let key = operation.key.clone();
         let value = operation.new.clone().or_else(|| operation.old.clone());
         self.graph.counters.operations_failed += 1;
         step.read.push(key.clone());
@@ -56,8 +58,10 @@ impl Engine {
         step: &mut EngineOutput,
     ) -> bool {
         let Some(transaction) = self.running.of(op) else { return false };
-        let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
-        let (action, key) = (operation.action, operation.key.clone());
+        let idx = transaction.op_progress(op).idx;
+        let operation = transaction.operation(op);
+        let action = operation.action;
+        let key = operation.key.clone();
         let value = operation.new.clone();
         let gives_back = match action {
             Action::Release => true,
@@ -91,7 +95,8 @@ impl Engine {
     /// values that depend on it, whose operations may have been submitted together with its own.
     fn is_prevented(&mut self, op: OpId, error: &OperationError) -> bool {
         let Some(transaction) = self.running.of(op) else { return false };
-        let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
+        let idx = transaction.op_progress(op).idx;
+        let operation = transaction.operation(op);
         let makes = matches!(operation.action, Action::Update | Action::Adopt | Action::Create);
         let follows = transaction.failure.is_none()
             && operation.after.iter().any(|&before| transaction.is_failed(before));
@@ -109,8 +114,10 @@ impl Engine {
         step: &mut EngineOutput,
     ) {
         let Some(transaction) = self.running.of(op) else { return };
-        let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
-        let (key, cascaded) = (operation.key.clone(), operation.cascaded.clone());
+        let idx = transaction.op_progress(op).idx;
+        let operation = transaction.operation(op);
+        let key = operation.key.clone();
+        let cascaded = operation.cascaded.clone();
         let follows = transaction.follows_failure(op);
         transaction.undo_failed |= transaction.phase == Phase::Undoing;
         transaction.failed.push(key.clone());
@@ -227,7 +234,8 @@ impl Engine {
             transaction.read_due = Some(transaction.last_progress + ECHO_WITHIN);
             return;
         }
-        let (mut reads, mut failed) = (0, Vec::new());
+        let mut reads = 0;
+        let mut failed = Vec::new();
         let all = transaction.operations.iter().zip(&transaction.progress);
         for (op, (operation, op_progress)) in (transaction.first_op..).map(OpId).zip(all) {
             let OpState::Completed(since, doubt) = &op_progress.state else { continue };

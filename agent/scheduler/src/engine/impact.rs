@@ -240,8 +240,8 @@ impl ImpactWalk {
     }
 
     fn finish(&mut self) -> Impact {
-        let (down, mut degraded) =
-            (std::mem::take(&mut self.down), std::mem::take(&mut self.degraded));
+        let down = std::mem::take(&mut self.down);
+        let mut degraded = std::mem::take(&mut self.degraded);
         for value in down.values() {
             if let DownValue::PartOf(whole) = value
                 && !down.contains_key(whole)

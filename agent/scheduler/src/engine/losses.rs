@@ -24,7 +24,8 @@ impl Engine {
         &mut self,
         idx: NodeIdx,
         was_as_applied: bool,
-        (now, urgent): (Now, bool),
+        now: Now,
+        urgent: bool,
         step: &mut EngineOutput,
     ) {
         let is_lost = self.graph.node(idx).retry.as_ref().is_some_and(|it| it.loss.is_some());

@@ -27,10 +27,11 @@ impl Engine {
                 continue;
             }
             let Some(queued) = self.queue.changes.remove(at) else { return false };
-            let (txn, prepared) = (queued.txn, queued.prepared);
+            let txn = queued.txn;
+            let prepared = queued.prepared;
             match self.take_turn(queued, at, &mut budget) {
                 Turn::Begin(plan) => {
-                    self.begin_transaction(txn, Trigger::Change, (*plan, prepared), now, step);
+                    self.begin_transaction(txn, Trigger::Change, *plan, prepared, now, step);
                     return true;
                 }
                 Turn::Refused(reason) => {

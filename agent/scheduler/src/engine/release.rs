@@ -18,7 +18,8 @@ impl Engine {
 
     /// Releases the nodes of a transaction, those of a large one later, and marks the values dirty that waited for its end.
     pub(super) fn release_values(&mut self, transaction: &mut Transaction, now: Now) {
-        let (txn, nodes) = (transaction.txn, std::mem::take(&mut transaction.reserved));
+        let txn = transaction.txn;
+        let nodes = std::mem::take(&mut transaction.reserved);
         if nodes.len() <= self.portion {
             nodes.into_iter().for_each(|idx| self.release_value(txn, idx));
         } else {

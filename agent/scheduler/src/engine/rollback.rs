@@ -106,7 +106,8 @@ impl Engine {
         self.graph.counters.rolled_back += portion.len() as u64;
         for at in portion {
             if let Some(at) = at.checked_sub(operations) {
-                let (change, value) = (&transaction.changes[at], &transaction.before[at]);
+                let change = &transaction.changes[at];
+                let value = &transaction.before[at];
                 rollback.before.push(IntentChange { value: value.clone(), ..change.clone() });
                 continue;
             }
@@ -130,7 +131,8 @@ impl Engine {
         step: &mut EngineOutput,
     ) -> bool {
         let number = transaction.op_id(to_u32(at));
-        let (op, op_progress) = (&transaction.operations[at], &mut transaction.progress[at]);
+        let op = &transaction.operations[at];
+        let op_progress = &mut transaction.progress[at];
         let is_last = self.graph.node(op_progress.idx).running_op() == Some(number);
         let is_completed = is_last && matches!(op_progress.state, OpState::Completed(_, None));
         if is_completed {
@@ -159,7 +161,8 @@ impl Engine {
     pub(crate) fn end_operation_ahead(&mut self, idx: NodeIdx, step: &mut EngineOutput) {
         let Some(op) = self.graph.node(idx).running_op() else { return };
         let Some(transaction) = self.running.of(op).filter(|it| it.is_ending()) else { return };
-        let (txn, at) = (transaction.txn, transaction.op_index(op));
+        let txn = transaction.txn;
+        let at = transaction.op_index(op);
         if let Some(mut transaction) = self.running.take(txn) {
             self.end_operation(&mut transaction, at, step);
             self.running.put(transaction);

@@ -227,7 +227,8 @@ impl Engine {
         self.clear_error(idx);
         let graph_ids = node.need_targets.iter().map(|&it| target_refs[it as usize].graph_id);
         let graph_ids: SmallVec<[Option<TargetId>; 4]> = graph_ids.collect();
-        let (sources, goal) = (std::mem::take(&mut node.sources), std::mem::take(&mut node.goal));
+        let sources = std::mem::take(&mut node.sources);
+        let goal = std::mem::take(&mut node.goal);
         self.graph.set_goal(idx, sources, goal, &graph_ids);
         for (&target_id, &graph_id) in node.need_targets.iter().zip(self.graph.need_targets(idx)) {
             target_refs[target_id as usize].graph_id = Some(graph_id);
@@ -269,7 +270,8 @@ impl Engine {
     fn look_again(&mut self, idx: NodeIdx) {
         let node = self.graph.node(idx);
         let is_operated = node.running_op().is_some();
-        let (is_missing, is_waiting) = (node.present.is_none(), self.graph.count_unmet(idx) > 0);
+        let is_missing = node.present.is_none();
+        let is_waiting = self.graph.count_unmet(idx) > 0;
         if !is_operated && is_waiting && self.graph.is_ours(idx) {
             return self.graph.lost_dependency.push(idx);
         }

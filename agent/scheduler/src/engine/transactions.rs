@@ -17,7 +17,8 @@ impl Engine {
         &mut self,
         txn: TxnId,
         trigger: Trigger,
-        (mut plan, prepared): (Plan, bool),
+        mut plan: Plan,
+        prepared: bool,
         now: Now,
         step: &mut EngineOutput,
     ) {

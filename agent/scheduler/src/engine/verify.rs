@@ -57,8 +57,10 @@ impl Engine {
 
     pub(super) fn apply_completion(&mut self, op: OpId, step: &mut EngineOutput) {
         let Some(transaction) = self.running.of(op) else { return };
-        let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
-        let (action, new) = (operation.action, operation.new.clone());
+        let idx = transaction.op_progress(op).idx;
+        let operation = transaction.operation(op);
+        let action = operation.action;
+        let new = operation.new.clone();
         let cascaded = operation.cascaded.clone();
         let node = self.graph.node_mut(idx);
         node.last = Some(crate::status::LastOperation { txn: transaction.txn, action });
@@ -123,9 +125,12 @@ impl Engine {
     /// Compares a completed operation with the observed value.
     pub(crate) fn try_verify(&mut self, op: OpId, now: Now, step: &mut EngineOutput) {
         let Some(transaction) = self.running.of(op) else { return };
-        let (op_progress, operation) = (transaction.op_progress(op), transaction.operation(op));
+        let op_progress = transaction.op_progress(op);
+        let operation = transaction.operation(op);
         let OpState::Completed(_, doubt) = &op_progress.state else { return };
-        let (idx, action, doubtful) = (op_progress.idx, operation.action, doubt.is_some());
+        let idx = op_progress.idx;
+        let action = operation.action;
+        let doubtful = doubt.is_some();
         let last = self.graph.node(idx).running_op() == Some(op);
         if last && !is_effect_observed(&self.graph, operation, idx) {
             return;

@@ -24,7 +24,8 @@ impl Engine {
     ) {
         let Some(Wait { level, within }) = plan.delta.wait else { return };
         if level == Level::Accepted {
-            let (missing, in_time) = (Vec::new(), true);
+            let missing = Vec::new();
+            let in_time = true;
             return step.reached.push(WaitResult { txn, level, missing, in_time });
         }
         let changed = plan.nodes.iter().filter(|node| node.changed);
@@ -67,7 +68,9 @@ impl Engine {
 
     fn complete_wait(&mut self, txn: TxnId, step: &mut EngineOutput) {
         let Some(waiter) = self.waits.forget(txn) else { return };
-        let (level, missing, in_time) = (waiter.level, Vec::new(), true);
+        let level = waiter.level;
+        let missing = Vec::new();
+        let in_time = true;
         step.reached.push(WaitResult { txn, level, missing, in_time });
     }
 

@@ -114,7 +114,8 @@ impl Graph {
         if let Target::Covering { space, address } = target {
             self.addresses.insert(*space, *address);
         }
-        let (providers, watchers) = (self.count(target), smallvec![idx]);
+        let providers = self.count(target);
+        let watchers = smallvec![idx];
         self.open(target, TargetState { providers, watchers, ..TargetState::default() })
     }
 

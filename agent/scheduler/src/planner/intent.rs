@@ -87,7 +87,8 @@ impl Planner<'_> {
         }
         let source = Source::of(owner.as_ref());
         let mut work = Worklist::new();
-        let (place, value) = (self.state.order[at] as usize, value.clone());
+        let place = self.state.order[at] as usize;
+        let value = value.clone();
         self.state.before[place] =
             self.apply_source(key, source, value, validation, delta.mode, &mut work)?;
         while let Some((key, source, value, validation)) = work.pop() {
@@ -116,7 +117,8 @@ impl Planner<'_> {
         let change = |at: &u32| &changes[*at as usize];
         same_key.sort_by(|one, other| change(one).owner.cmp(&change(other).owner));
         for pair in same_key.windows(2) {
-            let (one, other) = (change(&pair[0]), change(&pair[1]));
+            let one = change(&pair[0]);
+            let other = change(&pair[1]);
             if one.owner == other.owner && !same(one.value.as_ref(), other.value.as_ref()) {
                 let label = self.label(&one.key, one.value.as_ref().or(other.value.as_ref()));
                 return Err(PlanError::Twice { key: one.key.clone(), label });
@@ -242,7 +244,8 @@ impl Planner<'_> {
         if let Some(validation) = validation.filter(|_| before.is_none()) {
             return validation;
         }
-        let (registry, mut listed) = (&self.overlay.graph.registry, 0);
+        let registry = &self.overlay.graph.registry;
+        let mut listed = 0;
         let validated =
             ValueSpec::of_intended(registry, &node.key, value, as_part, before, &mut listed);
         Validation { validated, listed, parts: Vec::new() }
@@ -262,7 +265,8 @@ impl Planner<'_> {
             Goal::Refused(..) => node.present.as_ref(), // a refused value has kept the parts of before
             goal => goal.spec(),
         };
-        let (old, new) = (old.and_then(|it| it.parts()), goal.spec().and_then(|it| it.parts()));
+        let old = old.and_then(|it| it.parts());
+        let new = goal.spec().and_then(|it| it.parts());
         let changes = SortedMap::difference(old, new);
         let (added, removed): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.new.is_some());
         let all_added = parts.len() == added.len();

@@ -74,7 +74,8 @@ impl Planner<'_> {
         if same(node.goal.value(), goal.value()) {
             return false;
         }
-        let (key, fresh) = (node.key.clone(), !node.changed);
+        let key = node.key.clone();
+        let fresh = !node.changed;
         self.overlay.set_reduced_goal(oidx, goal);
         self.overlay.clear_going(oidx);
         self.state.change_missing_dependency.remove(&key);

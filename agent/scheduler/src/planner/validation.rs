@@ -50,7 +50,8 @@ impl Planner<'_> {
         mut portions: Portions,
         delta: &Delta,
     ) -> Result<Option<Portions>, PlanError> {
-        let (begin, all) = (portions.done, self.state.order.len());
+        let begin = portions.done;
+        let all = self.state.order.len();
         let end = all.min(begin + self.state.portion);
         portions.done = end;
         if all <= FEW {

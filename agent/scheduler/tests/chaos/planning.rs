@@ -13,12 +13,14 @@ use holdfast_scheduler::{Plan, PlanError, Planning};
 /// Plans a change. Before each unit of work at one of these places, one of the events happens.
 fn plan_among_events(
     world: &mut World,
-    (change, atomic): (&str, bool),
+    change: &str,
+    atomic: bool,
     pauses: &[usize],
     events: Vec<WorldEvent>,
 ) -> Result<Plan, PlanError> {
     let mut planning = Planning::new(World::delta(change, atomic)).in_portions(NonZeroUsize::MIN);
-    let (mut units, mut events) = (0, events.into_iter());
+    let mut units = 0;
+    let mut events = events.into_iter();
     loop {
         let mut pause = || {
             units += 1;
@@ -38,7 +40,8 @@ fn plan_among_events(
 fn check_plan_among_events(
     before: &[WorldEvent],
     during: Vec<WorldEvent>,
-    (change, atomic): (&str, bool),
+    change: &str,
+    atomic: bool,
     pauses: &[usize],
     failing: &[usize],
 ) {
@@ -46,7 +49,7 @@ fn check_plan_among_events(
     for event in before {
         world.apply(event.clone());
     }
-    let planned = plan_among_events(&mut world, (change, atomic), pauses, during);
+    let planned = plan_among_events(&mut world, change, atomic, pauses, during);
     let at_once = world.engine().plan(World::delta(change, atomic));
     assert_eq!(fingerprint(&planned), fingerprint(&at_once), "{}", world.story());
     if let Ok(plan) = planned {
@@ -72,7 +75,7 @@ proptest! {
         pauses in pauses(),
         failing in proptest::collection::vec(0usize..30, 0..2),
     ) {
-        check_plan_among_events(&before, during, (&change, atomic), &pauses, &failing);
+        check_plan_among_events(&before, during, &change, atomic, &pauses, &failing);
     }
 
     #[test]
@@ -116,7 +119,7 @@ proptest! {
         for event in before {
             world.apply(event);
         }
-        let planned = plan_among_events(&mut world, (&change, atomic), &pauses, Vec::new());
+        let planned = plan_among_events(&mut world, &change, atomic, &pauses, Vec::new());
         let at_once = world.engine().plan(World::delta(&change, atomic));
         prop_assert_eq!(fingerprint(&planned), fingerprint(&at_once));
         if let (Ok(planned), Ok(at_once)) = (planned, at_once) {
@@ -172,7 +175,7 @@ fn a_dependent_that_appears_during_a_pause_is_noticed() {
         Notice,
     ];
     let change = "-a; c =0 !0 |?f |a&b; d =2 !1 .w(|a,|b&A) <a";
-    check_plan_among_events(&before, during, (change, true), &[35, 12, 87, 40, 74, 79, 14], &[29]);
+    check_plan_among_events(&before, during, change, true, &[35, 12, 87, 40, 74, 79, 14], &[29]);
 }
 
 /// A late notice shows a value without its dependency, so a value that is to rely on it is deleted and held back; the dependency proves
@@ -252,5 +255,5 @@ fn a_value_is_held_back_while_it_is_being_deleted() {
         Answer,
     ];
     let change = "B =0 !0 <A; c =0 !1 <d <m |A; d =0 !1 .w(|a,|b&A) <?g; m =1 !0 :up <?f <a; m/1 =1 !1 .t(.q) <a";
-    check_plan_among_events(&before, during, (change, true), &[76, 15, 43, 83], &[]);
+    check_plan_among_events(&before, during, change, true, &[76, 15, 43, 83], &[]);
 }

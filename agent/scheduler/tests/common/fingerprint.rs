@@ -10,7 +10,9 @@ pub fn fingerprint(plan: &Result<Plan, PlanError>) -> String {
     };
     let mut lines = vec![format!("{:016x} {:?}", plan.hash(), plan.restores())];
     for op in plan.operations() {
-        let (key, transport, cause) = (&op.key, op.transport, op.cause);
+        let key = &op.key;
+        let transport = op.transport;
+        let cause = op.cause;
         lines.push(format!("{} {key:?} {transport:?} {cause:?} {:?}", op.action, op.after));
         lines.push(format!("  {:?} -> {:?}, {:?}", op.old, op.new, op.cascaded));
     }

@@ -11,7 +11,9 @@ use crate::{MINUTES, SECOND, failed, handed_out, intent, success};
 #[track_caller]
 fn check_undo(ours: &str, change: &str, failing: &str, want: &str) {
     let mut lab = Lab::having("f =9; p =1 port", ours);
-    let (system, before, restores) = (lab.system_text(), intent(&lab), lab.restores.clone());
+    let system = lab.system_text();
+    let before = intent(&lab);
+    let restores = lab.restores.clone();
     lab.failing.insert(failing.to_owned(), error(22, "not so", false));
     let outcome = lab.commit(change).expect("planned");
     let TransactionOutcome::Failed { error, undone, .. } = &outcome else { panic!("{outcome:?}") };

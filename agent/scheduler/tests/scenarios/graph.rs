@@ -78,7 +78,8 @@ fn each_kind_of_target_is_met_in_either_order() {
         ("<x.p", "x .p", "x .q"),
     ] {
         for dependant_first in [true, false] {
-            let (mut lab, value) = (Lab::default(), format!("v {need}"));
+            let mut lab = Lab::default();
+            let value = format!("v {need}");
             let (one, other) = if dependant_first { (&*value, offer) } else { (offer, &*value) };
             lab.commit(one).unwrap();
             lab.commit(other).unwrap();
@@ -86,7 +87,8 @@ fn each_kind_of_target_is_met_in_either_order() {
             lab.engine.audit().unwrap();
         }
         for dependant_first in [true, false] {
-            let (mut lab, value) = (Lab::default(), format!("v {need}"));
+            let mut lab = Lab::default();
+            let value = format!("v {need}");
             let (one, other) =
                 if dependant_first { (&*value, near_miss) } else { (near_miss, &*value) };
             lab.commit(one).unwrap();

@@ -233,7 +233,8 @@ fn a_value_deleted_for_a_stale_fact_returns() {
     let mut lab = Lab::having("", "a .*s; b .*s");
     lab.strict = false;
     // Written before `b` was created, the fact says that `b` is gone.
-    let (stale, true_again) = (fact(&key("b"), None), fact(&key("b"), lab.system.get(&key("b"))));
+    let stale = fact(&key("b"), None);
+    let true_again = fact(&key("b"), lab.system.get(&key("b")));
     lab.report_facts_only(vec![stale]);
     let plan = lab.plan("a").unwrap();
     assert_eq!(plan.to_string(), "delete s; update a");

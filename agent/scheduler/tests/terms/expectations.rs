@@ -7,7 +7,8 @@ use holdfast_scheduler::{PlanError, TransactionOutcome};
 fn a_dry_run_is_the_plan_that_runs() {
     let mut lab = Lab::having("", "a; b <a");
     let rehearsed = lab.plan("a !1; c <b").unwrap();
-    let (text, hash) = (rehearsed.to_string(), rehearsed.hash());
+    let text = rehearsed.to_string();
+    let hash = rehearsed.hash();
     assert_eq!(lab.log(), "", "a plan does nothing");
     lab.commit_delta(delta("c <b; a !1").expecting_plan(hash)).unwrap();
     assert_eq!(lab.log(), text);

@@ -12,7 +12,8 @@ const SECOND: Duration = Duration::from_secs(1);
 fn begin(lab: &mut Lab, change: Delta) -> (TxnId, Vec<Operation>, Vec<WaitResult>) {
     let plan = lab.engine.plan(change).unwrap();
     let (txn, mut step) = lab.engine.start(plan, lab.now());
-    let (submit, reached) = (std::mem::take(&mut step.submit), std::mem::take(&mut step.reached));
+    let submit = std::mem::take(&mut step.submit);
+    let reached = std::mem::take(&mut step.reached);
     lab.follow(step);
     (txn, submit, reached)
 }

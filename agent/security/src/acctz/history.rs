@@ -306,7 +306,8 @@ mod tests {
     #[test]
     fn a_slow_reader_sees_truncation() {
         let mut history = history(10, 2, &[20, 30]);
-        let (mut all, mut some) = (history.cursor(0), history.cursor(20));
+        let mut all = history.cursor(0);
+        let mut some = history.cursor(20);
         for time in [40, 50] {
             history.push(time, RingName::Changes, account("x"));
         }
@@ -396,7 +397,9 @@ mod tests {
         ) {
             let mut history = History::new(fits * size(), 10);
             let mut cursor = history.cursor(after);
-            let (mut now, mut all, mut delivered) = (10, Vec::new(), Vec::new());
+            let mut now = 10;
+            let mut all = Vec::new();
+            let mut delivered = Vec::new();
             let mut gap = after != 0 && after < 10;
             let mut gone_before = BTreeSet::new(); // no loss to a reader of everything that begins later
             for (reads, later, ring) in steps {

@@ -248,7 +248,8 @@ pub(super) fn octets_of(
         return Err(malformed("the text has several lines"));
     }
     let mut words = text.splitn(3, [' ', '\t']);
-    let (first, second) = (words.next().unwrap_or_default(), words.next());
+    let first = words.next().unwrap_or_default();
+    let second = words.next();
     match (second, BASE64.decode(second.unwrap_or(first))) {
         (Some(_), Ok(octets)) => {
             let comment = words.next().unwrap_or_default().trim().to_owned();

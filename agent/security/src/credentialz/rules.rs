@@ -361,7 +361,8 @@ impl CredentialzRules {
         artefacts: Vec<Artefact>,
     ) -> Result<Reply, CredentialzError> {
         bounded("host keys", artefacts.len())?;
-        let (mut keys, mut certificates) = (Vec::new(), Vec::new());
+        let mut keys = Vec::new();
+        let mut certificates = Vec::new();
         for (at, artefact) in artefacts.iter().enumerate() {
             let number = at + 1;
             let read =
@@ -461,7 +462,8 @@ fn principals_tool(
 fn public_keys(what: &str, keys: Vec<RawKey>) -> Result<Vec<AuthorizedKey>, CredentialzError> {
     bounded(what, keys.len())?;
     let key = |(at, raw): (usize, RawKey)| {
-        let (what, number) = (what.to_owned(), at + 1);
+        let what = what.to_owned();
+        let number = at + 1;
         let options = raw.options.into_iter().collect::<Result<Vec<_>, _>>();
         let options = options.map_err(|source| CredentialzError::Option {
             what: format!("{what}, key"),

@@ -74,7 +74,8 @@ impl RotationDriver {
             };
         }
         let mut letters = word.chars();
-        let (place, version) = (letters.next().unwrap(), letters.next().unwrap());
+        let place = letters.next().unwrap();
+        let version = letters.next().unwrap();
         let version = u8::try_from(version.to_digit(10).unwrap()).unwrap();
         match rotation.upload(&LetterRules, (place, version), word.ends_with('!')) {
             Ok(trial) => {

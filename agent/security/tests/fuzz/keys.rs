@@ -100,7 +100,9 @@ fn read(line: &str) -> (Vec<(String, String)>, String) {
     if line.starts_with("ssh-") || line.starts_with("ecdsa-") || line == "x" || line == " x" {
         return (Vec::new(), line.trim_start().to_owned());
     }
-    let (mut options, mut current, mut quoted) = (Vec::new(), String::new(), false);
+    let mut options = Vec::new();
+    let mut current = String::new();
+    let mut quoted = false;
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {

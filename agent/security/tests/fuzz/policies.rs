@@ -76,7 +76,8 @@ fn allows(policy: &Value, principals: &[&str], path: &str, env: Option<&str>) ->
 }
 
 fn matches(rule: &Value, principals: &[&str], path: &str, env: Option<&str>) -> bool {
-    let (sources, request) = (&rule["source"]["principals"], &rule["request"]);
+    let sources = &rule["source"]["principals"];
+    let request = &rule["request"];
     let source = items(sources).is_empty()
         || principals.iter().any(|name| items(sources).iter().any(|it| is_like(it, name)));
     let paths = items(&request["paths"]);

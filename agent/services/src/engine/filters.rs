@@ -29,7 +29,8 @@ fn host(text: String, number: i64) -> Result<String, Error> {
         IpAddr::V4(address) => u128::from(u32::from(address)),
         IpAddr::V6(address) => u128::from(address),
     };
-    let (first, last) = (bits(net.network()), bits(net.broadcast()));
+    let first = bits(net.network());
+    let last = bits(net.broadcast());
     let distance = u128::from(number.unsigned_abs());
     let address = match number < 0 {
         false => first.checked_add(distance).filter(|address| *address <= last),

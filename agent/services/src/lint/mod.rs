@@ -165,7 +165,8 @@ fn expression(
     errors: &mut Vec<PackageError>,
 ) -> Bound {
     let Ok(parsed) = parse_expr(&text.text) else { return Bound::Unknown };
-    let (file, place) = (OUTLINE.into(), Place::Fixed(text.position));
+    let file = OUTLINE.into();
+    let place = Place::Fixed(text.position);
     TreeCheck { package, file, place, names: names.clone(), errors }.expression(&parsed)
 }
 

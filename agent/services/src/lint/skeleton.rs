@@ -31,7 +31,8 @@ pub(super) fn check(
     branches.truncate(BRANCHES_MOST);
     let alone = branches.into_iter().map(|choices| (choices, true));
     let all = [(Vec::new(), true), (Vec::new(), false)].into_iter().chain(alone);
-    let (mut wrong, mut right) = (BTreeMap::new(), Vec::new());
+    let mut wrong = BTreeMap::new();
+    let mut right = Vec::new();
     for (choices, is_taken) in all {
         let mut skeleton = Skeleton::new(source, choices, is_taken);
         skeleton.statements(statements);
@@ -102,7 +103,9 @@ struct Skeleton<'s> {
 
 impl<'s> Skeleton<'s> {
     fn new(source: &'s str, choices: Choices, is_taken: bool) -> Self {
-        let (text, parts, is_open) = (String::new(), Vec::new(), false);
+        let text = String::new();
+        let parts = Vec::new();
+        let is_open = false;
         Self { source, choices, is_taken, text, parts, is_open }
     }
 
@@ -171,7 +174,8 @@ impl<'s> Skeleton<'s> {
     fn parts_in(&self, range: Range<usize>) -> Vec<Range<usize>> {
         let ends = self.parts.iter().skip(1).map(|(octet, ..)| *octet).chain([self.text.len()]);
         let part = |(&(octet, of_source, is_verbatim), end): (&(usize, usize, bool), usize)| {
-            let (from, to) = (octet.max(range.start), end.min(range.end));
+            let from = octet.max(range.start);
+            let to = end.min(range.end);
             let into = if is_verbatim { of_source + from - octet } else { of_source };
             let length = if is_verbatim { to.saturating_sub(from) } else { 1 };
             (from < to).then(|| into..into + length)

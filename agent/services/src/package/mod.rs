@@ -179,7 +179,9 @@ impl Package {
     }
 
     fn output_reader(&self) -> OutputReader<'_> {
-        let (models, grants, keeper) = (&self.list.models, &self.grants, &self.keeper);
+        let models = &self.list.models;
+        let grants = &self.grants;
+        let keeper = &self.keeper;
         OutputReader { models, grants, keeper }
     }
 

@@ -419,7 +419,9 @@ fn news() -> [(ActionEvent, &'static str, Option<&'static str>); 6] {
 /// Checks that news of an action stands in a walk that fails for this reason, and that the instance goes on afterwards.
 fn check_news(
     begun: &Configuration,
-    (state, reason, bridge): (&FixedBox, &str, &str),
+    state: &FixedBox,
+    reason: &str,
+    bridge: &str,
     mend: impl Fn(&Configuration) -> Configuration,
 ) {
     for (event, status, saved) in news() {
@@ -448,7 +450,7 @@ fn news_of_an_action_stands_in_a_walk_whose_tree_cannot_be_evaluated() {
     // It begins in such a walk, too.
     let begun = after_in(&queued, ActionEvent::Dispatched, down.clone());
     assert_eq!(action(&begun).progress, ActionProgress::Dispatched);
-    check_news(&begun, (&down, "nothing", "br0"), Clone::clone);
+    check_news(&begun, &down, "nothing", "br0", Clone::clone);
 }
 
 // proves sv.B67, sv.B70
@@ -463,5 +465,5 @@ fn news_of_an_action_stands_where_the_parameters_do_not_fit() {
     };
     let mend = |unfit: &Configuration| set(&see(unfit, UP), ACME);
     let unfit = changed(r#"update acme {"bridge":"lo"}"#);
-    check_news(&unfit, (&UP, "Must condition", "lo"), mend);
+    check_news(&unfit, &UP, "Must condition", "lo", mend);
 }

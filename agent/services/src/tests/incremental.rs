@@ -84,7 +84,8 @@ fn settle(mut configuration: Configuration, state: &FixedBox) -> Configuration {
 
 /// Checks that the owners of each object are those whose claims have to do with it.
 pub(super) fn check_owners(configuration: &Configuration) {
-    let (models, claims) = (configuration.models(), configuration.layers().claims());
+    let models = configuration.models();
+    let claims = configuration.layers().claims();
     let mut owners = BTreeMap::<_, BTreeSet<_>>::new();
     for (key, claim) in claims.iter() {
         for object in claim.objects(models) {

@@ -62,7 +62,8 @@ fn filling(states: usize, actions: usize) -> ServicePlan {
         StatePlan { action, ..StatePlan::new(format!("s{number}").into(), 0) }
     };
     let states = (0..states.max(actions)).map(state).collect();
-    let (component_type, name) = ("filling".into(), "filling".into());
+    let component_type = "filling".into();
+    let name = "filling".into();
     let component =
         ComponentPlan { component_type, name, vars: "".into(), back_track: None, states };
     ServicePlan { components: vec![component], ..ServicePlan::default() }

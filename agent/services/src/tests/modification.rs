@@ -106,7 +106,8 @@ fn answered(
     examine: impl Fn(Answers) -> Result<Configuration, EditErrors>,
     handler: impl Fn(&HandlerCall) -> HandlerAnswer,
 ) -> (Result<Configuration, EditErrors>, Vec<CallPhase>) {
-    let (mut own, mut phases) = (Vec::new(), Vec::new());
+    let mut own = Vec::new();
+    let mut phases = Vec::new();
     loop {
         let examined = examine(served().with_own(own.clone()));
         let needed = examined.as_ref().err().and_then(EditErrors::needed_calls).cloned();
@@ -506,7 +507,8 @@ proptest! {
         events in prop::collection::vec(event(), 1..20)
     ) {
         let mut box_ = EMPTY.clone();
-        let (mut model, mut bridges) = (Model::new(), BTreeMap::new());
+        let mut model = Model::new();
+        let mut bridges = BTreeMap::new();
         for event in events {
             match event {
                 Event::Set { name, bridge } => {

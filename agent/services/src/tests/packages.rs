@@ -19,7 +19,8 @@ const PLAIN: &str = "[service]\nname = \"s\"\nversion = \"1.0.0\"\nwork = \"main
 
 #[test]
 fn files_that_are_missing_or_too_many_are_named() {
-    let (module, template) = (("s@2026-11-23.yang", MODULE), ("templates/main.cli", ""));
+    let module = ("s@2026-11-23.yang", MODULE);
+    let template = ("templates/main.cli", "");
     let outline = ("service.toml", PLAIN);
     refused(read(&[module, template]), &["service.toml: the file is missing"]);
     refused(read(&[outline, template]), &["the file of the module `s@DATE.yang` is missing"]);
@@ -97,7 +98,8 @@ fn grants_are_paths_of_the_models() {
         )
         .map(|it| it.0)
     };
-    let (write, fits) = ("/interfaces/interface", "/interfaces/interface/state");
+    let write = "/interfaces/interface";
+    let fits = "/interfaces/interface/state";
     refused(granted(write, fits), &[]);
     refused(granted("openconfig:/interfaces/interface/config", fits), &[]);
     refused(granted("/holdfast:interfaces", fits), &[]);

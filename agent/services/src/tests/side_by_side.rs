@@ -278,7 +278,8 @@ fn walks_with_disjoint_footprints_commute() {
         ["walk", "walk"],
     ] {
         let [met, clear] = tally.get(&kinds).copied().unwrap_or_default();
-        let (least, least_met) = (CASES / 30, CASES / 100);
+        let least = CASES / 30;
+        let least_met = CASES / 100;
         assert!(clear >= least && met >= least_met, "{kinds:?}: {clear} keep clear, {met} meet");
     }
 }

@@ -347,7 +347,9 @@ fn status_is(status: &str) -> String {
 #[test]
 fn nothing_is_evaluated_for_a_zombie_but_its_way_out() {
     // While the port is tested, the gate of the second state is closed, and the tree has one component more.
-    let (up, tested, down) = (status_is("UP"), status_is("TESTING"), status_is("DOWN"));
+    let up = status_is("UP");
+    let tested = status_is("TESTING");
+    let down = status_is("DOWN");
     let lines = format!("when = \"{up}\"\n  delete = {{ when = \"{down}\" }}");
     let more = |condition: &str| {
         format!(
@@ -481,7 +483,8 @@ fn a_handler_has_the_grants_of_the_version_that_the_instance_is_walked_with() {
     let outline = outline.replace("\"/interfaces/interface\"", "\"/system/hostname\"");
     let outline = outline.replace("/interfaces/interface/state/oper-status", "/system/hostname");
     let types = types_of(&[&first(), &Version { outline, ..second() }]);
-    let (mtu, name) = ("/interfaces/interface[name=eth1]/mtu", "/system/hostname");
+    let mtu = "/interfaces/interface[name=eth1]/mtu";
+    let name = "/system/hostname";
     let status = "/interfaces/interface[name=eth1]/state/oper-status";
     let of = |version| TypeVersion { service: "access", version };
     for (by, is_first) in [(of(Some("1.0.0")), true), (of(Some("2.0.0")), false), (of(None), false)]

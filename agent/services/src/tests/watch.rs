@@ -68,7 +68,8 @@ fn ports(count: usize) -> Tree<()> {
 
 #[test]
 fn one_leaf_wakes_one_of_a_thousand_instances() {
-    let (before, mut watches) = (ports(1000), Watches::default());
+    let before = ports(1000);
+    let mut watches = Watches::default();
     for at in 0..1000 {
         watch(&mut watches, &at.to_string(), &[&status_of(&format!("p{at}"))], &before);
     }
@@ -84,7 +85,8 @@ fn one_leaf_wakes_one_of_a_thousand_instances() {
 // proves sv.B114
 #[test]
 fn another_answer_comes_with_the_one_before_and_those_who_ask() {
-    let (before, mut watches) = (ports(1), Watches::default());
+    let before = ports(1);
+    let mut watches = Watches::default();
     let place = Arc::from("port p0, sized: gate `up`");
     let reads = [(read(&status_of("p0")), BTreeSet::from([Arc::clone(&place)]))].into();
     watches.replace(&tag("acme"), reads, |read| answer(&before, read));
@@ -101,7 +103,8 @@ fn another_answer_comes_with_the_one_before_and_those_who_ask() {
 
 #[test]
 fn ten_thousand_other_leaves_wake_nobody_and_are_not_compared() {
-    let (before, mut watches) = (ports(10_001), Watches::default());
+    let before = ports(10_001);
+    let mut watches = Watches::default();
     watch(&mut watches, "acme", &[&status_of("p10000")], &before);
     let mut after = before.clone();
     (0..10_000).for_each(|at| set(&mut after, &status_of(&format!("p{at}")), "UP"));
@@ -112,7 +115,8 @@ fn ten_thousand_other_leaves_wake_nobody_and_are_not_compared() {
 
 #[test]
 fn a_list_of_all_wakes_when_any_of_it_comes_or_goes() {
-    let (before, mut watches) = (ports(2), Watches::default());
+    let before = ports(2);
+    let mut watches = Watches::default();
     watch(&mut watches, "acme", &[&status_of("*")], &before);
     watch(&mut watches, "bolt", &["/interfaces/interface[name=*]/state/mtu"], &before);
     let mut after = before.clone();
@@ -128,7 +132,8 @@ fn a_list_of_all_wakes_when_any_of_it_comes_or_goes() {
 
 #[test]
 fn an_instance_that_goes_on_with_other_reads_keeps_the_counts_of_the_same() {
-    let (before, mut watches) = (ports(3), Watches::default());
+    let before = ports(3);
+    let mut watches = Watches::default();
     watch(&mut watches, "acme", &[&status_of("p0"), &status_of("p1")], &before);
     let mut after = before.clone();
     set(&mut after, &status_of("p0"), "UP");
@@ -184,7 +189,8 @@ proptest! {
     fn the_trie_wakes_whom_a_comparison_of_all_answers_wakes(
         events in prop::collection::vec(event(), 1..80),
     ) {
-        let (mut before, mut now) = (Tree::new(), Tree::new());
+        let mut before = Tree::new();
+        let mut now = Tree::new();
         let mut watches = Watches::default();
         let mut reads_by_instance: BTreeMap<ServiceTag, BTreeSet<Read>> = BTreeMap::new();
         for event in events {

@@ -210,7 +210,8 @@ impl Follower {
         self.look();
         let paused = paused.map(tag);
         let round = self.due.take(|tag| Some(tag) != paused.as_ref());
-        let (due, touched) = (round.whole.clone(), round.touched.clone());
+        let due = round.whole.clone();
+        let touched = round.touched.clone();
         let count = touched.len();
         let trial = Surroundings { due, touched, ..self.surroundings() };
         let mut outcome = self.configuration.trial(&trial);
@@ -222,7 +223,8 @@ impl Follower {
         self.work.add(outcome.work);
         self.shortcuts[0] += outcome.unchanged.len();
         self.shortcuts[1] += count - outcome.unchanged.len();
-        let (configuration, state) = (&self.configuration, &self.state);
+        let configuration = &self.configuration;
+        let state = &self.state;
         let answer = |read: &Read| answer(configuration, state, read);
         self.due.note(round, &mut outcome, &mut self.watches, answer);
         changing
@@ -349,7 +351,8 @@ fn event() -> impl Strategy<Value = Event> {
         let leaf = |leaf: &str, value: Option<&str>| {
             value.map(|it| format!(r#","{leaf}":"{it}""#)).unwrap_or_default()
         };
-        let (peer, seen) = (leaf("peer", peer), leaf("seen", seen));
+        let peer = leaf("peer", peer);
+        let seen = leaf("seen", seen);
         format!("delete {name}\nupdate {name} {{\"port\":\"{port}\"{peer}{seen}}}")
     });
     let ports = || prop::sample::select(vec!["all", "large", "eth1"]);

@@ -178,7 +178,8 @@ impl InstanceWalk<'_> {
         if self.change.request.surroundings.is_lenient {
             return Ok(WalkResult { is_over_limit: true, ..WalkResult::default() });
         }
-        let (instance, kind) = (self.path.clone(), WorkFailureKind::Limit);
+        let instance = self.path.clone();
+        let kind = WorkFailureKind::Limit;
         Err(WorkFailure { instance, kind, text: reason })
     }
 
@@ -264,7 +265,8 @@ impl InstanceWalk<'_> {
 
     fn failed(&self, error: &WorkError) -> WorkFailure {
         let package = &self.version.package;
-        let (name, version) = (&package.outline.name.text, package.version());
+        let name = &package.outline.name.text;
+        let version = package.version();
         let text = format!("failed in {name} {version}: {error}");
         WorkFailure { instance: self.path.clone(), kind: failure_kind(error.kind), text }
     }

@@ -264,7 +264,8 @@ impl Services for ServiceTypes {
 
     fn handler(&self, service: &str) -> Option<HandlerOutline> {
         let handler = self.package(service)?.outline.handler.as_ref()?;
-        let (mut calls, mut actions) = (Vec::new(), BTreeSet::new());
+        let mut calls = Vec::new();
+        let mut actions = BTreeSet::new();
         for version in self.versions(service) {
             for call in version.handler_calls() {
                 if !calls.contains(&call) {
@@ -276,7 +277,8 @@ impl Services for ServiceTypes {
                 ActionTarget::Builtin(_) => None,
             }));
         }
-        let (user, identities) = (handler.user.clone(), handler.identities.clone());
+        let user = handler.user.clone();
+        let identities = handler.identities.clone();
         Some(HandlerOutline { actions: actions.into_iter().collect(), user, identities, calls })
     }
 

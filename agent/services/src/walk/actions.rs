@@ -231,8 +231,10 @@ impl Walk<'_> {
         self.check_queue(part, outline)?;
         self.begin(part, &outline.name, "action");
         let call = self.instance.package.action_call(action, &self.scope_of(part), &self.facts)?;
-        let (id, since_ns) = (self.instance.calls.next(), self.request.surroundings.now_ns);
-        let (progress, attempts) = (Progress::Queued, 0);
+        let id = self.instance.calls.next();
+        let since_ns = self.request.surroundings.now_ns;
+        let progress = Progress::Queued;
+        let attempts = 0;
         let origin = &self.request.surroundings.origin;
         let cause = Some(Arc::new(origin.action_cause(self.instance.tag)));
         Ok(Some(ActionPlan { id, phase, progress, attempts, since_ns, call, cause }))

@@ -72,7 +72,8 @@ impl<'a> Walk<'a> {
         if outline.work == Some(Work::Handler) {
             return self.work_of_handler(part, outline);
         }
-        let (package, scope) = (self.instance.package, self.scope_of(part));
+        let package = self.instance.package;
+        let scope = self.scope_of(part);
         let output = package.render(outline.work.as_ref(), &scope, &self.facts);
         self.conditions.borrow_mut().work.rendered += usize::from(outline.work.is_some());
         let output = output?;

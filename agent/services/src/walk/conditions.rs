@@ -78,7 +78,9 @@ impl Walk<'_> {
         let is_of_delete = outline.is_some_and(|it| it.delete.when.as_ref() == Some(gate));
         match result {
             Ok(is_open) => {
-                let (component, state, is_open) = (part.id(), state.into(), *is_open);
+                let component = part.id();
+                let state = state.into();
+                let is_open = *is_open;
                 let gate = GateJudgement { component, state, is_of_delete, is_open };
                 record.note_gate(self.own.place(), gate);
             }

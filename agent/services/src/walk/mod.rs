@@ -204,7 +204,8 @@ pub(crate) fn judge_ready(
     let mut walk = Walk::new(instance, request);
     walk.judge_ready()?;
     walk.answered()?;
-    let (plan, reads) = (walk.own.plan().clone(), walk.own.take_reads());
+    let plan = walk.own.plan().clone();
+    let reads = walk.own.take_reads();
     Ok(WalkResult { plan: Some(plan), reads, ..WalkResult::default() })
 }
 
@@ -543,7 +544,8 @@ fn new_component(
 
 /// The component `self`.
 fn itself() -> Component {
-    let (component_type, name) = (SELF.into(), SELF.into());
+    let component_type = SELF.into();
+    let name = SELF.into();
     Component { component_type, name, replaces: Vec::new(), vars: Variables::default() }
 }
 

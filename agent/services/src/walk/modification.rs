@@ -156,7 +156,8 @@ impl Walk<'_> {
         } else {
             tag.clone()
         };
-        let (into, by) = (ClaimKey::persistent(holder), place.state.clone());
+        let into = ClaimKey::persistent(holder);
+        let by = place.state.clone();
         self.persisted.insert(place.clone(), PersistedOutput { into, by, claim });
     }
 }

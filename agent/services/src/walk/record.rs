@@ -21,7 +21,7 @@ pub(crate) fn note(
     }
     let mut record = std::mem::take(&mut plan.record);
     record.note_walk(author, surroundings.now_ns);
-    log_changes(&mut record, before, (plan, surroundings.now_ns));
+    log_changes(&mut record, before, plan, surroundings.now_ns);
     plan.record = record;
 }
 
@@ -29,7 +29,8 @@ pub(crate) fn note(
 fn log_changes(
     record: &mut InstanceRecord,
     before: Option<&ServicePlan>,
-    (after, now_ns): (&ServicePlan, u64),
+    after: &ServicePlan,
+    now_ns: u64,
 ) {
     let failure = |plan: &ServicePlan| plan.failure.clone();
     if after.failure != before.and_then(failure)
@@ -37,7 +38,7 @@ fn log_changes(
     {
         record.log(now_ns, &format!("failed: {failure}"));
     }
-    log_modification(record, before, (after, now_ns), CallPhase::PreModification);
+    log_modification(record, before, after, now_ns, CallPhase::PreModification);
     for component in &after.components {
         let ComponentPlan { component_type, name, states, .. } = component;
         let earlier = before.and_then(|plan| plan.component(component_type, name));
@@ -54,14 +55,15 @@ fn log_changes(
             record.log(now_ns, &format!("{component_type} {name}: gone"));
         }
     }
-    log_modification(record, before, (after, now_ns), CallPhase::PostModification);
+    log_modification(record, before, after, now_ns, CallPhase::PostModification);
 }
 
 /// Logs another answer to a modification call, or another failure of it.
 fn log_modification(
     record: &mut InstanceRecord,
     before: Option<&ServicePlan>,
-    (after, now_ns): (&ServicePlan, u64),
+    after: &ServicePlan,
+    now_ns: u64,
     phase: CallPhase,
 ) {
     let Some(modification) = after.modifications.get(&phase) else { return };

@@ -155,7 +155,8 @@ impl<W: Ord + Clone> Comparison<'_, W> {
     fn watched_entries<M: LeafMeta>(&mut self, trie: &Trie<W>, old: &List<M>, new: &List<M>) {
         let mut differences = List::differences(old, new);
         let mut watched = trie.entries.iter();
-        let (mut by_difference, mut by_watch) = (Vec::new(), Vec::new());
+        let mut by_difference = Vec::new();
+        let mut by_watch = Vec::new();
         let found = loop {
             let Some(difference) = differences.next() else { break by_difference };
             self.visits += 1;
@@ -164,7 +165,8 @@ impl<W: Ord + Clone> Comparison<'_, W> {
             }
             let Some((keys, trie)) = watched.next() else { break by_watch };
             self.visits += 1;
-            let (old, new) = (old.get(keys), new.get(keys));
+            let old = old.get(keys);
+            let new = new.get(keys);
             let is_same = match (old, new) {
                 (Some(old), Some(new)) => old.is_same(new),
                 (old, new) => old.is_none() && new.is_none(),

@@ -65,7 +65,8 @@ impl Ledger {
     /// When the file cannot be read, or the thread cannot be started.
     pub fn keep(self, max_octets: usize, now_ns: u64) -> Result<AccountingLog, StoreError> {
         let accounts = AccountingLog::new(self.load(max_octets, now_ns)?);
-        let (own, cursor) = (accounts.clone(), accounts.follow());
+        let own = accounts.clone();
+        let cursor = accounts.follow();
         let writer = LedgerWriter { file: self.file, accounts: own };
         let started = thread::Builder::new().name("accounts".into()).spawn(|| writer.serve(cursor));
         started.map_err(|source| StoreError::File {
@@ -306,7 +307,8 @@ mod tests {
     async fn texts_to_the_end(accounts: &AccountingLog) -> (Vec<String>, usize) {
         accounts.record_change(command("end"));
         let mut reader = accounts.read(0);
-        let (mut texts, mut octets) = (Vec::new(), 0);
+        let mut texts = Vec::new();
+        let mut octets = 0;
         while texts.last().is_none_or(|text| text != "end") {
             let record = reader.next().await.record;
             octets += record.octets();

@@ -159,7 +159,7 @@ pub(crate) fn append(
     let document = document(&ConfigRevision { number, ..revision.clone() })?;
     state.document_octets += document.len() as u64;
     let room = limits.octets.saturating_sub(document.len() as u64);
-    match keep_undo(write, (number, rows), room, work)? {
+    match keep_undo(write, number, rows, room, work)? {
         Some(octets) => state.undo_octets += octets,
         // The way back ends here: what it would need is not kept.
         None => {
@@ -195,7 +195,8 @@ fn document(revision: &ConfigRevision) -> Result<Vec<u8>, StoreError> {
 /// it may be stored.
 fn keep_undo(
     write: &WriteTransaction,
-    (number, rows): (u64, UndoRows<'_>),
+    number: u64,
+    rows: UndoRows<'_>,
     room: u64,
     work: &mut LogWork,
 ) -> Result<Option<u64>, StoreError> {

@@ -44,7 +44,8 @@ fn a_decision_does_not_wait_for_that_of_another_transaction() {
     answers[0].try_recv().unwrap().unwrap();
     for (ticket, number) in [(2, 1), (1, 2)] {
         let (answer, mut decided) = oneshot::channel();
-        let (unconfirmed, content) = (Unconfirmed::Stays, FinalContent::default());
+        let unconfirmed = Unconfirmed::Stays;
+        let content = FinalContent::default();
         let ticket = Ticket(ticket);
         thread.execute(Command::Commit { ticket, number, unconfirmed, content, answer });
         decided.try_recv().unwrap().unwrap();

@@ -180,7 +180,8 @@ fn fill_and_end(folder: &Path, steps: &str) {
     }
     let mut words = steps.split(' ');
     let least: usize = words.next().unwrap().parse().unwrap();
-    let (mut octets, mut written) = (LARGE, 0);
+    let mut octets = LARGE;
+    let mut written = 0;
     while octets >= least {
         let step = format!("w{written:04} {octets}");
         written += 1;

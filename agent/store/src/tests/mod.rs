@@ -251,7 +251,8 @@ fn commit(
     unconfirmed: Unconfirmed,
 ) -> Result<(), StoreError> {
     let (ticket, number) = numbers.split_once(':').unwrap_or((numbers, numbers));
-    let (ticket, number) = (Ticket(ticket.parse().unwrap()), number.parse().unwrap());
+    let ticket = Ticket(ticket.parse().unwrap());
+    let number = number.parse().unwrap();
     let content = FinalContent { rows, ..FinalContent::default() };
     database.commit_with(ticket, number, unconfirmed, &content)
 }
@@ -422,10 +423,8 @@ fn folder_and_file_are_the_owners_alone() {
 fn a_factory_reset_is_finished_by_the_next_opening() {
     for retain in [false, true] {
         let folder = TempDir::new().unwrap();
-        let (history, identity) = (
-            folder.path().join(JournalKind::Transactions.file_name()),
-            folder.path().join(IDENTITY_FOLDER),
-        );
+        let history = folder.path().join(JournalKind::Transactions.file_name());
+        let identity = folder.path().join(IDENTITY_FOLDER);
         let mut database = Database::open(folder.path()).unwrap();
         database.prepare(Ticket(1), &[change("a=1")]).unwrap();
         database.commit(Ticket(1), 1, Unconfirmed::Begins).unwrap();

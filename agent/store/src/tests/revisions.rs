@@ -349,7 +349,8 @@ fn named(name: &CheckpointName) -> NewCheckpoint {
 #[tokio::test]
 async fn a_kill_at_any_write_leaves_a_log_that_fits_the_configuration() {
     const WRITES: usize = 11;
-    let (one, two) = ("a=1 b1=1", "a=2 b1=1 b2=1");
+    let one = "a=1 b1=1";
+    let two = "a=2 b1=1 b2=1";
     let rolled_back = ["", one, two, one];
     for nth in 1..=WRITES {
         for is_made in [false, true] {

@@ -48,7 +48,8 @@ fn routes_at_scale() {
         TempDir::new_in(env::var("HOLDFAST_TEST_FOLDER").unwrap_or("/tmp".to_owned())).unwrap();
     let path = folder.path().join(FILE_NAME);
     let mut database = Database::open(folder.path()).unwrap();
-    let (rows, none) = (routes(true), routes(false));
+    let rows = routes(true);
+    let none = routes(false);
     let mut before = (Instant::now(), processor_time(), written());
     let mut lap = |what: &str| {
         let now = (Instant::now(), processor_time(), written());

@@ -232,7 +232,8 @@ impl Bench {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let database = Some(Database::open(folder.path()).unwrap());
-        let (model, slots) = (Model::default(), [None; SLOTS]);
+        let model = Model::default();
+        let slots = [None; SLOTS];
         Self { folder, database, model, slots, last_ticket: 0, last_number: 0 }
     }
 
@@ -300,7 +301,8 @@ impl Bench {
                 self.model.noted.clear();
             }
             Step::LayOut(slot, ops) => {
-                let (changes, ticket) = (changes(ops), Ticket(self.last_ticket + 1));
+                let changes = changes(ops);
+                let ticket = Ticket(self.last_ticket + 1);
                 let laid_out = attempt(database, |database| database.lay_out(ticket, &changes));
                 assert_eq!(laid_out.is_ok(), !self.model.touches_prepared(&changes));
                 if self.slots[*slot].is_none() && ops.len() % 2 == 0 {

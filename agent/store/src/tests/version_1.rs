@@ -10,7 +10,8 @@ use crate::layer_table::BlockWork;
 const FILE: &[u8] = include_bytes!("version-1.runs");
 
 fn unpacked() -> Vec<u8> {
-    let (mut rest, mut file) = (FILE, Vec::new());
+    let mut rest = FILE;
+    let mut file = Vec::new();
     let mut take = |octets: usize| rest.split_off(..octets).unwrap();
     let number = |octets: &[u8]| u32::from_le_bytes(octets.try_into().unwrap()) as usize;
     while file.len() < 573_440 {

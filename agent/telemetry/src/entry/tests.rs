@@ -96,7 +96,8 @@ enum Act {
 fn act() -> impl Strategy<Value = Act> {
     let leaf = || prop::option::weighted(0.7, 0..2_usize);
     let values = prop::option::weighted(0.8, [leaf(), leaf()]);
-    let (port, value) = (0..PORTS, 0..2_usize);
+    let port = 0..PORTS;
+    let value = 0..2_usize;
     let mark = prop::option::weighted(0.7, 0..2_usize);
     prop_oneof![
         2 => (port.clone(), mark).prop_map(|(port, value)| Act::Mark { port, value }),
@@ -146,7 +147,7 @@ impl Shown {
         let configuration = configuration(configured, &self.configuration);
         let number = self.revision.number + 1 + u64::from(!between.is_empty());
         let version = EntryVersion::default();
-        let (prepared, ports) = self.prepare(acts, &configuration, (number, &version));
+        let (prepared, ports) = self.prepare(acts, &configuration, number, &version);
         if !between.is_empty() {
             self.draft(between, self.configuration.clone(), true, None);
         }
@@ -160,7 +161,8 @@ impl Shown {
         &self,
         acts: &[Act],
         configuration: &Tree<LeafMark>,
-        (number, version): (u64, &EntryVersion),
+        number: u64,
+        version: &EntryVersion,
     ) -> (Option<PreparedTree>, Vec<usize>) {
         let first = |port: usize| {
             let touched = |act: &&Act| match act {
@@ -266,13 +268,16 @@ fn mark(draft: &mut Draft<'_>, port: usize, value: Option<usize>) {
 fn marks() -> Vec<MarkPlace> {
     let place = path(0, MARK.0);
     let [.., list, container, leaf] = place.0.as_slice() else { panic!("{place:?}") };
-    let (list, container, leaf) = (list.node, container.node, leaf.node);
+    let list = list.node;
+    let container = container.node;
+    let leaf = leaf.node;
     vec![MarkPlace { origin: Origin::OpenConfig, list, container, leaf }]
 }
 
 /// Shows the state of a port as the core does: derived where nothing of it is shown yet, else leaf by leaf.
 fn show(draft: &mut Draft<'_>, port: usize, value: usize) {
-    let (entry, version) = (path(port, ""), draft.version());
+    let entry = path(port, "");
+    let version = draft.version();
     let [openconfig, _] = draft.trees_mut();
     let is_new = !openconfig.contains(&path(port, "state"));
     let state: Arc<dyn EntryState> = Arc::new(OneLeaf { port, value: STATE.1[value], version });
@@ -374,7 +379,8 @@ proptest! {
 /// meanwhile.
 #[test]
 fn prepared_entries_equal_stored_ones() {
-    let (taken, refused) = (Cell::new(0), Cell::new(0));
+    let taken = Cell::new(0);
+    let refused = Cell::new(0);
     let acts = || prop::collection::vec(act(), 1..6);
     let state = act().prop_filter("state", |act| !matches!(act, Act::Configure { .. }));
     let between = prop::collection::vec(state, 0..2);

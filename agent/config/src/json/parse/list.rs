@@ -85,16 +85,21 @@ impl<M: LeafMeta> ListSeed<'_, '_, M> {
         self.reader.count(texts.len())?;
         // A short list may contain a long one; a long list is enough to occupy all processors.
         let split = texts.len() <= parallel::FEW;
-        let (schema, flavour, writable) =
-            (self.reader.schema, self.reader.flavour, self.reader.writable);
-        let (node, meta, progress) = (self.node, &self.reader.meta, self.reader.progress);
+        let schema = self.reader.schema;
+        let flavour = self.reader.flavour;
+        let writable = self.reader.writable;
+        let node = self.node;
+        let meta = &self.reader.meta;
+        let progress = self.reader.progress;
         let reader = || {
-            let (meta, failure) = (meta.clone(), RefCell::default());
+            let meta = meta.clone();
+            let failure = RefCell::default();
             let reader =
                 DocumentReader { schema, flavour, writable, meta, failure, split, progress };
             (reader, None)
         };
-        let (mut list, mut sound) = (List::default(), true);
+        let mut list = List::default();
+        let mut sound = true;
         let take = |entry: Option<(Keys, _)>| {
             sound &= entry.is_some_and(|(keys, branch)| list.put(keys, branch).is_none());
         };

@@ -45,7 +45,8 @@ impl Rig {
             carrier_changes: 1,
             changed_ns: 0,
         };
-        let (links, key) = (ToldLinks::default(), link::key("eth0"));
+        let links = ToldLinks::default();
+        let key = link::key("eth0");
         let mut rig = Self { links, key, observed, ms: 0 };
         rig.links.configure(&rig.key, settings, now(0));
         rig.observe();

@@ -48,7 +48,8 @@ fn delete_instance(name: &str) -> Edit {
 #[tokio::test]
 async fn an_instance_that_hangs_holds_up_neither_others_nor_plain_sets() {
     let ports = ["eth0", "eth1", "eth2"];
-    let (kernel, folder) = (SimulatedKernel::new(&ports), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&ports);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start_with(&kernel, folder.path(), types()).await;
     kernel.hang_at(kinds::HOSTNAME);
     let options = CommitOptions::default;
@@ -84,7 +85,8 @@ async fn an_instance_that_hangs_holds_up_neither_others_nor_plain_sets() {
 
 /// Sets of instances and of what they share with clients, and the changes of the other schedules.
 fn change_with_instances(number: usize) -> Intent {
-    let (name, port) = (["acme", "bolt"][number % 2], ["eth0", "eth1"][number % 2]);
+    let name = ["acme", "bolt"][number % 2];
+    let port = ["eth0", "eth1"][number % 2];
     Intent::Edit(match number / 2 {
         0 => instance(name, &format!(r#""port":"{port}""#)),
         1 => instance(name, r#""port":"eth0""#),
@@ -121,7 +123,8 @@ fn check_layers(one: &Layers, other: &Layers) {
 /// Runs a schedule, and compares answers, layers and kernel with those of the accepted edits one after the other, in the
 /// order of their revisions.
 async fn run_with_instances(schedule: &[Event]) {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
+    let folder = tempfile::tempdir().unwrap();
     let types = types();
     let agent = Agent::start_with(&kernel, folder.path(), types.clone()).await;
     let begun = play(schedule, &agent, &kernel, change_with_instances).await;

@@ -132,7 +132,9 @@ impl CompiledPolicy {
         let mut scopes = [Vec::new(), Vec::new(), Vec::new()];
         for rule in policy.rules() {
             let Some(resolved) = resolve(rule)? else { continue };
-            let (mode, principal, action) = (rule.mode, rule.principal.clone(), rule.action);
+            let mode = rule.mode;
+            let principal = rule.principal.clone();
+            let action = rule.action;
             let path = resolved.text.steps().collect();
             texts.push(RuleEntry { mode, principal: principal.clone(), action, path });
             if let Some((scope, pattern)) = resolved.nodes {
@@ -140,14 +142,17 @@ impl CompiledPolicy {
                 scopes[scope as usize].push(RuleEntry { mode, principal, action, path });
             }
         }
-        let (texts, scopes) = (CompiledRules::new(texts), scopes.map(CompiledRules::new));
+        let texts = CompiledRules::new(texts);
+        let scopes = scopes.map(CompiledRules::new);
         Ok(Self { models, policy, texts, scopes, names: OnceLock::new() })
     }
 
     /// A policy without rules, which permits nothing.
     pub(super) fn closed(models: &Arc<Models>) -> Self {
-        let (texts, scopes) = (CompiledRules::new([]), [(); 3].map(|()| CompiledRules::new([])));
-        let (models, policy) = (Arc::clone(models), Arc::new(Policy::default()));
+        let texts = CompiledRules::new([]);
+        let scopes = [(); 3].map(|()| CompiledRules::new([]));
+        let models = Arc::clone(models);
+        let policy = Arc::new(Policy::default());
         Self { models, policy, texts, scopes, names: OnceLock::new() }
     }
 

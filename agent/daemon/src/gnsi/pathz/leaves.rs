@@ -43,7 +43,8 @@ impl Leaves {
             };
             path.split('/').map(step).collect::<Result<Vec<Step>, MissingNode>>()
         };
-        let (policy, server) = ("/system/pathz-policy", "/system/grpc-server");
+        let policy = "/system/pathz-policy";
+        let server = "/system/grpc-server";
         let path = "/system/grpc-server/pathz-path";
         let tally = |mode: &str| {
             Ok([

@@ -154,7 +154,9 @@ impl Pathz {
     /// Sets a policy without a rotation.
     #[cfg(test)]
     pub(crate) fn enforce(&self, judge: Option<Arc<CompiledPolicy>>) {
-        let (version, created_on, content) = (String::new(), 0, Vec::new());
+        let version = String::new();
+        let created_on = 0;
+        let content = Vec::new();
         self.mark_final(&judge.map(|judge| {
             let judge = Arc::new(PolicyForms::new(judge));
             Arc::new(InstalledPolicy { version, created_on, content, judge })

@@ -64,7 +64,7 @@ fn entry(
     wait: &impl Fn(&ClaimKey) -> Option<String>,
 ) -> Value {
     let states = plan.components.iter().flat_map(|component| {
-        component.states.iter().map(move |state| state_entry(tag, (component, state), wait))
+        component.states.iter().map(move |state| state_entry(tag, component, state, wait))
     });
     json!({
         "service": tag.to_string(),
@@ -77,7 +77,8 @@ fn entry(
 
 fn state_entry(
     tag: &ServiceTag,
-    (component, state): (&ComponentPlan, &StatePlan),
+    component: &ComponentPlan,
+    state: &StatePlan,
     wait: &impl Fn(&ClaimKey) -> Option<String>,
 ) -> Value {
     let of = [component.component_type.clone(), component.name.clone()];

@@ -82,7 +82,8 @@ fn listed<T, W>(listed: BoundedList<T>, message: fn(T) -> W) -> Vec<W> {
 
 fn configuration_change(change: ConfigChange) -> holdfast::ConfigurationChange {
     let ConfigChange { origin, path, before, after } = change;
-    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+    let before = before.unwrap_or_default();
+    let after = after.unwrap_or_default();
     holdfast::ConfigurationChange { origin: origin.as_str().to_owned(), path, before, after }
 }
 
@@ -110,7 +111,8 @@ fn state_change(change: StateChange) -> holdfast::StateChange {
         StateEffect::Waiting => holdfast::StateEffect::Waiting,
         StateEffect::Failed => holdfast::StateEffect::Failed,
     };
-    let (effect, reason) = (effect as i32, reason.unwrap_or_default());
+    let effect = effect as i32;
+    let reason = reason.unwrap_or_default();
     holdfast::StateChange { component_type, component_name, state, effect, reason }
 }
 

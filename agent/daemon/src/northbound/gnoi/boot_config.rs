@@ -82,7 +82,9 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
         caller.require_admin("gNOI SetBootConfigVerified")?;
         let permission = CallPermission::of(request.extensions())?;
         let (answers, stream) = mpsc::channel(ANSWERS);
-        let (core, gnsi, requests) = (self.core.clone(), self.gnsi.clone(), request.into_inner());
+        let core = self.core.clone();
+        let gnsi = self.gnsi.clone();
+        let requests = request.into_inner();
         // A task of its own, because a trial is also taken back when the client and its stream are gone.
         let trial = async move {
             let asking = (&caller, &permission);
@@ -290,7 +292,9 @@ pub(in crate::northbound) async fn set_boot<D: Datastore>(
     caller: &Caller,
     set: SetBoot,
 ) -> Result<(), Refusal> {
-    let (core, caller, own) = (core.clone(), caller.clone(), gnsi.clone());
+    let core = core.clone();
+    let caller = caller.clone();
+    let own = gnsi.clone();
     let SetBoot { boot, artefacts, beside } = set;
     let set = async move {
         let seeds = ArtefactTrial::begin(&core, &own, &caller, boot.as_ref(), artefacts).await?;

@@ -45,7 +45,8 @@ pub(super) async fn set(
     let digest = digest(hash)?;
     info!(caller = %caller.name, package = package.filename, "a package is complete");
     // A task of its own, because an installation goes on when the client is gone.
-    let (software, by) = (software.clone(), caller.name.clone());
+    let software = software.clone();
+    let by = caller.name.clone();
     let finished = tokio::spawn(async move {
         let _undertaking = undertaking;
         let file = incoming.finish(&digest).await?;
@@ -133,7 +134,8 @@ fn digest(hash: HashType) -> Result<Digest, Refusal> {
             )));
         }
     };
-    let (has, needs) = (hash.hash.len(), method.length());
+    let has = hash.hash.len();
+    let needs = method.length();
     if has != needs {
         return Err(Refusal::invalid(format!(
             "hash.hash has {has} bytes, but {method} needs {needs}: send raw bytes, not text"

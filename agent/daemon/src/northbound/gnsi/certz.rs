@@ -215,7 +215,8 @@ impl<D: Datastore> RotateMessages<RotatableCertz<D>> for Rotate {
     ) -> Result<Command<RotatableCertz<D>>, Refusal> {
         let certz::RotateCertificateRequest { force_overwrite, ssl_profile_id, rotate_request } =
             request;
-        let (profile, overwrite) = (ssl_profile_id.into(), force_overwrite);
+        let profile = ssl_profile_id.into();
+        let overwrite = force_overwrite;
         current.check_profile(&profile).map_err(refused)?; // before a key is made for it
         match rotate_request {
             Some(rotate_certificate_request::RotateRequest::GenerateCsr(csr)) => {
@@ -284,7 +285,8 @@ pub(super) async fn replacement(
         };
         uploaded.profiles.into_iter().map(upload).collect::<Result<Vec<_>, CertzError>>()
     });
-    let (uploads, identity) = (uploads.await?, profiles.identity());
+    let uploads = uploads.await?;
+    let identity = profiles.identity();
     Ok(StreamMessage::Replacement { uploads, in_use, identity, now: UnixTime::now() })
 }
 

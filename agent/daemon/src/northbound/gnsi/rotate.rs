@@ -124,7 +124,8 @@ pub(in crate::northbound) fn serve<S: Rotatable, M: RotateMessages<S>>(
     let requests = request.into_inner();
     let guard = take(&*service)?;
     let (answers, stream) = mpsc::channel(ANSWERS);
-    let (own, idle) = (rotations.clone(), rotations.idle());
+    let own = rotations.clone();
+    let idle = rotations.idle();
     let undertaking = rotations.undertakings().begin(format!("a rotation of {}", S::NAME));
     let stream_task = async move {
         let driver = Driver { service: &*service, caller: &caller };
@@ -418,7 +419,8 @@ impl<S: Rotatable> Driver<'_, S> {
 
     /// Rolls back after the client has gone. A client that closed its stream with no upload on trial gets no status.
     async fn on_stream_end(&self, rotation: Rotation<S::Rules>, end: &StreamEnd) -> Option<Status> {
-        let (roll_back, refusal) = (rotation.end(), end.refusal());
+        let roll_back = rotation.end();
+        let refusal = end.refusal();
         if roll_back.is_none() && matches!(end, StreamEnd::Closed) {
             return None;
         }

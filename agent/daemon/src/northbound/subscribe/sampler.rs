@@ -50,7 +50,8 @@ impl Sample {
 
 impl<D: Datastore> Sampler<D> {
     pub(in super::super) fn new(core: D) -> Self {
-        let (openconfig, native) = (Mutex::new(None), Mutex::new(None));
+        let openconfig = Mutex::new(None);
+        let native = Mutex::new(None);
         Self { core, epoch: Instant::now(), openconfig, native }
     }
 

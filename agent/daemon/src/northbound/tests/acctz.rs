@@ -258,7 +258,8 @@ async fn a_slow_collector_receives_the_number_of_lost_records() {
     for number in 1..=written {
         accounts.record_change(call(number));
     }
-    let (mut got, mut lost) = (0, 0);
+    let mut got = 0;
+    let mut lost = 0;
     loop {
         let record = next(&mut stream).await;
         lost += usize::from(record.history_istruncated);
@@ -273,7 +274,8 @@ async fn a_slow_collector_receives_the_number_of_lost_records() {
 // proves 5.104
 #[tokio::test]
 async fn records_and_collectors_are_counted_for_readers() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = TempDir::new().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let accounts = agent.gnsi.accounts();
     let mut gnmi = harness::client(&agent).await;

@@ -58,7 +58,8 @@ async fn system_of(core: &impl TestBackend, name: &str) -> SystemClient<Channel>
 }
 
 fn upload(version: &str, policy: &str) -> RotateAuthzRequest {
-    let (version, policy) = (version.to_owned(), policy.to_owned());
+    let version = version.to_owned();
+    let policy = policy.to_owned();
     let upload = UploadRequest { version, created_on: BORN, policy };
     let rotate_request = Some(rotate_authz_request::RotateRequest::UploadRequest(upload));
     RotateAuthzRequest { rotate_request, ..Default::default() }
@@ -537,7 +538,8 @@ async fn a_policy_that_comes_with_a_boot_configuration_is_kept_by_gnsi() {
         BootConfigClient::new(channel_of(&core, Some(caller("ada", Role::Admin))).await);
     let request = |vendor: &str, version: &str, policy: &str| {
         let vendor_config = vendor.to_owned().into();
-        let (version, policy) = (version.to_owned(), policy.to_owned());
+        let version = version.to_owned();
+        let policy = policy.to_owned();
         SetBootConfigRequest {
             boot_config: Some(bootz::BootConfig { vendor_config, ..Default::default() }),
             authz: Some(UploadRequest { version, created_on: BORN, policy }),

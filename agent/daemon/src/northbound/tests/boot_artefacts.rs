@@ -80,7 +80,8 @@ impl Rig {
 
     /// The state in force and the final state of each service, and the state of the box itself.
     fn snapshot(&self) -> String {
-        let (gnsi, core) = (&self.running.agent.gnsi, &self.running.agent.handle);
+        let gnsi = &self.running.agent.gnsi;
+        let core = &self.running.agent.handle;
         let configuration = core.configuration();
         let leaf =
             configuration.models().native.resolve_write(&"/system/hostname".parse().unwrap());

@@ -43,7 +43,8 @@ pub(super) struct BoxSnapshot {
 
 impl Rig {
     pub(super) async fn new() -> Self {
-        let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), TempDir::new().unwrap());
+        let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
+        let folder = TempDir::new().unwrap();
         let agent = Agent::start(&kernel, folder.path()).await;
         let client = client(&agent).await;
         let mut rig = Self { kernel, folder, agent, client };
@@ -288,7 +289,8 @@ async fn a_rollback_ends_when_the_kernel_refuses_it() {
 #[tokio::test]
 async fn the_writer_with_the_highest_election_id_of_its_role_writes() {
     let mut rig = Rig::new().await;
-    let (mut mtu, max) = (1300, u64::MAX);
+    let mut mtu = 1300;
+    let max = u64::MAX;
     for (role, high, low, code) in [
         ("", 0, 5, Code::Ok),
         ("", 0, 5, Code::Ok),
@@ -470,7 +472,8 @@ const LEASED_PORT: &str = "holdfast_native:/interfaces/interface[name=eth0]";
 /// Makes the state folder of a box whose port got an address and a route by DHCP.
 async fn leased() -> TempDir {
     const ROUTE: &str = "holdfast_native:/network-instances/network-instance[name=DEFAULT]/static[name=lease]/route[prefix=0.0.0.0\\/0]";
-    let (kernel, elsewhere) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let elsewhere = TempDir::new().unwrap();
     let agent = Agent::start(&kernel, elsewhere.path()).await;
     let mut client = client(&agent).await;
     let got = format!(
@@ -496,7 +499,8 @@ async fn leased() -> TempDir {
 async fn a_lease_gives_way_to_a_commit_and_comes_back_with_it() {
     const ADDRESS: &str = "address 192.0.2.9/24 of eth0";
     const ROUTE: &str = "route 0.0.0.0/0 metric 20";
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), leased().await);
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = leased().await;
     let agent = Agent::start(&kernel, folder.path()).await;
     let client = client(&agent).await;
     let mut rig = Rig { kernel, folder, agent, client };
@@ -554,7 +558,8 @@ fn an_unconfirmed_commit_leaves_nothing_behind() {
         TestRunner::new(Config { cases: CASES, max_shrink_iters: SHRINKS, ..Config::default() });
     let cases = (some(), some(), 0..3_u8);
     let outcome = runner.run(&cases, |(first, then, end)| {
-        let (first, then) = (first.join("; "), then.join("; "));
+        let first = first.join("; ");
+        let then = then.join("; ");
         let mut taken = rig.borrow_mut();
         let mut rig = taken.take().expect("a case gives it back");
         runtime.block_on(async {

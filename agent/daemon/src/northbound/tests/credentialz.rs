@@ -53,7 +53,8 @@ type Accounts = Stream<
 
 impl Rig {
     async fn new(programs: &[&str]) -> Self {
-        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+        let kernel = SimulatedKernel::new(&["eth0"]);
+        let folder = TempDir::new().unwrap();
         programs.iter().for_each(|program| kernel.install(program));
         kernel.add_account("alice", "!");
         kernel.add_account("bob", "!");
@@ -477,10 +478,9 @@ async fn versions_of_what_the_server_shows_and_trusts_are_leaves() {
         .exchange(host(rotate_host_parameters_request::Request::SshCaPublicKey(request)))
         .await
         .unwrap();
-    let (private_key, certificate) = (
-        include_bytes!("../../../../security/tests/data/ssh/host").as_slice(),
-        include_bytes!("../../../../security/tests/data/ssh/host-cert.pub").as_slice(),
-    );
+    let private_key = include_bytes!("../../../../security/tests/data/ssh/host").as_slice();
+    let certificate =
+        include_bytes!("../../../../security/tests/data/ssh/host-cert.pub").as_slice();
     let artefact = credentialz::server_keys_request::AuthenticationArtifacts {
         private_key: private_key.into(),
         certificate: certificate.into(),

@@ -30,7 +30,8 @@ fn operations(preview: &holdfast::Preview) -> Vec<String> {
 #[tokio::test]
 async fn a_dry_run_says_what_a_set_would_do_and_changes_nothing() {
     let mut rig = Rig::new().await;
-    let (before, requests) = (rig.snapshot(), rig.kernel.requests());
+    let before = rig.snapshot();
+    let requests = rig.kernel.requests();
     let revision = rig.agent.handle.revision().number;
     let missing = concat!(
         r#"update /interfaces/interface[name=eth9]/config "#,

@@ -40,7 +40,8 @@ fn extension(text: &str) -> Extension {
         "commit-without-action" => Ext::Commit(gnmi_ext::Commit { id: id(), action: None }),
         "election" => {
             let role = Some(gnmi_ext::Role { id: id() }).filter(|role| !role.id.is_empty());
-            let (high, low) = (words[2].parse().unwrap(), words[3].parse().unwrap());
+            let high = words[2].parse().unwrap();
+            let low = words[3].parse().unwrap();
             let election_id = Some(gnmi_ext::Uint128 { high, low });
             Ext::MasterArbitration(gnmi_ext::MasterArbitration { role, election_id })
         }
@@ -50,7 +51,8 @@ fn extension(text: &str) -> Extension {
         "config-without-action" => config(None),
         "snapshot" => past(Some(history::Request::SnapshotTime(1))),
         "range" => {
-            let (start, end) = (words[1].parse().unwrap(), words[2].parse().unwrap());
+            let start = words[1].parse().unwrap();
+            let end = words[2].parse().unwrap();
             past(Some(history::Request::Range(gnmi_ext::TimeRange { start, end })))
         }
         "past-without-time" => past(None),

@@ -70,7 +70,8 @@ impl FakeDatastore {
         let folder = tempfile::tempdir().unwrap();
         let (store, loaded) = Store::open(folder.path()).unwrap();
         let profiles = TlsProfiles::of_box(folder.path(), &BTreeMap::new());
-        let (slots, artefacts) = (slots(folder.path()), &loaded.artefacts);
+        let slots = slots(folder.path());
+        let artefacts = &loaded.artefacts;
         let running = RunningVersion::certain(runs);
         let software =
             Software::new(slots.clone(), running, "first".into(), store.clone(), artefacts);

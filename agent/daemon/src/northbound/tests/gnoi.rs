@@ -463,7 +463,8 @@ async fn a_package_is_kept_whole_or_not_at_all() {
     let content = || std::fs::read(folder.join("os.img")).ok();
     let files = || std::fs::read_dir(&folder).map_or(0, Iterator::count);
 
-    let (chunk, end) = (vec![7; 64 << 10], b"end");
+    let chunk = vec![7; 64 << 10];
+    let end = b"end";
     let whole = [&chunk[..], end].concat();
     let parts = vec![package("os.img"), contents(&chunk), contents(end), sha256(&whole)];
     send(parts).await.unwrap();

@@ -111,12 +111,14 @@ pub(super) fn caller(name: &str, role: Role) -> Caller {
 /// A channel of one caller, or without an authenticated caller.
 pub(super) async fn channel_of(core: &impl TestBackend, caller: Option<Caller>) -> Channel {
     let gnsi = core.gnsi();
-    let (datastore, device) = (core.datastore(), core.device());
+    let datastore = core.datastore();
+    let device = core.device();
     let routes =
         routes(datastore, device, &gnsi, RouteParts::without_agent(core.ignored())).await.unwrap();
     // In place of the AAA layer: the caller is given, and the authz policy is asked.
     let authorize = layer_fn(move |routes: Routes| {
-        let (caller, gnsi) = (caller.clone(), gnsi.clone());
+        let caller = caller.clone();
+        let gnsi = gnsi.clone();
         service_fn(move |mut request: Request<Body>| {
             let allowed = match &caller {
                 Some(caller) => aaa::authorize(&gnsi, caller, &request),

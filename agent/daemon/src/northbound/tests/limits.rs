@@ -38,7 +38,8 @@ fn old(elements: &[String]) -> gnmi::Path {
 fn check(got: Result<(), Status>, limit: &Limit, what: &str) {
     let status = got.expect_err(what);
     assert_eq!(status.code(), Code::ResourceExhausted, "{what}: {status:?}");
-    let (text, figure) = (status.message(), limit.figure.to_string());
+    let text = status.message();
+    let figure = limit.figure.to_string();
     assert!(text.contains(limit.name) && text.contains(&figure), "{what}: {text}");
 }
 

@@ -134,7 +134,8 @@ async fn an_image_comes_in_pieces_and_is_installed_whole() {
     let parts =
         vec![transfer_request("2.0", 0), content(mebi.clone()), content("x"), content(mebi), end()];
     let messages = install(&mut client, parts).await;
-    let (first, last) = (&messages[0], messages.last().unwrap());
+    let first = &messages[0];
+    let last = messages.last().unwrap();
     assert_eq!((first.as_str(), last.as_str()), ("ready", "validated 2.0"));
     let progress: Vec<u64> = messages[1..messages.len() - 1]
         .iter()

@@ -322,7 +322,8 @@ async fn elem_counts_beside_old_elements() {
 async fn a_module_stands_for_its_origin() {
     let (_core, mut client) = box_with_ports().await;
     let mtu = "/interfaces/interface[name=eth0]/config/mtu";
-    let (origin, octets) = ("openconfig", "1514");
+    let origin = "openconfig";
+    let octets = "1514";
     for module in ["openconfig-interfaces", "openconfig-system"] {
         let at = format!("{module}:{mtu}");
         let answer = client.get(get_request(&[&at])).await.unwrap().into_inner();

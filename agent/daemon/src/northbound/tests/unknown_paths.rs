@@ -264,7 +264,8 @@ async fn the_configuration_goes_before_the_command_line() {
 
 #[tokio::test]
 async fn ignored_subscriptions_are_counted_by_path() {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let mut client = client(&agent).await;
     let mut refused = open(&mut client, Mode::Once, &["/components"]).await;

@@ -40,7 +40,8 @@ struct Rig {
 
 impl Rig {
     async fn new() -> Self {
-        let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), TempDir::new().unwrap());
+        let kernel = SimulatedKernel::new(&["eth0"]);
+        let folder = TempDir::new().unwrap();
         kernel.install("usr/sbin/sshd");
         kernel.add_account("alice", "!");
         let rig = Self::on(kernel, folder).await;
@@ -240,7 +241,8 @@ async fn a_request_that_waits_takes_no_secret_away_from_the_one_before() {
         tokio::task::yield_now().await;
     }
     rig.set(&user_request("two"), "dry-run").await.unwrap();
-    let (mut client, request) = (rig.client.clone(), set_request(&user_request("three")));
+    let mut client = rig.client.clone();
+    let request = set_request(&user_request("three"));
     let third = tokio::spawn(async move { client.set(request).await.map(drop) });
     // Another object has nothing to do with them.
     rig.apply(r#"update /interfaces/interface[name=eth0]/config/description "text""#).await;
@@ -278,7 +280,8 @@ async fn secrets_of_clients_wait_for_credentials_that_hang() {
     while rig.kernel.hanging() == 0 {
         tokio::task::yield_now().await;
     }
-    let (mut client, request) = (rig.client.clone(), set_request(&user_request("one")));
+    let mut client = rig.client.clone();
+    let request = set_request(&user_request("one"));
     let second = tokio::spawn(async move { client.set(request).await.map(drop) });
     rig.apply(r#"update /interfaces/interface[name=eth0]/config/description "text""#).await;
     assert!(!rotated.is_finished() && !second.is_finished());

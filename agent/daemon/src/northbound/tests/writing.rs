@@ -233,7 +233,8 @@ async fn messages_of_more_than_ten_megabytes_are_taken_and_too_large_ones_refuse
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_get_sees_all_of_a_set_or_nothing() {
     let core = FakeDatastore::new();
-    let (mut writer, mut reader) = (client(&core).await, client(&core).await);
+    let mut writer = client(&core).await;
+    let mut reader = client(&core).await;
     set(&mut writer, r#"update /system/config {"hostname":"n0","domain-name":"n0"}"#).await;
     let writing = tokio::spawn(async move {
         for i in 1..200 {

@@ -391,7 +391,8 @@ mod tests {
             own_opaque: "".into(),
         };
         let calls = sizes.iter().map(call).enumerate().collect();
-        let (trace, cause) = ("trace".to_owned(), "set");
+        let trace = "trace".to_owned();
+        let cause = "set";
         let causes = BTreeMap::new();
         AgentMessage::ServicesCommit { tid: 1, trace, cause, is_dry_run: false, calls, causes }
     }

@@ -89,8 +89,9 @@ pub struct AttachedSession {
 
 impl Default for Handlers {
     fn default() -> Self {
-        let (registry, published, core) =
-            (Mutex::default(), PublishedLeaves::default(), OnceLock::new());
+        let registry = Mutex::default();
+        let published = PublishedLeaves::default();
+        let core = OnceLock::new();
         let moved_tx = watch::Sender::new(0);
         Self(Arc::new(Shared { registry, published, moved_tx, core }))
     }
@@ -170,7 +171,7 @@ impl Handlers {
         });
         if let Some((tid, id, call)) = of_call {
             let values = leaves.iter().map(|(_, value)| value.clone()).collect();
-            self.registry().note_read((tid, id), call, (read.clone(), values))?;
+            self.registry().note_read(tid, id, call, (read.clone(), values))?;
         }
         Ok(leaves.iter().map(|leaf| shown(configuration.models(), read.origin, leaf)).collect())
     }
@@ -396,7 +397,8 @@ impl AttachedSession {
                 let mut registry = self.handlers.registry();
                 let name = registry.name(id);
                 let origin = if origin.is_empty() { name.as_str() } else { &origin };
-                let (origin, reason) = (excerpt(origin), reason_of_handler(&reason));
+                let origin = excerpt(origin);
+                let reason = reason_of_handler(&reason);
                 registry.fail((tid, id), &format!("failed in {origin}: {reason}"))
             }
             HandlerMessage::More { tid, seconds } => {
@@ -453,7 +455,9 @@ impl Drop for AttachedSession {
         self.handlers.registry().detach(self.id, None);
         self.handlers.note_moved();
         if let Some(core) = self.handlers.0.core.get() {
-            let (handlers, core, id) = (self.handlers.clone(), core.clone(), self.id);
+            let handlers = self.handlers.clone();
+            let core = core.clone();
+            let id = self.id;
             // At the end of the process there is nobody who would see the leaves.
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 runtime.spawn(async move { handlers.0.published.withdraw_late(&core, id).await });

@@ -303,13 +303,15 @@ impl Registry {
                 Err(answer) => answers.push((call.clone(), answer)),
             }
         }
-        let (ground, state) = (question.needed.ground.clone(), Arc::clone(&question.state));
+        let ground = question.needed.ground.clone();
+        let state = Arc::clone(&question.state);
         self.transactions.insert(tid, Transaction { ground, state, parts: BTreeMap::new() });
-        let (mut sent, mut first) = (Vec::new(), 0);
+        let mut sent = Vec::new();
+        let mut first = 0;
         for (id, calls) in wanted {
             let numbers = first..first + calls.len();
             first = numbers.end;
-            match self.send_calls((tid, id, numbers), &calls, question, now) {
+            match self.send_calls(tid, id, numbers, &calls, question, now) {
                 Ok(part) => sent.push(part),
                 Err(answer) => answers.extend(calls.into_iter().map(|it| (it, answer.clone()))),
             }
@@ -358,7 +360,9 @@ impl Registry {
 
     fn send_calls(
         &mut self,
-        (tid, id, numbers): (u64, SessionId, Range<usize>),
+        tid: u64,
+        id: SessionId,
+        numbers: Range<usize>,
         calls: &[HandlerCall],
         question: &HandlerQuestion,
         now: Instant,
@@ -496,7 +500,8 @@ impl Registry {
     /// Notes what a call has read.
     pub(super) fn note_read(
         &mut self,
-        (tid, id): (u64, SessionId),
+        tid: u64,
+        id: SessionId,
         call: usize,
         (read, values): (LeafRead, Vec<Value>),
     ) -> Result<(), HandlerError> {
@@ -638,6 +643,7 @@ fn opaque(text: &str) -> Result<Option<Arc<str>>, String> {
 fn call_text(call: &ServedCall) -> String {
     let phase = call.phase.name();
     let name = |name: &Option<SmolStr>| name.clone().unwrap_or_else(|| "*".into());
-    let (component, state) = (name(&call.component), name(&call.state));
+    let component = name(&call.component);
+    let state = name(&call.state);
     format!("the {phase} calls of `{}` for {component}, {state}", call.service)
 }

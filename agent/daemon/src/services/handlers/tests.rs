@@ -76,7 +76,8 @@ async fn until(agent: &Agent, is_so: impl Fn() -> bool) {
 type Pending = JoinHandle<Result<CommitStamp, CommitError>>;
 
 fn set_with(agent: &Agent, path: &str, json: &str, options: CommitOptions) -> Pending {
-    let (core, edit) = (agent.handle.clone(), edit(path, json));
+    let core = agent.handle.clone();
+    let edit = edit(path, json);
     tokio::spawn(async move { core.commit(&user("ada"), edit, options).await })
 }
 
@@ -432,7 +433,8 @@ async fn a_delete_call_in_a_dry_run_shows_what_it_would_put_out() {
     made.await.unwrap().unwrap();
     assert_eq!(left(&agent), ["persist:access"]);
 
-    let (core, dry) = (agent.handle.clone(), Intent::edit(deletion(ACME)));
+    let core = agent.handle.clone();
+    let dry = Intent::edit(deletion(ACME));
     let preview =
         tokio::spawn(
             async move { core.preview(&user("ada"), dry, CommitOptions::default()).await },
@@ -447,7 +449,8 @@ async fn a_delete_call_in_a_dry_run_shows_what_it_would_put_out() {
     assert!(leaves.contains("\"mtu\":1300"), "{shown:?}");
     assert_eq!(left(&agent), ["persist:access"], "nothing is put out");
 
-    let (core, delete) = (agent.handle.clone(), deletion(ACME));
+    let core = agent.handle.clone();
+    let delete = deletion(ACME);
     let deleted =
         tokio::spawn(
             async move { core.commit(&user("ada"), delete, CommitOptions::default()).await },

@@ -173,7 +173,8 @@ impl<C: Datastore> Operations<C> {
         tag: &str,
         place: Option<&Place>,
     ) -> Result<Vec<Modification>, OperationError> {
-        let (configuration, tag) = (self.0.configuration(), read_tag(tag)?);
+        let configuration = self.0.configuration();
+        let tag = read_tag(tag)?;
         let plan = plan_of(&configuration, &tag)?;
         if let Some(place) = place {
             check_place(&tag, &plan, place)?;
@@ -194,7 +195,8 @@ impl<C: Datastore> Operations<C> {
     /// # Errors
     /// When there is no such instance, or the Set is refused.
     pub async fn undeploy(&self, by: &Requester, tag: &str) -> Result<Progress, OperationError> {
-        let (configuration, tag) = (self.0.configuration(), read_tag(tag)?);
+        let configuration = self.0.configuration();
+        let tag = read_tag(tag)?;
         let path = instance_path(&configuration, &tag)?;
         if !configuration.ground().effective().contains(&path) {
             return Err(missing(&tag));
@@ -209,7 +211,8 @@ impl<C: Datastore> Operations<C> {
     /// # Errors
     /// When the instance does not back out, or its work fails.
     pub async fn resurrect(&self, by: &Requester, tag: &str) -> Result<Progress, OperationError> {
-        let (configuration, tag) = (self.0.configuration(), read_tag(tag)?);
+        let configuration = self.0.configuration();
+        let tag = read_tag(tag)?;
         if is_undeployed(&configuration, &tag) {
             walkable(&configuration, &tag)?;
             by.change(&self.0, Intent::edit(deployment(&tag, true))).await?;
@@ -255,7 +258,8 @@ impl<C: Datastore> Operations<C> {
             let reason = "what the gates protect may be inconsistent afterwards: acknowledge that";
             return Err(OperationError::Argument(reason.to_owned()));
         }
-        let (configuration, tag) = (self.0.configuration(), read_tag(tag)?);
+        let configuration = self.0.configuration();
+        let tag = read_tag(tag)?;
         let plan = plan_of(&configuration, &tag)?;
         walkable(&configuration, &tag)?;
         check_place(&tag, &plan, &place)?;
@@ -423,7 +427,8 @@ fn check_place(
 
 /// The leaves of one claim, keys of lists left out, with all others that ask for them.
 fn modifications_of(configuration: &Configuration, key: &ClaimKey) -> Vec<Modification> {
-    let (models, claims) = (configuration.models(), configuration.layers().claims());
+    let models = configuration.models();
+    let claims = configuration.layers().claims();
     let mut found = Vec::new();
     for origin in [Origin::Native, Origin::OpenConfig] {
         let schema = models.schema(origin);

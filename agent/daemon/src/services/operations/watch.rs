@@ -29,8 +29,11 @@ impl<C: Datastore> Operations<C> {
     /// The plans of instances, then each that changes; one without a plan has gone. `services` are tags and names of types,
     /// also of those that are not there yet; none selects all instances.
     pub fn watch(&self, services: Vec<String>) -> impl Stream<Item = Progress> + Send + use<C> {
-        let (core, revisions) = (self.0.clone(), self.0.watch());
-        let (book, pending, has_begun) = (Book::default(), VecDeque::new(), false);
+        let core = self.0.clone();
+        let revisions = self.0.watch();
+        let book = Book::default();
+        let pending = VecDeque::new();
+        let has_begun = false;
         let watcher = Watcher { core, revisions, services, book, pending, has_begun };
         unfold(watcher, |mut watcher| async move {
             let next = watcher.next().await?;

@@ -213,13 +213,14 @@ impl PackageInstaller {
         }
         let signer = self.signer(signature, archive).await?;
         info!(signer, "a package of services is signed");
-        self.install_from(by, (archive, Some((&signer, signature))), terms).await
+        self.install_from(by, archive, Some((&signer, signature)), terms).await
     }
 
     /// The trusted signer of an archive. Reading the revocation lists may take long.
     async fn signer(&self, signature: &[u8], archive: &[u8]) -> Result<String, InstallError> {
         let signers = self.0.signers.clone();
-        let (signature, archive) = (signature.to_vec(), archive.to_vec());
+        let signature = signature.to_vec();
+        let archive = archive.to_vec();
         let verified = spawn_blocking(move || {
             Ok(signers.verifier().verify(&signature, &archive, UnixTime::now())?)
         });
@@ -238,17 +239,19 @@ impl PackageInstaller {
         archive: &[u8],
         terms: InstallTerms,
     ) -> Result<Installation, InstallError> {
-        self.install_from(by, (archive, None), terms).await
+        self.install_from(by, archive, None, terms).await
     }
 
     async fn install_from(
         &self,
         by: &Requester,
-        (archive, signer): (&[u8], Option<(&str, &[u8])>),
+        archive: &[u8],
+        signer: Option<(&str, &[u8])>,
         terms: InstallTerms,
     ) -> Result<Installation, InstallError> {
         let (outline, files) = read_archive(Path::new("the archive"), archive)?;
-        let (name, version) = (outline.name.text.clone(), outline.version);
+        let name = outline.name.text.clone();
+        let version = outline.version;
         let mut state = self.0.state.lock().await;
         let digest = digest_text(archive);
         if let Some(summary) = state.verdict((&name, version), archive, terms.downgrade)? {
@@ -322,7 +325,8 @@ impl PackageInstaller {
         if !used.is_empty() && !is_forced {
             let named: Vec<_> =
                 used.iter().take(NAMED_INSTANCES).map(ToString::to_string).collect();
-            let (count, named) = (used.len(), named.join(", "));
+            let count = used.len();
+            let named = named.join(", ");
             let reason = format!("`{name}` has {count} instances: {named}");
             return Err(InstallError::Precondition(reason));
         }

@@ -175,7 +175,8 @@ fn of_folder(
             Ok(package) => keep_highest(&mut offered, package),
             Err(error) => {
                 let file = path.file_name().unwrap_or_default().to_string_lossy();
-                let (path, reason) = (path.to_string_lossy(), ErrorChain(&error).to_string());
+                let path = path.to_string_lossy();
+                let reason = ErrorChain(&error).to_string();
                 refused.push(RefusedPackage::note(&file, &path, &reason));
             }
         }
@@ -204,7 +205,8 @@ fn read(path: &Path) -> Result<OfferedPackage, ServiceError> {
         return Err(ServiceError::Package { path: path.to_owned(), errors });
     }
     let source = stored::source(PackageOrigin::Folder, outline.version, &octets);
-    let (name, version) = (outline.name.text, outline.version);
+    let name = outline.name.text;
+    let version = outline.version;
     Ok(OfferedPackage { name, version, path: Some(path.to_owned()), files, source })
 }
 

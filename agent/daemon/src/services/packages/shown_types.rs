@@ -29,7 +29,8 @@ pub(in crate::services) fn show(
 }
 
 async fn run(core: CoreHandle, handlers: Handlers, mut types_rx: watch::Receiver<ServiceTypes>) {
-    let (mut shown, mut served_rx) = (Leaves::new(), handlers.watch_served());
+    let mut shown = Leaves::new();
+    let mut served_rx = handlers.watch_served();
     loop {
         served_rx.mark_unchanged();
         let types = types_rx.borrow_and_update().clone();

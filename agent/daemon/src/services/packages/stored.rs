@@ -148,7 +148,8 @@ pub(in crate::services) fn refusal(
 pub async fn reconcile(
     store: &Store,
     stored: &BTreeMap<String, Artefact>,
-    (types, configuration): (&ServiceTypes, &Configuration),
+    types: &ServiceTypes,
+    configuration: &Configuration,
 ) -> Result<(), StoreError> {
     let wanted = configuration.packages();
     let is_stored = |name: &SmolStr, archive: &PackageArchive| {

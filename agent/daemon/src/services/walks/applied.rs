@@ -54,7 +54,8 @@ impl AppliedStates {
     }
 
     async fn run(mut self) {
-        let (mut events, mut revisions) = (self.core.listen(), self.core.watch());
+        let mut events = self.core.listen();
+        let mut revisions = self.core.watch();
         loop {
             self.round().await;
             tokio::select! {

@@ -102,7 +102,8 @@ impl View {
     /// Reads of instances whose answers may differ from those of an earlier view.
     fn touched(&self, old: &Self, watches: &Watches) -> TouchedReads {
         let mut touched = TouchedReads::default();
-        let (native, openconfig) = (Origin::Native, Origin::OpenConfig);
+        let native = Origin::Native;
+        let openconfig = Origin::OpenConfig;
         let grounds = [old, self].map(|view| view.ground.effective());
         watches.compare((Plane::Ground, native), grounds.into(), &mut touched);
         let grounds = [old, self].map(|view| view.ground.config_view(openconfig));
@@ -201,7 +202,8 @@ impl Conductor {
     }
 
     async fn run(mut self) {
-        let (mut events, mut revisions) = (self.core.listen(), self.core.watch());
+        let mut events = self.core.listen();
+        let mut revisions = self.core.watch();
         let mut attached = self.handlers.watch();
         loop {
             self.round().await;
@@ -320,9 +322,11 @@ impl Conductor {
 
     /// Begins one transaction, whose instances are busy already.
     fn begin(&mut self, due: DueWalks, is_asked: bool) {
-        let (core, tags) = (self.core.clone(), due.tags());
+        let core = self.core.clone();
+        let tags = due.tags();
         let by = Requester::of_instances(&tags, self.view.book());
-        let (refused, causes) = (self.refused_of(&tags), due.causes().clone());
+        let refused = self.refused_of(&tags);
+        let causes = due.causes().clone();
         let intent = Intent::Walk(Walks { due: tags, refused, causes, ..Walks::default() });
         self.walking.spawn(async move {
             let result = by.change(&core, intent).await;
@@ -345,7 +349,8 @@ impl Conductor {
             let refused = std::mem::take(&mut self.refused).into_keys();
             self.note_all_due(refused, CauseKind::Retry);
         }
-        let (old, new) = (before.configuration(), self.view.configuration().clone());
+        let old = before.configuration();
+        let new = self.view.configuration().clone();
         let changed = old.changed_instances(&new);
         for tag in &changed {
             self.alone.remove(tag);
@@ -373,7 +378,8 @@ impl Conductor {
     /// Notes what instances have read in the last change, with the state as it was before: what the change itself has moved
     /// since, such as a link that came up, is the cause of a walk.
     fn note_walked_reads(&mut self, before: &View) {
-        let (view, cause) = (self.view.clone(), WalkCause::bare(CauseKind::Plan));
+        let view = self.view.clone();
+        let cause = WalkCause::bare(CauseKind::Plan);
         for (tag, reads) in view.configuration().reads_since(before.configuration()) {
             let answer = |read: &Read| match read {
                 Read::Leaves(LeafRead { plane: Plane::State, .. }) => before.answer(read),
@@ -386,7 +392,8 @@ impl Conductor {
 
     /// Notes instances whose plans have changed, with the objects of their claims.
     fn note_plans(&mut self, tags: BTreeSet<ServiceTag>, cause: CauseKind) {
-        let (mut gone, cause) = (BTreeSet::new(), WalkCause::bare(cause));
+        let mut gone = BTreeSet::new();
+        let cause = WalkCause::bare(cause);
         for tag in tags {
             for key in self.keys.remove(&tag).into_iter().flatten() {
                 self.objects.remove(&key, &tag);
@@ -416,9 +423,11 @@ impl Conductor {
     /// Walks instances without effects, those that are touched alone if a condition has another result, and keeps
     /// what they read. Returns the instances that change, and those whose handlers must be asked.
     async fn try_out(&mut self, round: DueRound) -> [BTreeSet<ServiceTag>; 2] {
-        let (view, refused) = (self.view.clone(), self.refused_of(&round.whole));
+        let view = self.view.clone();
+        let refused = self.refused_of(&round.whole);
         let state: Arc<dyn BoxState> = Arc::<ObservedBox>::clone(&view.state);
-        let (tried, answers) = (round.clone(), self.handlers.answers_at_hand());
+        let tried = round.clone();
+        let answers = self.handlers.answers_at_hand();
         let outcome = spawn_blocking(move || {
             let surroundings = Surroundings {
                 state: Some(state),
@@ -445,7 +454,8 @@ impl Conductor {
             self.timeouts.remove(tag);
             self.over_limit.remove(tag);
         }
-        let (now, now_ns) = (Instant::now(), now_ns());
+        let now = Instant::now();
+        let now_ns = now_ns();
         for (tag, at_ns) in outcome.wake_at_ns {
             let at = now + Duration::from_nanos(at_ns.saturating_sub(now_ns)).min(MAX_SLEEP);
             self.timeouts.insert(tag, at);
@@ -505,7 +515,8 @@ impl Conductor {
     async fn note_end(&mut self, due: DueWalks, result: Result<CommitStamp, CommitError>) -> bool {
         match result {
             Ok(_) => {
-                let (now, configuration) = (Instant::now(), self.core.configuration());
+                let now = Instant::now();
+                let configuration = self.core.configuration();
                 for tag in due.tags() {
                     self.alone.remove(&tag);
                     let plan = configuration.layers().book.get(&tag).map(|plan| &**plan);

@@ -132,7 +132,8 @@ mod tests {
     // proves sv.B28
     #[test]
     fn walks_that_reach_new_states_do_not_count() {
-        let (tag, now) = (acme(), Instant::now());
+        let tag = acme();
+        let now = Instant::now();
         let names: Vec<String> = (0..3 * WALKS).map(|number| format!("s{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut walks = HoldBack::default();
@@ -144,7 +145,8 @@ mod tests {
     // proves sv.B28
     #[test]
     fn a_state_that_is_left_and_reached_again_is_not_new() {
-        let (tag, now) = (acme(), Instant::now());
+        let tag = acme();
+        let now = Instant::now();
         let [left, back] = [reached(&["init"]), reached(&["init", "routed"])];
         let mut walks = HoldBack::default();
         let turns = [back, left].into_iter().cycle().take(WALKS + 1);

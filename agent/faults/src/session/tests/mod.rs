@@ -68,7 +68,8 @@ fn plan(resource: &str, kind: SessionKind) -> SessionPlan {
 }
 
 fn ack(by: &str, action: ObjectAction) -> Reply {
-    let (answer, action) = (Some(Answer::Ack), Some(action));
+    let answer = Some(Answer::Ack);
+    let action = Some(action);
     Reply { answer, action, by: by.into(), ..Reply::default() }
 }
 

@@ -26,7 +26,8 @@ fn verdict(profile: &Profile, path: &[CertificateDer<'_>]) -> String {
 // proves 5.73
 #[test]
 fn a_revoked_client_is_refused() {
-    let (root, other) = (Authority::new("root"), Authority::new("other"));
+    let root = Authority::new("root");
+    let other = Authority::new("other");
     let middle = root.below("middle");
     let profile = |lists: &[String]| profile_of(vec![trust(&[&root, &other]), revoked(lists)]);
     let path = [client(&middle, "c", &[], 5), middle.der.clone()];
@@ -52,7 +53,8 @@ fn a_revoked_client_is_refused() {
 // proves 5.74
 #[test]
 fn an_authentication_policy_binds_subjects_to_authorities() {
-    let (root, other) = (Authority::new("root"), Authority::new("other"));
+    let root = Authority::new("root");
+    let other = Authority::new("other");
     let middle = root.below("middle");
     let rule = |name: &str, subject: &str, authority: &Authority| Rule {
         name: name.into(),

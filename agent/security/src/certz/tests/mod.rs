@@ -32,21 +32,24 @@ struct Authority {
 
 impl Authority {
     fn new(name: &str) -> Self {
-        let (params, key) = (Self::params(name), KeyPair::generate().unwrap());
+        let params = Self::params(name);
+        let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
         Self::of(params, key, &certificate)
     }
 
     /// An authority below this one.
     fn below(&self, name: &str) -> Self {
-        let (mut params, key) = (Self::params(name), KeyPair::generate().unwrap());
+        let mut params = Self::params(name);
+        let key = KeyPair::generate().unwrap();
         params.serial_number = Some(SerialNumber::from(MIDDLE_SERIAL));
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         Self::of(params, key, &certificate)
     }
 
     fn of(params: CertificateParams, key: KeyPair, certificate: &rcgen::Certificate) -> Self {
-        let (pem, der) = (certificate.pem(), certificate.der().clone());
+        let pem = certificate.pem();
+        let der = certificate.der().clone();
         Self { issuer: Issuer::new(params, key), pem, der }
     }
 

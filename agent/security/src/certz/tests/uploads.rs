@@ -29,7 +29,8 @@ fn check(profiles: &Profiles, upload: Upload, want: Result<&str, (CertzErrorKind
 // proves 5.62, 5.64, 5.65, 5.66, 5.68, 5.69, 5.70, 5.71
 #[test]
 fn an_upload_is_applied_whole_or_refused() {
-    let (root, other) = (Authority::new("root"), Authority::new("other"));
+    let root = Authority::new("root");
+    let other = Authority::new("other");
     let (server, server_key) = root.leaf(&named("server", &[]));
     let (foreign, foreign_key) = other.leaf(&named("server", &[]));
     let mut old = named("server", &[]);
@@ -59,8 +60,9 @@ fn an_upload_is_applied_whole_or_refused() {
         )
         .unwrap(),
     );
-    let (invalid, missing, precondition) =
-        (CertzErrorKind::Invalid, CertzErrorKind::NotFound, CertzErrorKind::Precondition);
+    let invalid = CertzErrorKind::Invalid;
+    let missing = CertzErrorKind::NotFound;
+    let precondition = CertzErrorKind::Precondition;
     for (contents, want) in [
         (vec![chain(&server, &server_key)], Ok("certificate-chain")),
         (vec![trust(&[&root])], Ok("trust-bundle")),

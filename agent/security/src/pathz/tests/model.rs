@@ -46,7 +46,8 @@ proptest! {
         }),
         path in path(),
     ) {
-        let (one, other) = (draft.check().unwrap(), shuffled.check().unwrap());
+        let one = draft.check().unwrap();
+        let other = shuffled.check().unwrap();
         for user in USERS {
             prop_assert_eq!(
                 one.decide(&one.by_text(), user, Mode::Read, &path),

@@ -54,7 +54,8 @@ proptest! {
     #[test]
     fn readers_see_just_what_is_permitted(rules in vec(rule(), 0..8), leaves in leaves()) {
         let judge = judge(&rules.join("; "));
-        let (rights, tree) = (rights(&judge, "ada"), tree(&leaves, 1));
+        let rights = rights(&judge, "ada");
+        let tree = tree(&leaves, 1);
         let want: BTreeSet<String> = leaves
             .iter()
             .chain(leaves.iter().filter_map(|leaf| key_of(leaf)).collect::<BTreeSet<_>>().iter())
@@ -84,8 +85,10 @@ proptest! {
         wanted in proptest::sample::select(&WILDCARDS[..]),
     ) {
         let judge = judge(&rules.join("; "));
-        let (rights, tree) = (rights(&judge, "ada"), tree(&leaves, 1));
-        let (schema, view) = (&MODELS.openconfig, rights.read(Scope::OpenConfig));
+        let rights = rights(&judge, "ada");
+        let tree = tree(&leaves, 1);
+        let schema = &MODELS.openconfig;
+        let view = rights.read(Scope::OpenConfig);
         let path: Path = wanted.parse().unwrap();
         let literal = schema.literal(&path).steps;
         let seen_of = |patterns| {
@@ -108,7 +111,8 @@ proptest! {
     ) {
         let judge = judge(&rules.join("; "));
         let rights = rights(&judge, "ada");
-        let (old, new) = (tree(&before, 1), tree(&after, 2));
+        let old = tree(&before, 1);
+        let new = tree(&after, 2);
         let mut visible = walk_all(&mut Walk::whole(selection(&rights), &old)).updates;
         let compare = holdfast_telemetry::Compare::Events;
         let mut walk = Walk::between(selection(&rights), &old, &new, compare);

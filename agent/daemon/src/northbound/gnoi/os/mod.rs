@@ -75,7 +75,8 @@ impl<D: Datastore> Os for OsService<D> {
     ) -> Result<Response<ActivateResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI OS Activate")?;
-        let (core, gnsi) = (self.core.clone(), self.gnsi.clone());
+        let core = self.core.clone();
+        let gnsi = self.gnsi.clone();
         let software = self.software.clone();
         let reboots = self.reboots.clone();
         let request = request.into_inner();

@@ -230,8 +230,12 @@ fn suite(suite: certz::CsrSuite) -> Option<Suite> {
     use certz::CsrSuite;
     let rsa = |bits, hash| Some(Suite::Rsa(bits, hash));
     let ecdsa = |curve, hash| Some(Suite::Ecdsa(curve, hash));
-    let (b2048, b3072, b4096) = (RsaBits::B2048, RsaBits::B3072, RsaBits::B4096);
-    let (sha256, sha384, sha512) = (Hash::Sha256, Hash::Sha384, Hash::Sha512);
+    let b2048 = RsaBits::B2048;
+    let b3072 = RsaBits::B3072;
+    let b4096 = RsaBits::B4096;
+    let sha256 = Hash::Sha256;
+    let sha384 = Hash::Sha384;
+    let sha512 = Hash::Sha512;
     match suite {
         CsrSuite::CsrsuiteX509KeyTypeRsa2048SignatureAlgorithmSha2256 => rsa(b2048, sha256),
         CsrSuite::CsrsuiteX509KeyTypeRsa2048SignatureAlgorithmSha2384 => rsa(b2048, sha384),

@@ -150,7 +150,8 @@ impl<D: Datastore> RotatableCredentialz<D> {
         upload: Upload,
         coming: impl Fn(&str) -> bool,
     ) -> Result<UploadInContext, Refusal> {
-        let (names, users) = (upload.accounts(), self.logins.users());
+        let names = upload.accounts();
+        let users = self.logins.users();
         let existing = names.iter().filter(|name| users.role(name).is_some() || coming(name));
         let mut accounts: BTreeSet<SmolStr> = existing.cloned().collect();
         accounts.extend(self.core.accounts_of_box(names).await?);
@@ -207,7 +208,8 @@ impl<D: Datastore> Rotatable for RotatableCredentialz<D> {
         now: &Arc<Credentials>,
     ) -> Result<(), Refusal> {
         self.logins.retain_secrets(&[&self.logins.last(), before, now]);
-        let (from, to) = (Arc::clone(before), Arc::clone(now));
+        let from = Arc::clone(before);
+        let to = Arc::clone(now);
         let change = holdfast_core::CredentialChange { from, to, is_restored: false };
         self.core.change(&author(), Intent::Credentials(change)).await?;
         self.logins.enter(now);

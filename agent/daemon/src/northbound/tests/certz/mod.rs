@@ -123,9 +123,11 @@ async fn a_finalize_is_answered_and_ends_the_stream() {
 #[tokio::test]
 async fn trial_profiles_apply_to_new_connections_alone() {
     let folder = TempDir::new().unwrap();
-    let (root, other) = (Authority::new("root"), Authority::new("other"));
+    let root = Authority::new("root");
+    let other = Authority::new("other");
     let (running, ada) = bound(&folder, &root).await;
-    let (of_root, of_other) = (root.client("eve", 1), other.client("eve", 1));
+    let of_root = root.client("eve", 1);
+    let of_other = other.client("eve", 1);
     let first = running.connect(&root.pem, Some(&of_root)).await.unwrap();
     assert!(first.works().await && ada.works().await, "what is connected is left alone");
     running.connect(&running.own, None).await.map(drop).unwrap_err();
@@ -162,7 +164,8 @@ async fn trial_profiles_apply_to_new_connections_alone() {
 #[tokio::test]
 async fn final_profiles_survive_a_restart_and_trials_do_not() {
     let folder = TempDir::new().unwrap();
-    let (root, other) = (Authority::new("root"), Authority::new("other"));
+    let root = Authority::new("root");
+    let other = Authority::new("other");
     let (running, ada) = bound(&folder, &root).await;
     let client = root.client("eve", 1);
     let mut rotation = ada.rotate().await;
@@ -300,7 +303,8 @@ async fn a_key_can_be_made_on_the_box() {
 #[tokio::test]
 async fn revocation_and_policy_hold_at_the_next_handshake() {
     let folder = TempDir::new().unwrap();
-    let (root, other) = (Authority::new("root"), Authority::new("other"));
+    let root = Authority::new("root");
+    let other = Authority::new("other");
     let (running, ada) = bound(&folder, &root).await;
     ada.install("p", vec![trust("v2", &[&root, &other])]).await.unwrap();
     let (eve, bob, guest) = (root.client("eve", 5), root.client("bob", 6), other.client("eve", 5));
@@ -386,7 +390,8 @@ async fn readers_see_what_new_connections_meet() {
 #[tokio::test]
 async fn identities_of_the_box_are_read_from_their_files() {
     let folder = TempDir::new().unwrap();
-    let (maker, owner) = (Authority::new("maker"), Authority::new("owner"));
+    let maker = Authority::new("maker");
+    let owner = Authority::new("owner");
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();

@@ -54,7 +54,8 @@ pub(crate) struct Pair {
 
 impl Authority {
     pub(crate) fn new(name: &str) -> Self {
-        let (params, key) = (Self::params(name), KeyPair::generate().unwrap());
+        let params = Self::params(name);
+        let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
         Self { issuer: Issuer::new(params, key), pem }
     }
@@ -138,7 +139,8 @@ impl ListeningAgent {
         let certificates =
             CertificateTrust { role: Role::Admin, impersonation: ImpersonationPolicy::default() };
         let authenticator = Authenticator::new(users, certificates, gnsi.clone());
-        let (listeners, localhost) = (Listeners::default(), "127.0.0.1:0".parse().unwrap());
+        let listeners = Listeners::default();
+        let localhost = "127.0.0.1:0".parse().unwrap();
         let incoming = Incoming::open(ListenSocket::of(&[localhost]), gnsi.profiles(), &listeners);
         listeners.tried().await;
         let address = listeners.grpc_addresses()[0];

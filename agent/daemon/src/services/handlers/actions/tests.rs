@@ -72,7 +72,8 @@ impl Driven {
     }
 
     async fn event(&mut self, event: &str) {
-        let (own, status) = (self.session, ActionNews::Status);
+        let own = self.session;
+        let status = ActionNews::Status;
         match event {
             "begin" | "resume" => {
                 let is_new = event == "begin";

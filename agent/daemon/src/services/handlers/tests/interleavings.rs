@@ -121,8 +121,10 @@ fn port_of(call: &HandlerCall) -> String {
 /// The work of a state, which depends on parameters, on the values of the state before it and on what is read.
 fn work(call: &HandlerCall, description: Option<String>) -> (Vec<(String, String)>, String) {
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();
-    let (params, opaque) = (json(&call.params), json(&call.opaque));
-    let (port, number) = (port_of(call), description.map_or(0, |text| text.len()));
+    let params = json(&call.params);
+    let opaque = json(&call.opaque);
+    let port = port_of(call);
+    let number = description.map_or(0, |text| text.len());
     if call.place.state.state == STATES[0] {
         let bridge = format!("br-{}", params["shelf"].as_str().unwrap());
         let edits = vec![
@@ -188,9 +190,12 @@ const MAX_PAUSES: usize = 40;
 
 impl<'t> World<'t> {
     async fn new(types: &ServiceTypes, tally: &'t RefCell<Tally>) -> Self {
-        let (kernel, folder) = (SimulatedKernel::new(&PORTS), memory_folder());
+        let kernel = SimulatedKernel::new(&PORTS);
+        let folder = memory_folder();
         let agent = Agent::start_with(&kernel, folder.path(), types.clone()).await;
-        let (types, agent, handlers) = (types.clone(), Some(agent), [0, 1].map(handler));
+        let types = types.clone();
+        let agent = Some(agent);
+        let handlers = [0, 1].map(handler);
         let (sets, unplugged) = Default::default();
         let mut world = Self { kernel, folder, types, agent, handlers, sets, unplugged, tally };
         world.attach_all().await;
@@ -231,7 +236,8 @@ impl<'t> World<'t> {
     async fn play(&mut self, event: &Event) {
         match *event {
             Event::Set { name, port, shelf, deploy } => {
-                let (port, shelf) = (PORTS[2 * name + port], ["left", "right"][shelf]);
+                let port = PORTS[2 * name + port];
+                let shelf = ["left", "right"][shelf];
                 let json = format!(r#"{{"port":"{port}","shelf":"{shelf}","deploy":{deploy}}}"#);
                 self.set(edit(&path(name), &json));
             }
@@ -357,7 +363,8 @@ impl<'t> World<'t> {
 
     /// Has all handlers do their work until nothing is left to do.
     async fn settle(&mut self) {
-        let (mut idle, mut pauses) = (0, 0);
+        let mut idle = 0;
+        let mut pauses = 0;
         while pauses < MAX_PAUSES {
             self.agent().turns().await;
             let mut has_moved = self.listen().await;
@@ -419,8 +426,8 @@ impl<'t> World<'t> {
     /// The configuration of clients, as a document.
     fn document(&self) -> Option<String> {
         let configuration = self.configuration();
-        let (schema, tree) =
-            (&configuration.models().native, configuration.layers().tree(LayerKey::CLIENT_NATIVE));
+        let schema = &configuration.models().native;
+        let tree = configuration.layers().tree(LayerKey::CLIENT_NATIVE);
         let root = NodeRef::Branch(tree.root());
         let text = json::print(schema, schema.root(), root, Flavour::Ietf, &|_| true)?;
         Some(String::from_utf8(text).unwrap())

@@ -77,7 +77,8 @@ struct KilledBox {
 impl KilledBox {
     /// A box as it is before an operation.
     async fn before(operation: Operation) -> Self {
-        let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), memory_folder());
+        let kernel = SimulatedKernel::new(&["eth1"]);
+        let folder = memory_folder();
         let agent = Agent::start_with(&kernel, folder.path(), TYPES.clone()).await;
         let handler = self::handler();
         let mut it = Self { kernel, folder, agent, handler };
@@ -190,7 +191,8 @@ impl Undisturbed {
         } else {
             box_.settle().await;
         }
-        let (after, begun) = (box_.contents(), box_.handler.begun.clone());
+        let after = box_.contents();
+        let begun = box_.handler.begun.clone();
         assert_ne!(before, after);
         Self { operation, before, after, begun }
     }
@@ -245,7 +247,8 @@ impl Undisturbed {
     /// has fewer writes.
     async fn kill_at(&self, nth: usize, is_made: bool) -> Option<BTreeSet<Line>> {
         let mut box_ = KilledBox::before(self.operation).await;
-        let (before, begun_before) = (box_.layers(), box_.handler.begun.clone());
+        let before = box_.layers();
+        let begun_before = box_.handler.begun.clone();
         let stopped_rx = box_.agent.store().stop_at(nth, is_made).await.unwrap();
         let request = box_.begin(self.operation);
         let stopped = self.run_until_stopped(&mut box_, request.as_ref(), stopped_rx).await?;

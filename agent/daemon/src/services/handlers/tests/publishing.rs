@@ -30,7 +30,8 @@ async fn until_shown(agent: &Agent, want: Option<&str>) {
 
 impl TestHandler {
     async fn publish(&self, path: &str, json: &str) {
-        let (path, json) = (path.to_owned(), json.to_owned());
+        let path = path.to_owned();
+        let json = json.to_owned();
         self.say(HandlerMessage::Publish { path, json }).await;
     }
 }

@@ -135,7 +135,8 @@ const INSTANCES: usize = 12;
 async fn make_instances(agent: &Agent) {
     for number in 0..INSTANCES {
         let shelf = ["left", "right"][number % 2];
-        let (path, port) = (format!("/services/access[name=n{number}]"), "eth1");
+        let path = format!("/services/access[name=n{number}]");
+        let port = "eth1";
         let params = format!(r#"{{"port":"{port}","shelf":"{shelf}"}}"#);
         set(agent, &path, &params).await.unwrap().unwrap();
     }
@@ -152,7 +153,8 @@ async fn actions_on_one_resource_run_one_after_the_other_and_others_beside_them(
     let (agent, _folder, mut handler) = acting(&acting_type(SERIAL)).await;
     make_instances(&agent).await;
     let mut left = BTreeMap::from(["left", "right"].map(|it| (it.to_owned(), INSTANCES / 2)));
-    let (mut open, mut ids) = (BTreeMap::new(), BTreeSet::new());
+    let mut open = BTreeMap::new();
+    let mut ids = BTreeSet::new();
     while !left.is_empty() {
         while open.len() < left.len() {
             let action = handler.action().await;

@@ -176,7 +176,8 @@ impl SteppedHandler {
         match reaction {
             Reaction::Error => {
                 calls.clear();
-                let (origin, reason) = (String::new(), "no power".to_owned());
+                let origin = String::new();
+                let reason = "no power".to_owned();
                 process.say(HandlerMessage::Error { tid, origin, reason }).await;
             }
             Reaction::More => process.say(HandlerMessage::More { tid, seconds: 60 }).await,
@@ -188,7 +189,7 @@ impl SteppedHandler {
                     let keep = if is_kept { "in use".to_owned() } else { String::new() };
                     let opaque = match content.place.phase {
                         CallPhase::Delete => String::new(),
-                        _ => do_work(process, (tid, call), &content, (self.reads, self.work)).await,
+                        _ => do_work(process, (tid, call), &content, self.reads, self.work).await,
                     };
                     served.push(ServedWork { call, opaque, keep });
                 }
@@ -220,7 +221,8 @@ async fn do_work(
     process: &TestHandler,
     at: (u64, usize),
     call: &HandlerCall,
-    (reads, work): (fn(&HandlerCall) -> String, Work),
+    reads: fn(&HandlerCall) -> String,
+    work: Work,
 ) -> String {
     // The transaction may have been given up meanwhile.
     let read = process.read_for(at, &reads(call)).unwrap_or_default();
@@ -262,7 +264,8 @@ pub(super) fn plans(configuration: &Configuration) -> Vec<String> {
             for state in &component.states {
                 let action = state.action.as_ref().map(|it| it.status());
                 let shown = (state.is_reached, &state.failure, &state.waits_for, action);
-                let (kind, name) = (&component.component_type, &component.name);
+                let kind = &component.component_type;
+                let name = &component.name;
                 let [opaque, state] = [&*state.opaque, state.name.as_str()];
                 lines.push(format!("{tag} {kind} {name} {state}: {shown:?} {opaque} {whole:?}"));
             }

@@ -92,7 +92,8 @@ async fn several_instances_are_deployed_again_in_one_transaction() {
     let plan = |name: &String| layers().book.get(&name.parse().unwrap()).unwrap().clone();
     let before = tags.each_ref().map(plan);
     let begin = || {
-        let (operations, tags) = (Operations(agent.handle.clone()), tags[..2].to_vec());
+        let operations = Operations(agent.handle.clone());
+        let tags = tags[..2].to_vec();
         tokio::spawn(async move { operations.redeploy(&user("ada").into(), &tags).await })
     };
     let mut boundaries = agent.handle.boundaries();
@@ -376,7 +377,8 @@ async fn names_and_reasons_of_handlers_have_a_bounded_length() {
         TestHandler::attach_with(&agent, Registration { name, ..registration() }).await;
     let made = set(&agent, ACME, ETH1);
     let (tid, _) = handler.commit().await;
-    let (origin, reason) = (large.clone(), large);
+    let origin = large.clone();
+    let reason = large;
     handler.say(HandlerMessage::Error { tid, origin, reason }).await;
     let error = ErrorChain(&made.await.unwrap().unwrap_err()).to_string();
     assert!(error.contains("failed in xxx") && error.len() < 10_000, "{}", error.len());

@@ -161,7 +161,8 @@ impl TestBox {
 
     /// An upgrade to this version, and the types with it.
     fn upgrade(&self, package: &TestPackage) -> (TypeExchange, ServiceTypes) {
-        let (files, version) = (package.files(), package.version.parse().unwrap());
+        let files = package.files();
+        let version = package.version.parse().unwrap();
         let source =
             stored::source(PackageOrigin::Installed(None), version, &files.write().unwrap());
         let mut types = self.types.clone();
@@ -247,7 +248,8 @@ async fn an_upgrade_with_a_hundred_instances_and_a_zombie_makes_no_operation() {
     let (exchange, types) = box_.upgrade(&second());
     let by = caller().into();
     let upgrade = upgrade_of(&box_, &by, &exchange);
-    let (requests, contents) = (box_.kernel.requests(), box_.kernel.contents());
+    let requests = box_.kernel.requests();
+    let contents = box_.kernel.contents();
     let preview = upgrade.dry_run(false).await.unwrap().preview;
     assert_eq!(preview.services.total, 99, "the zombie keeps its version");
     assert_eq!(preview.operations.total, 0);

@@ -85,7 +85,8 @@ async fn kill_at(each: bool, nth: usize, is_made: bool) -> Option<[String; 3]> {
     let stopped = run_until_stopped(&box_, each, (nth, is_made)).await?;
     let is_new = stopped.commits > 0;
     let box_ = box_.killed().await;
-    let (versions, why) = (versions(&box_), format!("{stopped:?}"));
+    let versions = versions(&box_);
+    let why = format!("{stopped:?}");
     check_whole(&box_, is_new, &why);
     let want: BTreeSet<_> = [if is_new { NEW } else { OLD }].into();
     if !each {
