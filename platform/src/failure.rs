@@ -1,12 +1,12 @@
 //! Failures of resources, as the engine walks them: see [`ImpactWalk`](holdfast_scheduler::ImpactWalk).
 //!
-//! What goes with a link is what the kernel would remove with it, so the lists are those of [`descriptors`].
+//! What goes with a link is what the kernel would remove with it, so the lists are those of [`kinds`].
 
 use std::net::IpAddr;
 
 use holdfast_scheduler::{Failure, Key, KindId, Space, Target};
 
-use crate::descriptors::{kinds, link};
+use crate::kinds::{self, link};
 use crate::values::MAIN_TABLE;
 
 /// Kinds of which values that are not ours fail with their link: the engine has to find them by their keys.

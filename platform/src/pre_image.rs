@@ -12,7 +12,7 @@ use holdfast_security::credentialz::DigestError;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::descriptors::{address, credential, link, link_setting, neighbor, route, system};
+use crate::kinds::{address, credential, link, link_setting, neighbor, route, system};
 use crate::values::{
     Address, BridgeParams, Content, Family, ForeignRoute, Hop, Hostname, KernelRoute, Link,
     LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkSetting, LinkSysctl, MAIN_TABLE, MacAddr,
@@ -406,7 +406,7 @@ mod tests {
         let octets = to_bytes(&value).unwrap();
         let (key, read) = from_bytes(&octets).unwrap();
         assert!(value.same(&*read), "{value:?} {read:?}");
-        let registry = crate::descriptors::registry();
+        let registry = crate::kinds::registry();
         assert_eq!(key, registry.descriptor(key.kind()).unwrap().key(&*read));
     }
 

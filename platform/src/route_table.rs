@@ -13,8 +13,8 @@ use ipnet::IpNet;
 use smol_str::SmolStr;
 use tokio::sync::oneshot;
 
-use crate::descriptors::route;
-use crate::links::LinkIndex;
+use crate::kinds::links::LinkIndex;
+use crate::kinds::route;
 use crate::netns::{Netns, NetnsError};
 use crate::transport::codecs::Codecs;
 use crate::transport::rtnetlink::query::{self, Listing, QueryError, QuerySocket};

@@ -9,7 +9,7 @@ use holdfast_scheduler::{KindId, ObjectValue, SharedValue};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::descriptors::kinds;
+use crate::kinds;
 use crate::values::{
     Account, Address, ConnectedPrefix, CredentialFile, Ethernet, GlomeLogin, Hostname, KernelRoute,
     Link, LinkMaster, LinkMtu, LinkSetting, LinkUp, Neighbor, Password, Port, Program, SshServer,
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_json_conversion() {
-        let unrecorded: Vec<_> = crate::descriptors::registry()
+        let unrecorded: Vec<_> = crate::kinds::registry()
             .iter()
             .filter(|descriptor| !FORMS.iter().any(|form| form.kind == descriptor.kind()))
             .map(|descriptor| descriptor.name())

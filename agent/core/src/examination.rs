@@ -16,7 +16,7 @@ use holdfast_config::{
     Branch, CancelToken, Configuration, EditErrors, Footprint, InstancePath, LayerDifference,
     Layers, Models, ObjectChange, Provenance, ServiceTag, is_configuration_row, parallel,
 };
-use holdfast_platform::descriptors::kinds;
+use holdfast_platform::kinds;
 use holdfast_platform::objects::{
     ModelError, ObjectError, ObjectKeys, ObjectValues, Profiles, Registry, VethPairs,
 };

@@ -10,7 +10,7 @@ use holdfast_config::services::Services;
 use holdfast_config::{Configuration, Layers, Models, Tree, document, parallel};
 use holdfast_platform::objects::{Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
-use holdfast_platform::{Collector, ForeignRoutes, descriptors, failure, pre_image};
+use holdfast_platform::{Collector, ForeignRoutes, failure, kinds, pre_image};
 use holdfast_scheduler::{Engine, IntentChange, TxnId};
 use holdfast_store::{ArtefactTable, LayerRows, Store, StoreError, StoredState};
 use holdfast_telemetry::BoundarySender;
@@ -152,7 +152,7 @@ impl Core {
         let transactions = loaded.artefacts.get(&ArtefactTable::ServiceTransactions);
         let service_history = transactions.map(ServiceHistory::load).unwrap_or_default();
         let begin_engine = || {
-            let mut engine = Engine::new(descriptors::registry());
+            let mut engine = Engine::new(kinds::registry());
             engine.number_from(TxnId(loaded.last_recorded + 1));
             engine.index_kinds(&failure::INDEXED_KINDS);
             engine.load(intent, restores);

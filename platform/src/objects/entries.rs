@@ -8,8 +8,8 @@ use smol_str::SmolStr;
 
 use super::Registry;
 use super::state::Planes;
-use crate::descriptors::kinds;
-use crate::descriptors::link::link_of;
+use crate::kinds;
+use crate::kinds::link::link_of;
 use crate::values::{Family, Link};
 
 /// Where the entries of one list have their effective status.

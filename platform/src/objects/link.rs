@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 use super::nodes::FamilyNodes;
 use super::state::Planes;
 use super::{Entry, ObjectError, Registry, not_of_one_host};
-use crate::descriptors::link::LEAST_IPV6_MTU;
+use crate::kinds::link::LEAST_IPV6_MTU;
 use crate::values::{
     BridgeParams, Duplex, Ethernet, EthernetAttribute, Link, LinkKind, MacAddr, VxlanParams,
 };

@@ -31,7 +31,7 @@ mod system;
 #[cfg(test)]
 mod tests;
 
-use crate::descriptors;
+use crate::kinds;
 use crate::values::{Address, Family, Link, MacAddr, Neighbor};
 use nodes::Nodes;
 use state::Planes;
@@ -246,12 +246,12 @@ impl Registry {
         planes: impl Fn(&Key) -> Planes<'p>,
     ) -> Result<(), ObjectError> {
         let Some(link) = value.as_any().downcast_ref::<Link>() else { return Ok(()) };
-        let link_planes = planes(&descriptors::link::key(&link.name));
+        let link_planes = planes(&kinds::link::key(&link.name));
         if let Some(observed) = link_planes.observed() {
             self.admit_kind(path, link, observed)?;
             self.admit_mac(path, link, observed)?;
         }
-        let observed = planes(&descriptors::ethernet::key(&link.name));
+        let observed = planes(&kinds::ethernet::key(&link.name));
         self.admit_ethernet(path, link, link_planes.intended(), observed)
     }
 
@@ -261,7 +261,7 @@ impl Registry {
         link: &Link,
         observed: &Link,
     ) -> Result<(), ObjectError> {
-        if observed.is_ours() || descriptors::link::can_become(observed, link) {
+        if observed.is_ours() || kinds::link::can_become(observed, link) {
             return Ok(());
         }
         let (name, kind, has) = (&link.name, link.kind.name(), observed.kind.name());
@@ -458,9 +458,9 @@ impl Object<'_> {
     /// Key of an object that asks for one value, by which both are known; `None` for other objects.
     fn own_key<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> Result<Option<Key>, ObjectError> {
         Ok(match self {
-            Self::Link(name) => Some(descriptors::link::key(name)),
-            Self::Address(link, _) => Some(descriptors::address::key(link, entry.key_as()?)),
-            Self::Neighbor(link, _) => Some(descriptors::neighbor::key(link, entry.key_as()?)),
+            Self::Link(name) => Some(kinds::link::key(name)),
+            Self::Address(link, _) => Some(kinds::address::key(link, entry.key_as()?)),
+            Self::Neighbor(link, _) => Some(kinds::neighbor::key(link, entry.key_as()?)),
             Self::System | Self::Route(..) => None,
             Self::User(_) | Self::Server | Self::Reconciliation | Self::DriftRule(_) => None,
             Self::Instance(_) | Self::Protocol(_) => None,

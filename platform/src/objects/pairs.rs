@@ -8,7 +8,7 @@ use imbl::{OrdMap, OrdSet};
 use smol_str::SmolStr;
 
 use super::{ObjectError, Registry};
-use crate::descriptors::{kinds, link};
+use crate::kinds::{self, link};
 use crate::values::{Link, LinkKind};
 
 /// Index of the configured links that the agent creates, by name and by the peer that they name. A copy costs nothing.

@@ -5,7 +5,7 @@ use holdfast_config::{Branch, InstancePath, LeafMeta};
 use smol_str::SmolStr;
 
 use super::{Entry, LinkStatusSettings, Object, ObjectError, Registry};
-use crate::descriptors;
+use crate::kinds;
 
 /// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Registry {
     ) -> Result<DriftAction, ObjectError> {
         let action = self.action(entry);
         let action = action.ok_or_else(|| entry.incomplete(self.nodes.reconciliation.action))?;
-        let kinds = descriptors::registry();
+        let kinds = kinds::registry();
         if kinds.keys_from_text(object).is_empty() {
             let kind_names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
             let reason = format!(

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use smol_str::{SmolStr, ToSmolStr as _, format_smolstr};
 
 use super::{Entry, ObjectError, ObjectKeys, ObjectValues, Registry, only_text};
-use crate::descriptors::route::key;
+use crate::kinds::route::key;
 use crate::values::{KernelRoute, MAIN_TABLE, NextHop, NextHopTarget};
 
 /// The only network instance: the namespace itself.

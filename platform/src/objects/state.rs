@@ -12,7 +12,7 @@ use smol_str::{SmolStr, ToSmolStr as _};
 
 use super::route::{DROP, LOCAL_LINK};
 use super::{DEFAULT_INSTANCE, Entry, LinkStatus, Object, Registry, address_type, ip_text};
-use crate::descriptors::{kinds, system};
+use crate::kinds::{self, system};
 use crate::values::{
     Address, AddressOrigin, Content, Ethernet, Family, Hop, Hostname, KernelRoute, Link, LinkKind,
     LinkSetting, LinkSysctl, Neighbor, NeighborState, NextHop, NextHopTarget, OperState,

@@ -7,7 +7,7 @@ use holdfast_scheduler::{Key, SharedValue};
 use smol_str::SmolStr;
 
 use super::{Entry, ObjectError, ObjectKeys, ObjectValues, Registry};
-use crate::descriptors::system::{
+use crate::kinds::system::{
     HOSTNAME_FILE, HOSTS_FILE, ISSUE_FILE, MOTD_FILE, RESOLV_FILE, file_key, hostname_key,
     hosts_block, search_block,
 };

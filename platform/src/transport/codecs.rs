@@ -8,12 +8,12 @@ use netlink_packet_route::RouteNetlinkMessage;
 use smol_str::SmolStr;
 
 use super::files;
-use crate::codec::{EncodeError, Observation, Requests};
-use crate::descriptors::{self, kinds, link_setting, system};
-use crate::links::LinkIndex;
+use crate::kinds::codec::{EncodeError, Observation, Requests};
+use crate::kinds::links::LinkIndex;
+use crate::kinds::{self, link_setting, system};
 use crate::values::{Content, Family, Hostname, LinkSysctl, TextFile};
 
-/// Encoding and decoding by [`descriptors`]; tests substitute their own.
+/// Encoding and decoding by [`kinds`]; tests substitute their own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Codecs {
     pub(crate) encode: fn(&Operation, &mut LinkIndex) -> Result<Requests, EncodeError>,
@@ -22,7 +22,7 @@ pub(crate) struct Codecs {
 
 impl Default for Codecs {
     fn default() -> Self {
-        Self { encode: descriptors::encode, decode: descriptors::decode }
+        Self { encode: kinds::encode, decode: kinds::decode }
     }
 }
 

@@ -32,7 +32,7 @@ use std::time::Duration;
 use holdfast_base::now_ns;
 use holdfast_config::{Configuration, Layers, parallel};
 use holdfast_platform::Collector;
-use holdfast_platform::descriptors::{self, kinds};
+use holdfast_platform::kinds;
 use holdfast_platform::objects::state::StateEntry;
 use holdfast_platform::objects::{LinkStatusSettings, Registry};
 use holdfast_platform::values::{Link, OperState};
@@ -147,7 +147,7 @@ impl Publisher {
         settings: LinkStatusSettings,
         now: Now,
     ) {
-        let key = descriptors::link::key(link);
+        let key = kinds::link::key(link);
         if self.source.told.configure(&key, settings, now) {
             self.mark_dirty(vec![key]);
         }
@@ -155,7 +155,7 @@ impl Publisher {
 
     /// Tells these links as down, and no others, whatever the kernel shows.
     pub(super) fn force_down(&mut self, links: &BTreeSet<SmolStr>, now: Now) {
-        let links = links.iter().map(|link| descriptors::link::key(link)).collect();
+        let links = links.iter().map(|link| kinds::link::key(link)).collect();
         let changed = self.source.told.force_down(&links, now);
         self.mark_dirty(changed);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath, Map, NodeId, Step, Value, parallel};
-use holdfast_platform::descriptors::kinds;
+use holdfast_platform::kinds;
 use holdfast_platform::objects::Registry;
 use holdfast_platform::objects::state::{Planes, StateEntry, StateGroup};
 use holdfast_scheduler::{Engine, Key, KindId, SharedValue};

@@ -10,7 +10,7 @@ use socket2::{SockFilter, SockRef};
 
 use super::frame::{Frame, frames};
 use super::socket::{ReceiveResult, RouteSocket};
-use crate::descriptors::route::WATCHED_PROTOCOLS;
+use crate::kinds::route::WATCHED_PROTOCOLS;
 use crate::values::{MAIN_TABLE, OUR_PROTOCOL};
 
 /// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`, `_IPV6_IFINFO`,

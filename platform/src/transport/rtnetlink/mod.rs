@@ -45,7 +45,7 @@ use super::codecs::Codecs;
 use super::mailbox::Mailbox;
 use super::sysctl;
 use crate::foreign_routes::Destination;
-use crate::links::LinkIndex;
+use crate::kinds::links::LinkIndex;
 use crate::netns::{Netns, NetnsError};
 use crate::route_lookup::BestRoutes;
 

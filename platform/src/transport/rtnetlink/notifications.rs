@@ -16,8 +16,8 @@ use super::listener::{
 };
 use super::query::{self, Listing};
 use super::{Event, Task, netconf};
-use crate::descriptors::link;
-use crate::links::LinkIndex;
+use crate::kinds::link;
+use crate::kinds::links::LinkIndex;
 use crate::transport::codecs::{Codecs, ObjectClass};
 use crate::values::OperState;
 

@@ -17,8 +17,8 @@ use tracing::warn;
 use super::notifications::facts_of;
 use super::query::{self, Listing, QueryError};
 use super::{Event, LinkCounters, Task};
-use crate::descriptors::{kinds, link, route};
 use crate::foreign_routes::Destination;
+use crate::kinds::{self, link, route};
 use crate::route_lookup::BestRoutes;
 use crate::transport::codecs::{self, ObjectClass, ReadQuery};
 use crate::transport::sysctl;
@@ -393,7 +393,7 @@ fn none_if_refused(facts: QueryResult, with: &[Errno]) -> QueryResult {
 }
 
 fn ethernet_fact(ethernet: Ethernet) -> Fact {
-    let key = crate::descriptors::ethernet::key(&ethernet.link);
+    let key = crate::kinds::ethernet::key(&ethernet.link);
     Fact { key, value: Some(Arc::new(ethernet)), time_ns: now_ns() }
 }
 

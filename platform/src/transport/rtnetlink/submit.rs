@@ -14,9 +14,9 @@ use super::frame::KernelRefusal;
 use super::teardown::together;
 use super::window::WindowAnswers;
 use super::{Event, RtnetlinkError, Task};
-use crate::codec::{EncodeError, Request, Requests};
-use crate::descriptors::route::{self, route_text};
-use crate::descriptors::{self, kinds};
+use crate::kinds::codec::{EncodeError, Request, Requests};
+use crate::kinds::route::{self, route_text};
+use crate::kinds::{self};
 use crate::rights::{self, Work};
 use crate::transport::codecs::{ObjectClass, ReadQuery};
 use crate::transport::{sysctl, texts};
@@ -177,7 +177,7 @@ impl Task {
         self.drain_notifications();
         for failure in &mut failures {
             let operation = &batch.operations[failure.operation];
-            if let Some(reason) = descriptors::why_refused(operation, &self.links) {
+            if let Some(reason) = kinds::why_refused(operation, &self.links) {
                 failure.error.message = reason;
             }
         }
@@ -321,9 +321,7 @@ impl Batch {
 fn link_below(key: &Key) -> Option<Key> {
     let on_links = [kinds::ADDRESS, kinds::NEIGHBOR, kinds::LINK_MTU];
     match key.segments().next() {
-        Some(Segment::Str(link)) if on_links.contains(&key.kind()) => {
-            Some(descriptors::link::key(&link))
-        }
+        Some(Segment::Str(link)) if on_links.contains(&key.kind()) => Some(kinds::link::key(&link)),
         _ => None,
     }
 }

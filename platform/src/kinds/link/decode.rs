@@ -9,10 +9,9 @@ use netlink_packet_route::link::{
 };
 
 use super::AGEING_TICKS_PER_S;
-use crate::links::LinkIndex;
-use crate::values::{
-    BridgeParams, Link, LinkFacts, LinkKind, MacAddr, OUR_ALTNAME_PREFIX, OperState, VxlanParams,
-};
+use super::{BridgeParams, Link, LinkFacts, LinkKind, OperState, VxlanParams};
+use crate::kinds::links::LinkIndex;
+use crate::kinds::types::{MacAddr, OUR_ALTNAME_PREFIX};
 
 /// The link that an `RTM_NEWLINK` describes.
 ///
@@ -154,7 +153,7 @@ mod tests {
     use holdfast_scheduler::Descriptor;
 
     use super::*;
-    use crate::descriptors::link::LinkDescriptor;
+    use crate::kinds::link::LinkDescriptor;
 
     /// During a topology change the kernel ages addresses faster (IEEE 802.1D-1998, 8.5.3.14); this is no drift.
     #[test]

@@ -1,5 +1,7 @@
 //! Routes of the kernel.
 
+mod value;
+
 use std::net::IpAddr;
 
 use holdfast_scheduler::{
@@ -17,13 +19,21 @@ use nix::errno::Errno;
 use smallvec::smallvec;
 use smol_str::format_smolstr;
 
-use super::{kinds, link};
-use crate::codec::{Codec, EncodeError, Op, Request, Requests};
-use crate::links::LinkIndex;
+use crate::kinds::codec::{Codec, EncodeError, Op, Request, Requests};
+use crate::kinds::link;
+use crate::kinds::links::LinkIndex;
+use crate::kinds::types::OUR_PROTOCOL;
 use crate::route_table::{HopFault, ListedHop, ListedRoute};
 use crate::transport;
 use crate::value_json;
-use crate::values::{ForeignRoute, Hop, KernelRoute, OUR_PROTOCOL, RouteTarget};
+
+pub use value::{
+    ForeignRoute, Hop, IPV4_METRIC, IPV6_METRIC, KernelRoute, NextHop, NextHopTarget, RouteSource,
+    RouteTarget,
+};
+
+/// A route of the kernel.
+pub const ROUTE: KindId = KindId(33);
 
 /// Routes of the kernel.
 #[derive(Debug)]
@@ -31,19 +41,19 @@ pub struct RouteDescriptor;
 
 /// Key of a kernel route: table, prefix and metric, by which the kernel identifies routes.
 pub fn key(table: u32, prefix: IpNet, metric: u32) -> Key {
-    Key::of(kinds::ROUTE).u32(table).prefix(prefix).u32(metric)
+    Key::of(ROUTE).u32(table).prefix(prefix).u32(metric)
 }
 
 /// Facet of routes through a single link, which the kernel drops when the link goes down.
 pub(super) fn via_facet(link: &str) -> Facet {
-    Facet::of(kinds::ROUTE, "via").str(link)
+    Facet::of(ROUTE, "via").str(link)
 }
 
 impl Descriptor for RouteDescriptor {
     type Value = KernelRoute;
 
     fn kind(&self) -> KindId {
-        kinds::ROUTE
+        ROUTE
     }
 
     fn name(&self) -> &'static str {
@@ -105,7 +115,7 @@ impl Descriptor for RouteDescriptor {
     }
 
     fn difference(&self, expected: &KernelRoute, observed: &KernelRoute) -> String {
-        value_json::difference(kinds::ROUTE, expected, observed)
+        value_json::difference(ROUTE, expected, observed)
     }
 
     /// A route of another program satisfies none of ours, also where it leads the same way: it has to be taken over.

@@ -11,9 +11,10 @@ use netlink_packet_route::link::{
 use smallvec::smallvec;
 
 use super::{AGEING_TICKS_PER_S, after_release, can_become, fresh_mtu, has_room};
-use crate::codec::{EncodeError, Op, Request, Requests};
-use crate::links::LinkIndex;
-use crate::values::{BridgeParams, Family, Link, LinkKind, LinkMaster, VxlanParams, our_altname};
+use super::{BridgeParams, Link, LinkKind, LinkMaster, VxlanParams};
+use crate::kinds::codec::{EncodeError, Op, Request, Requests};
+use crate::kinds::links::LinkIndex;
+use crate::kinds::types::{Family, our_altname};
 
 /// Number of the attribute of a link that holds its alias.
 const IFLA_IFALIAS: u16 = 20;

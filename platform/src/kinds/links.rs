@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use smol_str::SmolStr;
 
-use crate::mtu_limits::MtuLimits;
-use crate::values::{Link, LinkMtu, OperState};
+use super::link::{Link, LinkMtu, OperState};
+use super::mtu_limits::MtuLimits;
 
 /// Indices for links that this agent creates start here, far above those that the kernel assigns by counting from
 /// 1.

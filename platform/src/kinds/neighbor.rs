@@ -10,15 +10,78 @@ use netlink_packet_route::neighbour::{
 };
 use netlink_packet_route::route::RouteProtocol;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
-use smol_str::format_smolstr;
+use smol_str::{SmolStr, format_smolstr};
 
-use super::{address, kinds, link};
-use crate::codec::{Codec, EncodeError, Op, Request, Requests};
-use crate::links::LinkIndex;
+use super::codec::{Codec, EncodeError, Op, Request, Requests};
+use super::links::LinkIndex;
+use super::types::{Family, MacAddr, OUR_PROTOCOL};
+use super::{address, link};
 use crate::transport;
 use crate::value_json;
-use crate::values::{Family, MacAddr, Neighbor, NeighborFacts, NeighborState, OUR_PROTOCOL};
+
+/// A neighbour of a link.
+pub const NEIGHBOR: KindId = KindId(22);
+
+/// A neighbour entry of a link. An intended one is permanent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Neighbor {
+    /// The link.
+    pub link: SmolStr,
+    /// The neighbour's address.
+    pub ip: IpAddr,
+    /// Its link-layer address. Observed: `None` while it is not resolved.
+    pub mac: Option<MacAddr>,
+    /// Facts that only the kernel knows; `None` in an intended value.
+    pub facts: Option<NeighborFacts>,
+}
+
+/// Observed properties of a neighbour that cannot be configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeighborFacts {
+    /// The entry carries our protocol number (`NDA_PROTOCOL`): we created it and may delete it.
+    pub ours: bool,
+    /// State of the entry.
+    pub state: NeighborState,
+}
+
+/// State of a neighbour entry (`NUD_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum NeighborState {
+    /// Configured; never probed, never expires.
+    Permanent,
+    /// Probed, no answer yet.
+    Incomplete,
+    /// Confirmed recently.
+    Reachable,
+    /// Not confirmed recently.
+    Stale,
+    /// Used while stale; about to be probed again.
+    Delay,
+    /// Being probed again.
+    Probe,
+    /// Did not answer probes.
+    Failed,
+    /// The link needs no resolution.
+    NoArp,
+}
+
+impl NeighborState {
+    /// The enum name of `neighbor-state` (RFC 8344 names plus the kernel's own).
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Permanent => "PERMANENT",
+            Self::Incomplete => "INCOMPLETE",
+            Self::Reachable => "REACHABLE",
+            Self::Stale => "STALE",
+            Self::Delay => "DELAY",
+            Self::Probe => "PROBE",
+            Self::Failed => "FAILED",
+            Self::NoArp => "NOARP",
+        }
+    }
+}
 
 /// Neighbours of links.
 #[derive(Debug)]
@@ -31,7 +94,7 @@ pub fn key(link: &str, ip: IpAddr) -> Key {
 
 /// Common prefix of the keys of a link's neighbours.
 pub fn link_prefix(link: &str) -> Key {
-    Key::of(kinds::NEIGHBOR).str(link)
+    Key::of(NEIGHBOR).str(link)
 }
 
 fn is_permanent(neighbor: &Neighbor) -> bool {
@@ -46,7 +109,7 @@ impl Descriptor for NeighborDescriptor {
     type Value = Neighbor;
 
     fn kind(&self) -> KindId {
-        kinds::NEIGHBOR
+        NEIGHBOR
     }
 
     fn name(&self) -> &'static str {
@@ -87,7 +150,7 @@ impl Descriptor for NeighborDescriptor {
     }
 
     fn difference(&self, expected: &Neighbor, observed: &Neighbor) -> String {
-        value_json::difference(kinds::NEIGHBOR, expected, observed)
+        value_json::difference(NEIGHBOR, expected, observed)
     }
 
     fn satisfied_by(&self, expected: &Neighbor, observed: &Neighbor) -> bool {

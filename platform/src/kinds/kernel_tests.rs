@@ -16,10 +16,10 @@ use netlink_packet_route::route::RouteMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::errno::Errno;
 
-use super::{decode, encode, kinds, registry};
-use crate::codec::Request;
+use super::codec::Request;
+use super::links::LinkIndex;
+use super::{decode, encode, registry};
 use crate::kernel_tests::kernel_defaults;
-use crate::links::LinkIndex;
 use crate::values::*;
 
 /// A network namespace that lives as long as the thread of the test.
@@ -117,13 +117,13 @@ impl Kernel {
     fn key(&self, value: &dyn ObjectValue) -> Key {
         let is = |kind| value.as_any().type_id() == kind;
         let kind = match () {
-            () if is(std::any::TypeId::of::<Link>()) => kinds::LINK,
-            () if is(std::any::TypeId::of::<LinkMaster>()) => kinds::LINK_MASTER,
-            () if is(std::any::TypeId::of::<LinkMtu>()) => kinds::LINK_MTU,
-            () if is(std::any::TypeId::of::<Address>()) => kinds::ADDRESS,
-            () if is(std::any::TypeId::of::<Neighbor>()) => kinds::NEIGHBOR,
-            () if is(std::any::TypeId::of::<LinkSetting>()) => kinds::FORWARDING,
-            () => kinds::ROUTE,
+            () if is(std::any::TypeId::of::<Link>()) => super::LINK,
+            () if is(std::any::TypeId::of::<LinkMaster>()) => super::LINK_MASTER,
+            () if is(std::any::TypeId::of::<LinkMtu>()) => super::LINK_MTU,
+            () if is(std::any::TypeId::of::<Address>()) => super::ADDRESS,
+            () if is(std::any::TypeId::of::<Neighbor>()) => super::NEIGHBOR,
+            () if is(std::any::TypeId::of::<LinkSetting>()) => super::FORWARDING,
+            () => super::ROUTE,
         };
         self.registry.descriptor(kind).unwrap().key(value)
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-use super::MAIN_TABLE;
+use crate::kinds::types::MAIN_TABLE;
 
 /// One next hop of a static route as configured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,13 +1,13 @@
 //! Links: ports that exist before us, and links that we create.
 
-use std::fmt;
-use std::mem::discriminant;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use super::{Family, MacAddr};
+use crate::kinds::ethernet::Ethernet;
+use crate::kinds::link_setting::LinkSysctl;
+use crate::kinds::types::{Family, MacAddr};
 
 /// A network device.
 ///
@@ -341,82 +341,6 @@ pub struct Port {
     pub link: SmolStr,
 }
 
-/// Duplex mode of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Duplex {
-    /// One end sends at a time.
-    Half,
-    /// Both ends may send at once.
-    Full,
-}
-
-impl Duplex {
-    /// The enum name of OpenConfig's `duplex-mode`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Half => "HALF",
-            Self::Full => "FULL",
-        }
-    }
-
-    /// The mode of this name in OpenConfig's `duplex-mode`.
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Half, Self::Full].into_iter().find(|duplex| duplex.name() == name)
-    }
-}
-
-/// Speed and duplex of a link. Observed: from its driver; links without a driver that says anything have none.
-/// Intended: as the configuration has them, of which `None` leaves an attribute open.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ethernet {
-    /// The link.
-    pub link: SmolStr,
-    /// Mbit/s. Observed: `None` is not known, as without a carrier.
-    pub speed_mbps: Option<u32>,
-    /// Observed: `None` is not known.
-    pub duplex: Option<Duplex>,
-    /// True when both ends settle speed and duplex between them. Observed: `None` where the driver does not say.
-    pub auto_negotiate: Option<bool>,
-}
-
-impl Ethernet {
-    /// The attributes that are known, or asked for.
-    pub fn attributes(&self) -> impl Iterator<Item = EthernetAttribute> {
-        let speed = self.speed_mbps.map(EthernetAttribute::Speed);
-        let duplex = self.duplex.map(EthernetAttribute::Duplex);
-        let auto_negotiate = self.auto_negotiate.map(EthernetAttribute::AutoNegotiate);
-        [speed, duplex, auto_negotiate].into_iter().flatten()
-    }
-
-    /// The attribute that `other` is a value of, as it is here.
-    pub fn counterpart(&self, other: EthernetAttribute) -> Option<EthernetAttribute> {
-        self.attributes().find(|own| discriminant(own) == discriminant(&other))
-    }
-}
-
-/// One attribute of [`Ethernet`] with its value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EthernetAttribute {
-    /// Mbit/s.
-    Speed(u32),
-    /// Duplex mode.
-    Duplex(Duplex),
-    /// True when both ends settle speed and duplex between them.
-    AutoNegotiate(bool),
-}
-
-impl fmt::Display for EthernetAttribute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Speed(mbps) => write!(f, "a speed of {mbps} Mbit/s"),
-            Self::Duplex(Duplex::Full) => f.write_str("full duplex"),
-            Self::Duplex(Duplex::Half) => f.write_str("half duplex"),
-            Self::AutoNegotiate(true) => f.write_str("autonegotiation on"),
-            Self::AutoNegotiate(false) => f.write_str("autonegotiation off"),
-        }
-    }
-}
-
 /// Part of a link: the bridge that it is a port of. Every link has this part, with `None` when it is not a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkMaster {
@@ -441,53 +365,4 @@ pub struct LinkMtu {
     pub limit: Option<u32>,
     /// Observed only: the link carries our mark, so there is no foreign setting to restore.
     pub on_our_link: bool,
-}
-
-/// A setting of a link and family, as the kernel names it below `/proc/sys/net/FAMILY/conf/LINK`. All of them are switches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum LinkSysctl {
-    /// Packets that arrive here are forwarded.
-    Forwarding,
-    /// Next hops over this link are left out while it has no carrier.
-    IgnoreRoutesWithLinkdown,
-}
-
-impl LinkSysctl {
-    /// All settings.
-    pub const ALL: [Self; 2] = [Self::Forwarding, Self::IgnoreRoutesWithLinkdown];
-
-    /// Name of the file.
-    pub fn file_name(self) -> &'static str {
-        match self {
-            Self::Forwarding => "forwarding",
-            Self::IgnoreRoutesWithLinkdown => "ignore_routes_with_linkdown",
-        }
-    }
-}
-
-/// Part of a link: a setting of one family.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkSetting {
-    /// The setting.
-    pub sysctl: LinkSysctl,
-    /// The link.
-    pub link: SmolStr,
-    /// The family.
-    pub family: Family,
-    /// The value of the file.
-    pub enabled: bool,
-    /// Observed only: the link carries our mark, so there is no foreign setting to restore.
-    pub on_our_link: bool,
-}
-
-impl LinkSetting {
-    /// Path of the sysctl below `/proc/sys`.
-    pub fn path(&self) -> String {
-        setting_path(self.sysctl, &self.link, self.family)
-    }
-}
-
-/// Path of the sysctl of a setting, below `/proc/sys`.
-pub fn setting_path(sysctl: LinkSysctl, link: &str, family: Family) -> String {
-    format!("net/{}/conf/{link}/{}", family.name(), sysctl.file_name())
 }

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::link::{Link, LinkKind, LinkMtu};
 use smol_str::SmolStr;
-
-use crate::values::{Link, LinkKind, LinkMtu};
 
 /// MTU of a bridge without ports, octets of layer 3 (`ETH_DATA_LEN`).
 const BRIDGE_WITHOUT_PORTS: u32 = 1500;

@@ -8,17 +8,87 @@ use std::sync::Arc;
 
 use holdfast_scheduler::{Dependency, Descriptor, Effect, Key, KindId, Part};
 use holdfast_security::credentialz::{
-    FRAGMENT_HEADER, GLOME_FILE, GLOME_PROGRAM, SSHD_PROGRAM, authorized_keys_file,
+    Digest, FRAGMENT_HEADER, GLOME_FILE, GLOME_PROGRAM, SSHD_PROGRAM, authorized_keys_file,
 };
+use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
+use smol_str::SmolStr;
 
-use super::{NO_REQUEST, kinds, system};
-use crate::codec::{Codec, EncodeError, Op, Request, Requests};
-use crate::links::LinkIndex;
+use super::codec::{Codec, EncodeError, Op, Request, Requests};
+use super::links::LinkIndex;
+use super::system::{Content, TextFile};
+use super::{NO_REQUEST, system};
 use crate::transport;
-use crate::values::{
-    Account, Content, CredentialFile, GlomeLogin, Password, Program, SshServer, TextFile,
-};
+
+/// A program that is installed.
+pub const PROGRAM: KindId = KindId(6);
+
+/// An account of the box.
+pub const ACCOUNT: KindId = KindId(7);
+
+/// A file in the folder of credentials.
+pub const CREDENTIAL_FILE: KindId = KindId(40);
+
+/// Configuration of the SSH server.
+pub const SSH_SERVER: KindId = KindId(41);
+
+/// Console login by challenge and response.
+pub const GLOME_LOGIN: KindId = KindId(42);
+
+/// The password of an account.
+pub const PASSWORD: KindId = KindId(43);
+
+/// Observed only: an installed program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Path below the root, without a leading slash.
+    pub path: SmolStr,
+}
+
+/// Observed only: an account of the box with an entry in the shadow file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Account name.
+    pub name: SmolStr,
+}
+
+/// A file in our folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialFile {
+    /// Path below the root, without a leading slash.
+    pub path: SmolStr,
+    /// Digest of the content.
+    pub digest: Digest,
+    /// Permissions.
+    pub mode: u32,
+}
+
+/// Our part of the SSH server's configuration. It contains names of files, no secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SshServer {
+    /// Text of the fragment.
+    pub text: String,
+    /// Our files that the text names. Not observed.
+    pub files: Vec<SmolStr>,
+    /// Programs that the text names. Not observed.
+    pub programs: Vec<SmolStr>,
+}
+
+/// GLOME login at the console, by challenge and response. Its file carries it out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GlomeLogin {
+    /// Text of the configuration file.
+    pub text: String,
+}
+
+/// The hash of an account's password in the shadow file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Password {
+    /// Name of the account.
+    pub account: SmolStr,
+    /// Digest of the hash.
+    pub digest: Digest,
+}
 
 /// Programs of the box that credentials may need.
 pub const PROGRAMS: [&str; 3] =
@@ -50,17 +120,17 @@ pub struct PasswordDescriptor;
 
 /// The key of a program.
 pub fn program_key(path: &str) -> Key {
-    Key::of(kinds::PROGRAM).str(path)
+    Key::of(PROGRAM).str(path)
 }
 
 /// The key of an account of the box.
 pub fn account_key(name: &str) -> Key {
-    Key::of(kinds::ACCOUNT).str(name)
+    Key::of(ACCOUNT).str(name)
 }
 
 /// The key of a file in our folder.
 pub fn file_key(path: &str) -> Key {
-    Key::of(kinds::CREDENTIAL_FILE).str(path)
+    Key::of(CREDENTIAL_FILE).str(path)
 }
 
 /// The key of the file with the keys of an account.
@@ -70,17 +140,17 @@ pub fn authorized_keys_key(account: &str) -> Key {
 
 /// The key of the SSH server's configuration.
 pub fn server_key() -> Key {
-    Key::of(kinds::SSH_SERVER)
+    Key::of(SSH_SERVER)
 }
 
 /// The key of the console login.
 pub fn glome_key() -> Key {
-    Key::of(kinds::GLOME_LOGIN)
+    Key::of(GLOME_LOGIN)
 }
 
 /// The key of an account's password.
 pub fn password_key(account: &str) -> Key {
-    Key::of(kinds::PASSWORD).str(account)
+    Key::of(PASSWORD).str(account)
 }
 
 /// Dependency on an installed program.
@@ -92,7 +162,7 @@ impl Descriptor for ProgramDescriptor {
     type Value = Program;
 
     fn kind(&self) -> KindId {
-        kinds::PROGRAM
+        PROGRAM
     }
 
     fn name(&self) -> &'static str {
@@ -116,7 +186,7 @@ impl Descriptor for AccountDescriptor {
     type Value = Account;
 
     fn kind(&self) -> KindId {
-        kinds::ACCOUNT
+        ACCOUNT
     }
 
     fn name(&self) -> &'static str {
@@ -140,7 +210,7 @@ impl Descriptor for CredentialFileDescriptor {
     type Value = CredentialFile;
 
     fn kind(&self) -> KindId {
-        kinds::CREDENTIAL_FILE
+        CREDENTIAL_FILE
     }
 
     fn name(&self) -> &'static str {
@@ -193,7 +263,7 @@ impl Descriptor for SshServerDescriptor {
     type Value = SshServer;
 
     fn kind(&self) -> KindId {
-        kinds::SSH_SERVER
+        SSH_SERVER
     }
 
     fn name(&self) -> &'static str {
@@ -247,7 +317,7 @@ impl Descriptor for GlomeLoginDescriptor {
     type Value = GlomeLogin;
 
     fn kind(&self) -> KindId {
-        kinds::GLOME_LOGIN
+        GLOME_LOGIN
     }
 
     fn name(&self) -> &'static str {
@@ -285,7 +355,7 @@ impl Descriptor for PasswordDescriptor {
     type Value = Password;
 
     fn kind(&self) -> KindId {
-        kinds::PASSWORD
+        PASSWORD
     }
 
     fn name(&self) -> &'static str {

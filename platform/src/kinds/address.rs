@@ -12,18 +12,142 @@ use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressMessage, AddressProtocol, AddressScope,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
-use smol_str::format_smolstr;
+use smol_str::{SmolStr, format_smolstr};
 
-use super::{kinds, link};
-use crate::codec::{Codec, EncodeError, Op, Request, Requests};
-use crate::links::LinkIndex;
+use super::codec::{Codec, EncodeError, Op, Request, Requests};
+use super::link;
+use super::links::LinkIndex;
+use super::types::{Family, MAIN_TABLE, OUR_PROTOCOL};
 use crate::transport;
 use crate::value_json;
-use crate::values::{
-    Address, AddressFacts, AddressOrigin, AddressStatus, ConnectedPrefix, Family, MAIN_TABLE,
-    OUR_PROTOCOL,
-};
+
+/// An address of a link.
+pub const ADDRESS: KindId = KindId(20);
+
+/// A prefix is on-link by an address.
+pub const CONNECTED: KindId = KindId(21);
+
+/// An address of a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Address {
+    /// The link it belongs to.
+    pub link: SmolStr,
+    /// The address.
+    pub ip: IpAddr,
+    /// Length of the on-link prefix, in bits.
+    pub prefix_len: u8,
+    /// Intended only: the address comes from a DHCP lease and from no other configuration. The kernel does not
+    /// know.
+    #[serde(default)]
+    pub leased: bool,
+    /// IPv4: another address of this prefix on the link came first (`IFA_F_SECONDARY`).
+    #[serde(default)]
+    pub secondary: bool,
+    /// Facts that only the kernel knows; `None` in an intended value.
+    pub facts: Option<AddressFacts>,
+}
+
+impl Address {
+    /// A configured address.
+    pub fn new(link: impl Into<SmolStr>, ip: IpAddr, prefix_len: u8) -> Self {
+        Self { link: link.into(), ip, prefix_len, leased: false, secondary: false, facts: None }
+    }
+
+    /// True for an address that another host on the link has.
+    pub fn is_duplicate(&self) -> bool {
+        let status = self.facts.as_ref().and_then(|facts| facts.status);
+        status == Some(AddressStatus::Duplicate)
+    }
+
+    /// The prefix that is on-link by this address, host bits cleared.
+    pub fn on_link_prefix(&self) -> Option<IpNet> {
+        IpNet::new(self.ip, self.prefix_len).ok().map(|net| net.trunc())
+    }
+}
+
+/// Observed properties of an address that cannot be configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressFacts {
+    /// The address carries our protocol number (`IFA_PROTO`): we created it and may delete it.
+    pub ours: bool,
+    /// Origin of the address.
+    pub origin: AddressOrigin,
+    /// IPv6 only: status of the address on its link.
+    #[serde(default)]
+    pub status: Option<AddressStatus>,
+}
+
+/// Status of an address: `ip-address-status` of RFC 8344, as OpenConfig spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum AddressStatus {
+    /// May be used.
+    Preferred,
+    /// Valid, and not to be used for new connections.
+    Deprecated,
+    /// The kernel is asking whether another host on the link has it.
+    Tentative,
+    /// Another host on the link has it (`IFA_F_DADFAILED`).
+    Duplicate,
+    /// Used while the kernel is asking.
+    Optimistic,
+}
+
+impl AddressStatus {
+    /// The enum name of OpenConfig's `status`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Preferred => "PREFERRED",
+            Self::Deprecated => "DEPRECATED",
+            Self::Tentative => "TENTATIVE",
+            Self::Duplicate => "DUPLICATE",
+            Self::Optimistic => "OPTIMISTIC",
+        }
+    }
+}
+
+/// Origin of an address: `ip-address-origin` of RFC 8344, as OpenConfig spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum AddressOrigin {
+    /// Configured, by us or by hand.
+    Static,
+    /// Leased from a DHCP server by this agent.
+    Dhcp,
+    /// Made by the kernel from the link-layer address.
+    LinkLayer,
+    /// Made by the kernel at random, or so that the link cannot be derived from it (RFC 8981, RFC 7217).
+    Random,
+    /// Made by the kernel for other reasons (loopback), or unknown.
+    Other,
+}
+
+impl AddressOrigin {
+    /// The enum name of OpenConfig's `origin`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Static => "STATIC",
+            Self::Dhcp => "DHCP",
+            Self::LinkLayer => "LINK_LAYER",
+            Self::Random => "RANDOM",
+            Self::Other => "OTHER",
+        }
+    }
+}
+
+/// Part of an address: while its link is up, gateways within the prefix are reachable. The kernel maintains this
+/// by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectedPrefix {
+    /// The link.
+    pub link: SmolStr,
+    /// Address that makes the prefix on-link.
+    pub ip: IpAddr,
+    /// The on-link prefix, host bits cleared.
+    pub prefix: IpNet,
+    /// Routing table into which the kernel puts the prefix.
+    pub table: u32,
+}
 
 /// Addresses of links.
 #[derive(Debug)]
@@ -42,7 +166,7 @@ pub fn key(link: &str, ip: IpAddr) -> Key {
 
 /// Common prefix of the keys of a link's addresses.
 pub fn link_prefix(link: &str) -> Key {
-    Key::of(kinds::ADDRESS).str(link)
+    Key::of(ADDRESS).str(link)
 }
 
 /// Checks that an address is secondary where the configuration asks for it. An address that is not ours is
@@ -54,7 +178,7 @@ fn is_as_expected(expected: &Address, observed: &Address) -> bool {
 
 /// Facet of an IPv4 address that is not secondary: a secondary one of its prefix needs it.
 fn primary_facet(link: &str, prefix: IpNet) -> Facet {
-    Facet::of(kinds::ADDRESS, "primary").str(link).prefix(prefix)
+    Facet::of(ADDRESS, "primary").str(link).prefix(prefix)
 }
 
 /// Offers of a prefix that is on-link: its table reaches the addresses in it, and so does the link itself.
@@ -66,7 +190,7 @@ fn reached(link: &str, table: u32, prefix: IpNet) -> [Offer; 2] {
 /// box has on any link; several links may have a neighbour with one address, and an address may wait on one link while another has it. A
 /// link-local address is another host on each link.
 pub(super) fn host_identity(link: &str, ip: IpAddr, side: &'static str) -> Claim {
-    let identity = Facet::of(kinds::ADDRESS, "host");
+    let identity = Facet::of(ADDRESS, "host");
     let identity = if is_link_local(ip) { identity.str(link) } else { identity };
     Claim::with_side(identity.ip(ip), side)
 }
@@ -80,14 +204,14 @@ fn is_link_local(ip: IpAddr) -> bool {
 
 /// Key of the prefix that an address makes on-link.
 fn connected_key(link: &str, ip: IpAddr) -> Key {
-    Key::of(kinds::CONNECTED).str(link).ip(ip)
+    Key::of(CONNECTED).str(link).ip(ip)
 }
 
 impl Descriptor for AddressDescriptor {
     type Value = Address;
 
     fn kind(&self) -> KindId {
-        kinds::ADDRESS
+        ADDRESS
     }
 
     fn name(&self) -> &'static str {
@@ -150,7 +274,7 @@ impl Descriptor for AddressDescriptor {
     }
 
     fn difference(&self, expected: &Address, observed: &Address) -> String {
-        value_json::difference(kinds::ADDRESS, expected, observed)
+        value_json::difference(ADDRESS, expected, observed)
     }
 
     /// An address of ours that another host on the link has cannot be used: it is tried again.
@@ -300,7 +424,7 @@ impl Descriptor for ConnectedPrefixDescriptor {
     type Value = ConnectedPrefix;
 
     fn kind(&self) -> KindId {
-        kinds::CONNECTED
+        CONNECTED
     }
 
     fn name(&self) -> &'static str {
@@ -339,7 +463,7 @@ impl Descriptor for ConnectedPrefixDescriptor {
         if is_link_local(part.ip) {
             Vec::new()
         } else {
-            vec![Claim::alone(Facet::of(kinds::CONNECTED, "ip").ip(part.ip))]
+            vec![Claim::alone(Facet::of(CONNECTED, "ip").ip(part.ip))]
         }
     }
 

@@ -7,8 +7,8 @@ use netlink_packet_route::RouteNetlinkMessage;
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-use crate::links::LinkIndex;
-use crate::values::Content;
+use super::links::LinkIndex;
+use super::system::Content;
 
 /// One operation on a value of type `V`.
 #[derive(Clone, Copy, Debug)]

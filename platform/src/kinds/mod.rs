@@ -1,4 +1,4 @@
-//! Descriptors and codecs, one file for each kind of value. Pure.
+//! Kinds of values, one module for each or for a few that belong together: the type, its descriptor and its codec. Pure.
 //!
 //! Start at [`registry`] for the descriptors that the engine gets, at [`encode`] and [`decode`] for the codecs
 //! that the transports call.
@@ -35,21 +35,32 @@ use netlink_packet_route::RouteNetlinkMessage;
 use std::sync::Arc;
 
 pub mod address;
+pub mod codec;
 pub mod credential;
 pub mod ethernet;
 #[cfg(test)]
 mod kernel_tests;
-pub mod kinds;
 pub mod link;
 pub mod link_setting;
+pub mod links;
+mod mtu_limits;
 pub mod neighbor;
 pub mod route;
 pub mod system;
+pub mod types;
 
-use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
-use crate::links::LinkIndex;
-use crate::values::LinkSysctl;
-use link_setting::LinkSettingDescriptor;
+use codec::{Codec, EncodeError, Observation, Op, Requests};
+use link_setting::{LinkSettingDescriptor, LinkSysctl};
+use links::LinkIndex;
+
+pub use address::{ADDRESS, CONNECTED};
+pub use credential::{ACCOUNT, CREDENTIAL_FILE, GLOME_LOGIN, PASSWORD, PROGRAM, SSH_SERVER};
+pub use ethernet::{ETHERNET, ETHERNET_CONFIG};
+pub use link::{LINK, LINK_MASTER, LINK_MTU, LINK_UP, PORT};
+pub use link_setting::{FORWARDING, IGNORE_LINKDOWN};
+pub use neighbor::NEIGHBOR;
+pub use route::ROUTE;
+pub use system::{HOSTNAME, TEXT_FILE};
 
 /// Effect of kinds that the kernel does not know: their parts carry them out, or they only wait for what the kernel shows.
 const NO_REQUEST: Effect = Effect::Operation(TransportId::NONE);
@@ -94,19 +105,19 @@ pub fn registry() -> Registry {
 /// When a named link neither exists nor is being created, or the kind has no encoding.
 pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     match operation.key.kind() {
-        kinds::LINK => with(&link::LinkDescriptor, operation, links),
-        kinds::LINK_MASTER => with(&link::LinkMasterDescriptor, operation, links),
-        kinds::LINK_MTU => with(&link::LinkMtuDescriptor, operation, links),
-        kinds::ADDRESS => with(&address::AddressDescriptor, operation, links),
-        kinds::NEIGHBOR => with(&neighbor::NeighborDescriptor, operation, links),
-        kinds::ROUTE => with(&route::RouteDescriptor, operation, links),
-        kinds::HOSTNAME => with(&system::HostnameDescriptor, operation, links),
-        kinds::TEXT_FILE => with(&system::TextFileDescriptor, operation, links),
-        kinds::CREDENTIAL_FILE => with(&credential::CredentialFileDescriptor, operation, links),
-        kinds::SSH_SERVER => with(&credential::SshServerDescriptor, operation, links),
-        kinds::PASSWORD => with(&credential::PasswordDescriptor, operation, links),
+        LINK => with(&link::LinkDescriptor, operation, links),
+        LINK_MASTER => with(&link::LinkMasterDescriptor, operation, links),
+        LINK_MTU => with(&link::LinkMtuDescriptor, operation, links),
+        ADDRESS => with(&address::AddressDescriptor, operation, links),
+        NEIGHBOR => with(&neighbor::NeighborDescriptor, operation, links),
+        ROUTE => with(&route::RouteDescriptor, operation, links),
+        HOSTNAME => with(&system::HostnameDescriptor, operation, links),
+        TEXT_FILE => with(&system::TextFileDescriptor, operation, links),
+        CREDENTIAL_FILE => with(&credential::CredentialFileDescriptor, operation, links),
+        SSH_SERVER => with(&credential::SshServerDescriptor, operation, links),
+        PASSWORD => with(&credential::PasswordDescriptor, operation, links),
         // The kernel creates and removes these by itself.
-        kinds::CONNECTED => Ok(Requests::new()),
+        CONNECTED => Ok(Requests::new()),
         kind => match link_setting::of_kind(kind) {
             Some(sysctl) => with(&LinkSettingDescriptor(sysctl), operation, links),
             None => Err(no_codec(operation)),
@@ -117,7 +128,7 @@ pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, 
 /// Reason for which the kernel refused an operation, where it has no words for it.
 pub fn why_refused(operation: &Operation, links: &LinkIndex) -> Option<String> {
     match operation.key.kind() {
-        kinds::LINK_MTU => {
+        LINK_MTU => {
             let part = operation.new.as_ref()?.as_any().downcast_ref()?;
             link::why_refused(part, links)
         }
@@ -179,15 +190,11 @@ pub fn decode(
     }
 }
 
-fn new_link(
-    mut link: crate::values::Link,
-    time_ns: u64,
-    links: &mut LinkIndex,
-) -> Vec<Observation> {
+fn new_link(mut link: link::Link, time_ns: u64, links: &mut LinkIndex) -> Vec<Observation> {
     let renamed = links.observe(&mut link, time_ns);
     let mut all = Vec::new();
     if let Some(old) = renamed {
-        let old = crate::values::Link::new(old, link.kind.clone());
+        let old = link::Link::new(old, link.kind.clone());
         all.extend(link::observations(old, true));
     }
     all.extend(mtus(links.observe_mtu(&link)));
@@ -196,11 +203,11 @@ fn new_link(
 }
 
 /// MTUs of links that other links limit. One link that changes may change the limits of others.
-fn mtus(parts: Vec<crate::values::LinkMtu>) -> impl Iterator<Item = Observation> {
+fn mtus(parts: Vec<link::LinkMtu>) -> impl Iterator<Item = Observation> {
     parts.into_iter().map(|part| (link::mtu_key(&part.link), Some(Arc::new(part) as SharedValue)))
 }
 
-fn gone_link(link: crate::values::Link, links: &mut LinkIndex) -> Vec<Observation> {
+fn gone_link(link: link::Link, links: &mut LinkIndex) -> Vec<Observation> {
     let index = link.facts.as_ref().map_or(0, |facts| facts.index);
     // A new link of this name has another index.
     let successor = links.index(&link.name).is_some_and(|current| current != index);
@@ -219,7 +226,7 @@ fn one<V: holdfast_scheduler::ObjectValue>(
 }
 
 fn routes(
-    found: Option<(holdfast_scheduler::Key, Option<crate::values::KernelRoute>)>,
+    found: Option<(holdfast_scheduler::Key, Option<route::KernelRoute>)>,
 ) -> Vec<Observation> {
     let found = found.map(|(key, route)| (key, route.map(|route| Arc::new(route) as SharedValue)));
     found.into_iter().collect()

@@ -2,14 +2,60 @@
 
 use holdfast_scheduler::{Descriptor, Effect, Key, KindId};
 use holdfast_security::credentialz::GLOME_FILE;
+use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use smol_str::SmolStr;
 
-use super::kinds;
-use crate::codec::{Codec, EncodeError, Op, Request, Requests};
-use crate::links::LinkIndex;
+use super::codec::{Codec, EncodeError, Op, Request, Requests};
+use super::links::LinkIndex;
 use crate::transport;
-use crate::values::{Content, Hostname, TextFile};
+
+/// Name in the UTS namespace.
+pub const HOSTNAME: KindId = KindId(2);
+
+/// Text of a file below `--root`.
+pub const TEXT_FILE: KindId = KindId(3);
+
+/// The name in the UTS namespace of the managed kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hostname {
+    /// The name.
+    pub name: SmolStr,
+}
+
+/// The text of one file below the settings' `--root`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextFile {
+    /// Path without a leading slash, `etc/motd`.
+    pub path: SmolStr,
+    /// Our content in the file.
+    pub content: Content,
+}
+
+/// Extent of our content in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Content {
+    /// The whole file.
+    Whole(String),
+    /// Lines between our markers; the rest of the file is left untouched.
+    Block(String),
+    /// The block of the hosts file that gives a domain to the name that the box has, whoever gave it that name.
+    OwnHost {
+        /// Domain of the box.
+        domain: SmolStr,
+        /// Name of the box in an observed block; `None` in a request, where the name at that moment is meant.
+        host: Option<SmolStr>,
+    },
+    /// Observed only: the file does not exist, or has no block of ours.
+    Absent,
+    /// Observed only: the path is a symbolic link, which is restored when the file is given up.
+    Link {
+        /// Target of the link.
+        target: String,
+        /// Content of the target.
+        text: String,
+    },
+}
 
 /// The name in the UTS namespace.
 #[derive(Debug)]
@@ -48,12 +94,12 @@ const OWN_ADDRESS: &str = "127.0.1.1";
 
 /// The key of the host name.
 pub fn hostname_key() -> Key {
-    Key::of(kinds::HOSTNAME)
+    Key::of(HOSTNAME)
 }
 
 /// The key of a file.
 pub fn file_key(path: &str) -> Key {
-    Key::of(kinds::TEXT_FILE).str(path)
+    Key::of(TEXT_FILE).str(path)
 }
 
 /// Domain name in our block of the hosts file.
@@ -97,7 +143,7 @@ impl Descriptor for HostnameDescriptor {
     type Value = Hostname;
 
     fn kind(&self) -> KindId {
-        kinds::HOSTNAME
+        HOSTNAME
     }
 
     fn name(&self) -> &'static str {
@@ -140,7 +186,7 @@ impl Descriptor for TextFileDescriptor {
     type Value = TextFile;
 
     fn kind(&self) -> KindId {
-        kinds::TEXT_FILE
+        TEXT_FILE
     }
 
     fn name(&self) -> &'static str {

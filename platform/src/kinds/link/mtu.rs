@@ -9,12 +9,11 @@ use holdfast_scheduler::{Descriptor, Effect, ErrorClass, Key, KindId, OperationE
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 
-use super::link_of;
-use crate::codec::{Codec, EncodeError, Op, Request, Requests};
-use crate::descriptors::kinds;
-use crate::links::LinkIndex;
+use super::LinkMtu;
+use super::{LINK_MTU, link_of};
+use crate::kinds::codec::{Codec, EncodeError, Op, Request, Requests};
+use crate::kinds::links::LinkIndex;
 use crate::transport;
-use crate::values::LinkMtu;
 
 /// MTUs of links that other links limit.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub struct LinkMtuDescriptor;
 
 /// The key of the MTU of a link that other links limit.
 pub fn mtu_key(link: &str) -> Key {
-    Key::of(kinds::LINK_MTU).str(link)
+    Key::of(LINK_MTU).str(link)
 }
 
 /// `errno` by which the kernel refuses an MTU that does not fit the link below.
@@ -35,7 +34,7 @@ impl Descriptor for LinkMtuDescriptor {
     type Value = LinkMtu;
 
     fn kind(&self) -> KindId {
-        kinds::LINK_MTU
+        LINK_MTU
     }
 
     fn name(&self) -> &'static str {

@@ -1,35 +1,10 @@
-//! Kernel objects as typed structs, one file for each kind.
-//!
-//! Intended and observed values have the same type. Attributes that a configuration may leave open are `Option`s.
-//! Facts that only the kernel knows (index, operational state, ownership mark) are in the `facts` of an observed
-//! value and absent from an intended one.
+//! Types that several kinds have in common: families, link-layer addresses, and the marks of what is ours.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-
-mod address;
-mod credential;
-mod link;
-mod neighbor;
-mod route;
-mod system;
-
-pub use address::{Address, AddressFacts, AddressOrigin, AddressStatus, ConnectedPrefix};
-pub use credential::{Account, CredentialFile, GlomeLogin, Password, Program, SshServer};
-pub use link::{
-    BridgeParams, Duplex, Ethernet, EthernetAttribute, Link, LinkFacts, LinkKind, LinkMaster,
-    LinkMtu, LinkSetting, LinkSysctl, LinkUp, OperState, Port, VxlanParams, carrier_losses,
-    setting_path,
-};
-pub use neighbor::{Neighbor, NeighborFacts, NeighborState};
-pub use route::{
-    ForeignRoute, Hop, IPV4_METRIC, IPV6_METRIC, KernelRoute, NextHop, NextHopTarget, RouteSource,
-    RouteTarget,
-};
-pub use system::{Content, Hostname, TextFile};
 
 /// Protocol number that marks routes, addresses and neighbours as made by this agent.
 ///

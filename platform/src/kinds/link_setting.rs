@@ -1,13 +1,70 @@
 //! Settings of a link and family that the kernel has as sysctls: each is a kind of values of its own.
 
 use holdfast_scheduler::{Dependency, Descriptor, Effect, Key, KindId};
+use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
+use smol_str::SmolStr;
 
-use super::{kinds, link};
-use crate::codec::{Codec, EncodeError, Op, Request, Requests};
-use crate::links::LinkIndex;
+use super::codec::{Codec, EncodeError, Op, Request, Requests};
+use super::link;
+use super::links::LinkIndex;
+use super::types::Family;
 use crate::transport;
-use crate::values::{Family, LinkSetting, LinkSysctl};
+
+/// Forwarding of one family on a link.
+pub const FORWARDING: KindId = KindId(14);
+
+/// Whether one family leaves out next hops over a link without a carrier.
+pub const IGNORE_LINKDOWN: KindId = KindId(18);
+
+/// A setting of a link and family, as the kernel names it below `/proc/sys/net/FAMILY/conf/LINK`. All of them are switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum LinkSysctl {
+    /// Packets that arrive here are forwarded.
+    Forwarding,
+    /// Next hops over this link are left out while it has no carrier.
+    IgnoreRoutesWithLinkdown,
+}
+
+impl LinkSysctl {
+    /// All settings.
+    pub const ALL: [Self; 2] = [Self::Forwarding, Self::IgnoreRoutesWithLinkdown];
+
+    /// Name of the file.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Self::Forwarding => "forwarding",
+            Self::IgnoreRoutesWithLinkdown => "ignore_routes_with_linkdown",
+        }
+    }
+}
+
+/// Part of a link: a setting of one family.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkSetting {
+    /// The setting.
+    pub sysctl: LinkSysctl,
+    /// The link.
+    pub link: SmolStr,
+    /// The family.
+    pub family: Family,
+    /// The value of the file.
+    pub enabled: bool,
+    /// Observed only: the link carries our mark, so there is no foreign setting to restore.
+    pub on_our_link: bool,
+}
+
+impl LinkSetting {
+    /// Path of the sysctl below `/proc/sys`.
+    pub fn path(&self) -> String {
+        setting_path(self.sysctl, &self.link, self.family)
+    }
+}
+
+/// Path of the sysctl of a setting, below `/proc/sys`.
+pub fn setting_path(sysctl: LinkSysctl, link: &str, family: Family) -> String {
+    format!("net/{}/conf/{link}/{}", family.name(), sysctl.file_name())
+}
 
 /// One setting, of all links and both families.
 #[derive(Debug)]
@@ -16,8 +73,8 @@ pub struct LinkSettingDescriptor(pub LinkSysctl);
 /// The kind of a setting.
 pub fn kind_of(sysctl: LinkSysctl) -> KindId {
     match sysctl {
-        LinkSysctl::Forwarding => kinds::FORWARDING,
-        LinkSysctl::IgnoreRoutesWithLinkdown => kinds::IGNORE_LINKDOWN,
+        LinkSysctl::Forwarding => FORWARDING,
+        LinkSysctl::IgnoreRoutesWithLinkdown => IGNORE_LINKDOWN,
     }
 }
 

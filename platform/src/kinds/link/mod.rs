@@ -3,6 +3,7 @@
 mod decode;
 mod encode;
 mod mtu;
+mod value;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -14,19 +15,36 @@ use holdfast_scheduler::{
 };
 use smol_str::{SmolStr, format_smolstr};
 
-use super::{address, ethernet, kinds, link_setting, neighbor, route};
-use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
-use crate::links::LinkIndex;
+use crate::kinds::codec::{Codec, EncodeError, Observation, Op, Requests};
+use crate::kinds::link_setting::{LinkSetting, LinkSysctl};
+use crate::kinds::links::LinkIndex;
+use crate::kinds::types::Family;
+use crate::kinds::{address, ethernet, link_setting, neighbor, route};
 use crate::transport;
 use crate::value_json;
-use crate::values::{
-    BridgeParams, Family, Link, LinkKind, LinkMaster, LinkSetting, LinkSysctl, LinkUp, Port,
-    VxlanParams,
-};
 
 pub(crate) use decode::decode;
 pub(crate) use mtu::why_refused;
 pub use mtu::{LinkMtuDescriptor, mtu_key};
+pub use value::{
+    BridgeParams, Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkUp, OperState, Port,
+    VxlanParams, carrier_losses,
+};
+
+/// Presence of a link in the kernel.
+pub const PORT: KindId = KindId(10);
+
+/// A link.
+pub const LINK: KindId = KindId(11);
+
+/// Property: a link is up.
+pub const LINK_UP: KindId = KindId(12);
+
+/// Membership of a link in a bridge.
+pub const LINK_MASTER: KindId = KindId(13);
+
+/// The MTU of a link that other links limit.
+pub const LINK_MTU: KindId = KindId(17);
 
 /// Ticks in which the kernel counts the ageing of a bridge, hundredths of a second (`USER_HZ`).
 const AGEING_TICKS_PER_S: u32 = 100;
@@ -49,22 +67,22 @@ pub struct LinkMasterDescriptor;
 
 /// The key of a link.
 pub fn key(name: &str) -> Key {
-    Key::of(kinds::LINK).str(name)
+    Key::of(LINK).str(name)
 }
 
 /// Key of the observed presence of a link.
 pub fn port_key(name: &str) -> Key {
-    Key::of(kinds::PORT).str(name)
+    Key::of(PORT).str(name)
 }
 
 /// The key of the property that a link is up.
 pub fn up_key(name: &str) -> Key {
-    Key::of(kinds::LINK_UP).str(name)
+    Key::of(LINK_UP).str(name)
 }
 
 /// The key of a link's bridge.
 pub fn master_key(name: &str) -> Key {
-    Key::of(kinds::LINK_MASTER).str(name)
+    Key::of(LINK_MASTER).str(name)
 }
 
 /// All observations from a message about a link. `gone` says that the message was its `RTM_DELLINK`.
@@ -89,7 +107,7 @@ pub(crate) fn observations(link: Link, is_deleted: bool) -> Vec<Observation> {
 
 /// Facet of bridges: only a bridge can be a master.
 fn bridge_facet(name: &str) -> Facet {
-    Facet::of(kinds::LINK, "bridge").str(name)
+    Facet::of(LINK, "bridge").str(name)
 }
 
 /// Dependency of what is on a link in IPv6: addresses, neighbours, routes to the link, and tunnels of IPv6 over it.
@@ -97,13 +115,13 @@ pub(super) fn carries_ipv6(link: &str) -> Dependency {
     let label = format_smolstr!(
         "an MTU of {LEAST_IPV6_MTU} for IPv6 on link {link}, and IPv6 not switched off"
     );
-    Dependency::any_of(label, Facet::of(kinds::LINK, "ipv6").str(link))
+    Dependency::any_of(label, Facet::of(LINK, "ipv6").str(link))
 }
 
 /// Dependency of the addresses on a link in IPv4.
 pub(super) fn carries_ipv4(link: &str) -> Dependency {
     let label = format_smolstr!("IPv4 on link {link}");
-    Dependency::any_of(label, Facet::of(kinds::LINK, "ipv4").str(link))
+    Dependency::any_of(label, Facet::of(LINK, "ipv4").str(link))
 }
 
 /// Dependency of the settings of a family on a link, which the kernel has as long as the MTU is large enough, also while the
@@ -119,7 +137,7 @@ fn settings_facet(link: &str, family: Family) -> Facet {
         Family::V4 => 4,
         Family::V6 => 6,
     };
-    Facet::of(kinds::LINK, "settings").str(link).u32(number)
+    Facet::of(LINK, "settings").str(link).u32(number)
 }
 
 /// Smallest MTU of a link with IPv4, octets of layer 3 (RFC 791, section 3.2). Below it, the kernel removes IPv4 from the link.
@@ -170,7 +188,7 @@ fn vxlan_identity(params: &VxlanParams) -> Claim {
     let is_link_local = |ip: IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
     let on_one_link = params.local.into_iter().chain(params.remote).any(is_link_local);
     let device = params.device.as_deref().filter(|_| on_one_link).unwrap_or_default();
-    let identity = Facet::of(kinds::LINK, "vxlan").u32(params.vni).u32(params.port.into());
+    let identity = Facet::of(LINK, "vxlan").u32(params.vni).u32(params.port.into());
     Claim::alone(identity.u32(params.is_ipv6().into()).str(device))
 }
 
@@ -178,7 +196,7 @@ impl Descriptor for LinkDescriptor {
     type Value = Link;
 
     fn kind(&self) -> KindId {
-        kinds::LINK
+        LINK
     }
 
     fn name(&self) -> &'static str {
@@ -237,7 +255,7 @@ impl Descriptor for LinkDescriptor {
             }
             offers.push(settings_facet(name, family).into());
             if enabled != Some(false) {
-                offers.push(Facet::of(kinds::LINK, facet).str(name).into());
+                offers.push(Facet::of(LINK, facet).str(name).into());
             }
         }
         offers
@@ -304,7 +322,7 @@ impl Descriptor for LinkDescriptor {
             ipv6_ignore_linkdown: None,
             ..expected.clone()
         };
-        value_json::difference(kinds::LINK, &expected, observed)
+        value_json::difference(LINK, &expected, observed)
     }
 
     fn satisfied_by(&self, expected: &Link, observed: &Link) -> bool {
@@ -483,7 +501,7 @@ fn on_link(name: &str) -> Vec<Cascade> {
     let settings = LinkSysctl::ALL.map(|it| Cascade::Under(link_setting::link_prefix(it, name)));
     let mut taken = vec![
         Cascade::Under(address::link_prefix(name)),
-        Cascade::Under(Key::of(kinds::CONNECTED).str(name)),
+        Cascade::Under(Key::of(address::CONNECTED).str(name)),
         Cascade::Under(neighbor::link_prefix(name)),
         Cascade::Under(master_key(name)),
         Cascade::Under(mtu_key(name)),
@@ -559,7 +577,7 @@ impl Descriptor for PortDescriptor {
     type Value = Port;
 
     fn kind(&self) -> KindId {
-        kinds::PORT
+        PORT
     }
 
     fn name(&self) -> &'static str {
@@ -583,7 +601,7 @@ impl Descriptor for LinkUpDescriptor {
     type Value = LinkUp;
 
     fn kind(&self) -> KindId {
-        kinds::LINK_UP
+        LINK_UP
     }
 
     fn name(&self) -> &'static str {
@@ -612,7 +630,7 @@ impl Descriptor for LinkMasterDescriptor {
     type Value = LinkMaster;
 
     fn kind(&self) -> KindId {
-        kinds::LINK_MASTER
+        LINK_MASTER
     }
 
     fn name(&self) -> &'static str {
