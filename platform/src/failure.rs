@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use holdfast_scheduler::{Failure, Key, KindId, Space, Target};
 
-use crate::kinds::{self, link};
+use crate::kinds::{self, KINDS, link};
 use crate::values::MAIN_TABLE;
 
 /// Kinds of which values that are not ours fail with their link: the engine has to find them by their keys.
@@ -17,14 +17,14 @@ pub fn of_interface(name: &str) -> Failure {
     Failure {
         targets: vec![Target::Exact(link::up_key(name))],
         keys: vec![link::key(name)],
-        below: link::below(name).collect(),
+        below: link::below(&KINDS, name).collect(),
     }
 }
 
 /// Prefixes of the keys of an interface: of the link, of its properties, and of everything that the kernel would remove with it.
 pub fn keys_of_interface(name: &str) -> Vec<Key> {
     let own = [link::key(name), link::up_key(name), Key::of(kinds::ETHERNET_CONFIG).str(name)];
-    own.into_iter().chain(link::below(name)).collect()
+    own.into_iter().chain(link::below(&KINDS, name)).collect()
 }
 
 /// True for a need that names an interface: that the link is there, or up.

@@ -16,12 +16,13 @@ use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use smol_str::{SmolStr, format_smolstr};
 
-use super::codec::{Codec, EncodeError, Op, Request, Requests};
+use super::codec::{EncodeError, Op, Request, Requests};
+use super::difference::difference;
 use super::link;
 use super::links::LinkIndex;
+use super::row::{Encode, Kind, PreImageForm, PreImageRow, Shown};
 use super::types::{Family, MAIN_TABLE, OUR_PROTOCOL};
 use crate::transport;
-use crate::value_json;
 
 /// An address of a link.
 pub const ADDRESS: KindId = KindId(20);
@@ -150,11 +151,11 @@ pub struct ConnectedPrefix {
 }
 
 /// Addresses of links.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AddressDescriptor;
 
 /// Prefixes that an address makes on-link.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ConnectedPrefixDescriptor;
 
 /// The key of an address.
@@ -205,6 +206,14 @@ fn is_link_local(ip: IpAddr) -> bool {
 /// Key of the prefix that an address makes on-link.
 fn connected_key(link: &str, ip: IpAddr) -> Key {
     Key::of(CONNECTED).str(link).ip(ip)
+}
+
+impl Kind for AddressDescriptor {
+    const ENCODE: Option<Encode<Address>> = Some(encode);
+    const SHOWN: Shown = Shown::AsEntry;
+    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, AddressRow>());
+    const GOES_WITH_LINK: Option<fn(&str) -> Cascade> =
+        Some(|link| Cascade::Under(link_prefix(link)));
 }
 
 impl Descriptor for AddressDescriptor {
@@ -274,7 +283,7 @@ impl Descriptor for AddressDescriptor {
     }
 
     fn difference(&self, expected: &Address, observed: &Address) -> String {
-        value_json::difference(ADDRESS, expected, observed)
+        difference(expected, observed)
     }
 
     /// An address of ours that another host on the link has cannot be used: it is tried again.
@@ -308,32 +317,50 @@ impl Descriptor for AddressDescriptor {
     }
 }
 
-impl Codec for AddressDescriptor {
-    type Value = Address;
+#[derive(Serialize, Deserialize)]
+struct AddressRow {
+    link: SmolStr,
+    ip: IpAddr,
+    prefix_len: u8,
+}
 
-    fn encode(&self, op: Op<'_, Address>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
-        let add = |new: &Address| {
-            let message = message(new, links)?;
-            Ok(smallvec![Request::create(RouteNetlinkMessage::NewAddress(message))])
-        };
-        match op {
-            Op::Create(new) => add(new),
-            // The kernel looks for the address on the link once more when it is new.
-            Op::Update { old, new } if old.is_duplicate() => {
-                let mut requests = delete(old, links)?;
-                requests.extend(add(new)?);
-                Ok(requests)
-            }
-            // A foreign address is used as it is, and stays foreign.
-            Op::Adopt { old, new } | Op::Update { old, new } => {
-                if old.prefix_len == new.prefix_len { Ok(Requests::new()) } else { add(new) }
-            }
-            Op::Delete(old) => delete(old, links),
-            Op::Release { old, restore } if old.prefix_len == restore.prefix_len => {
-                Ok(Requests::new())
-            }
-            Op::Release { old, .. } => delete(old, links),
+impl PreImageRow<AddressDescriptor> for AddressRow {
+    const TAG: &'static str = "address";
+
+    fn of(address: &Address) -> Option<Self> {
+        let link = address.link.clone();
+        Some(Self { link, ip: address.ip, prefix_len: address.prefix_len })
+    }
+
+    fn value(self) -> Address {
+        Address::new(self.link, self.ip, self.prefix_len)
+    }
+}
+
+fn encode(op: Op<'_, Address>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    let add = |new: &Address| {
+        let message = message(new, links)?;
+        Ok(smallvec![Request::create(RouteNetlinkMessage::NewAddress(message))])
+    };
+    match op {
+        Op::Create(new) => add(new),
+        // The kernel looks for the address on the link once more when it is new.
+        Op::Update { old, new } if old.is_duplicate() => {
+            let mut requests = delete(old, links)?;
+            requests.extend(add(new)?);
+            Ok(requests)
         }
+        // A foreign address is used as it is, and stays foreign.
+        Op::Adopt { old, new } | Op::Update { old, new } => {
+            if old.prefix_len == new.prefix_len {
+                Ok(Requests::new())
+            } else {
+                add(new)
+            }
+        }
+        Op::Delete(old) => delete(old, links),
+        Op::Release { old, restore } if old.prefix_len == restore.prefix_len => Ok(Requests::new()),
+        Op::Release { old, .. } => delete(old, links),
     }
 }
 
@@ -418,6 +445,13 @@ fn origin(ip: IpAddr, proto: Option<AddressProtocol>, flags: AddressFlags) -> Ad
         false if flags.contains(AddressFlags::Permanent) => AddressOrigin::Static,
         false => AddressOrigin::Other,
     }
+}
+
+impl Kind for ConnectedPrefixDescriptor {
+    /// The kernel creates and removes these by itself.
+    const ENCODE: Option<Encode<ConnectedPrefix>> = Some(|_, _| Ok(Requests::new()));
+    const GOES_WITH_LINK: Option<fn(&str) -> Cascade> =
+        Some(|link| Cascade::Under(Key::of(CONNECTED).str(link)));
 }
 
 impl Descriptor for ConnectedPrefixDescriptor {

@@ -7,7 +7,6 @@ use netlink_packet_route::RouteNetlinkMessage;
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-use super::links::LinkIndex;
 use super::system::Content;
 
 /// One operation on a value of type `V`.
@@ -206,24 +205,6 @@ impl From<EncodeError> for OperationError {
 
 /// A key with its observed value; `None` when the object does not exist.
 pub type Observation = (Key, Option<SharedValue>);
-
-/// Encoding of one kind of value.
-pub trait Codec {
-    /// The kind's values.
-    type Value: 'static;
-
-    /// The requests that carry out `op`.
-    ///
-    /// Records in `links` the links that the requests create or remove.
-    ///
-    /// # Errors
-    /// When the operation refers to a link that neither exists nor is being created.
-    fn encode(
-        &self,
-        op: Op<'_, Self::Value>,
-        links: &mut LinkIndex,
-    ) -> Result<Requests, EncodeError>;
-}
 
 impl<'a, V: 'static> Op<'a, V> {
     /// The engine's operation with typed values; `None` when a value is missing or has another type.

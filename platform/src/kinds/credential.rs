@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use smol_str::SmolStr;
 
-use super::codec::{Codec, EncodeError, Op, Request, Requests};
+use super::codec::{EncodeError, Op, Request, Requests};
 use super::links::LinkIndex;
+use super::row::{Encode, Kind, PreImageForm, PreImageRow};
 use super::system::{Content, TextFile};
 use super::{NO_REQUEST, system};
 use crate::transport;
@@ -95,27 +96,27 @@ pub const PROGRAMS: [&str; 3] =
     [SSHD_PROGRAM, holdfast_security::credentialz::HIBA_PROGRAM, GLOME_PROGRAM];
 
 /// Installed programs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ProgramDescriptor;
 
 /// Accounts of the box.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AccountDescriptor;
 
 /// Files that the SSH server reads.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CredentialFileDescriptor;
 
 /// Configuration of the SSH server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SshServerDescriptor;
 
 /// Console login by challenge and response.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct GlomeLoginDescriptor;
 
 /// Hashes in the shadow file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PasswordDescriptor;
 
 /// The key of a program.
@@ -158,6 +159,8 @@ fn installed(path: &str) -> Dependency {
     Dependency::exact(format!("program /{path}"), program_key(path))
 }
 
+impl Kind for ProgramDescriptor {}
+
 impl Descriptor for ProgramDescriptor {
     type Value = Program;
 
@@ -182,6 +185,8 @@ impl Descriptor for ProgramDescriptor {
     }
 }
 
+impl Kind for AccountDescriptor {}
+
 impl Descriptor for AccountDescriptor {
     type Value = Account;
 
@@ -204,6 +209,10 @@ impl Descriptor for AccountDescriptor {
     fn effect(&self) -> Effect {
         Effect::Property
     }
+}
+
+impl Kind for CredentialFileDescriptor {
+    const ENCODE: Option<Encode<CredentialFile>> = Some(encode_file);
 }
 
 impl Descriptor for CredentialFileDescriptor {
@@ -239,24 +248,20 @@ impl Descriptor for CredentialFileDescriptor {
     }
 }
 
-impl Codec for CredentialFileDescriptor {
-    type Value = CredentialFile;
+fn encode_file(op: Op<'_, CredentialFile>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    let write = |file: &CredentialFile| Request::CredentialFile {
+        path: file.path.clone(),
+        content: Some((file.digest, file.mode)),
+    };
+    Ok(smallvec![match op {
+        Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => write(new),
+        Op::Release { restore, .. } => write(restore),
+        Op::Delete(old) => Request::CredentialFile { path: old.path.clone(), content: None },
+    }])
+}
 
-    fn encode(
-        &self,
-        op: Op<'_, CredentialFile>,
-        _: &mut LinkIndex,
-    ) -> Result<Requests, EncodeError> {
-        let write = |file: &CredentialFile| Request::CredentialFile {
-            path: file.path.clone(),
-            content: Some((file.digest, file.mode)),
-        };
-        Ok(smallvec![match op {
-            Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => write(new),
-            Op::Release { restore, .. } => write(restore),
-            Op::Delete(old) => Request::CredentialFile { path: old.path.clone(), content: None },
-        }])
-    }
+impl Kind for SshServerDescriptor {
+    const ENCODE: Option<Encode<SshServer>> = Some(encode_server);
 }
 
 impl Descriptor for SshServerDescriptor {
@@ -299,19 +304,17 @@ impl Descriptor for SshServerDescriptor {
     }
 }
 
-impl Codec for SshServerDescriptor {
-    type Value = SshServer;
-
-    fn encode(&self, op: Op<'_, SshServer>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
-        Ok(smallvec![Request::SshServer(match op {
-            Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => {
-                Some(new.text.clone())
-            }
-            Op::Release { restore, .. } => Some(restore.text.clone()),
-            Op::Delete(_) => None,
-        })])
-    }
+fn encode_server(op: Op<'_, SshServer>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    Ok(smallvec![Request::SshServer(match op {
+        Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => {
+            Some(new.text.clone())
+        }
+        Op::Release { restore, .. } => Some(restore.text.clone()),
+        Op::Delete(_) => None,
+    })])
 }
+
+impl Kind for GlomeLoginDescriptor {}
 
 impl Descriptor for GlomeLoginDescriptor {
     type Value = GlomeLogin;
@@ -351,6 +354,11 @@ impl Descriptor for GlomeLoginDescriptor {
     }
 }
 
+impl Kind for PasswordDescriptor {
+    const ENCODE: Option<Encode<Password>> = Some(encode_password);
+    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, Password>());
+}
+
 impl Descriptor for PasswordDescriptor {
     type Value = Password;
 
@@ -385,17 +393,25 @@ impl Descriptor for PasswordDescriptor {
     }
 }
 
-impl Codec for PasswordDescriptor {
-    type Value = Password;
+impl PreImageRow<PasswordDescriptor> for Password {
+    const TAG: &'static str = "password";
 
-    fn encode(&self, op: Op<'_, Password>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
-        let (new, keep, forget) = match op {
-            Op::Create(new) | Op::Update { new, .. } => (new, None, None),
-            Op::Adopt { old, new } => (new, Some(old.digest), None),
-            Op::Release { restore, .. } => (restore, None, Some(restore.digest)),
-            Op::Delete(_) => return Ok(Requests::new()), // the hash went with its account
-        };
-        let (account, digest) = (new.account.clone(), new.digest);
-        Ok(smallvec![Request::Password { account, digest, keep, forget }])
+    fn of(password: &Self) -> Option<Self> {
+        Some(password.clone())
     }
+
+    fn value(self) -> Self {
+        self
+    }
+}
+
+fn encode_password(op: Op<'_, Password>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    let (new, keep, forget) = match op {
+        Op::Create(new) | Op::Update { new, .. } => (new, None, None),
+        Op::Adopt { old, new } => (new, Some(old.digest), None),
+        Op::Release { restore, .. } => (restore, None, Some(restore.digest)),
+        Op::Delete(_) => return Ok(Requests::new()), // the hash went with its account
+    };
+    let (account, digest) = (new.account.clone(), new.digest);
+    Ok(smallvec![Request::Password { account, digest, keep, forget }])
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::NO_REQUEST;
+use super::row::Kind;
 
 /// Speed and duplex of a link.
 pub const ETHERNET: KindId = KindId(15);
@@ -95,11 +96,11 @@ impl fmt::Display for EthernetAttribute {
 }
 
 /// Speed and duplex of a link, as its driver says.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct EthernetDescriptor;
 
 /// Speed and duplex that a link has to have, as its configuration says.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct EthernetConfigDescriptor;
 
 /// The key under which the speed and duplex of a link are observed.
@@ -121,6 +122,8 @@ fn facet(link: &str, attribute: EthernetAttribute) -> Facet {
         EthernetAttribute::AutoNegotiate(on) => of("auto-negotiate").u32(on.into()),
     }
 }
+
+impl Kind for EthernetDescriptor {}
 
 impl Descriptor for EthernetDescriptor {
     type Value = Ethernet;
@@ -149,6 +152,8 @@ impl Descriptor for EthernetDescriptor {
         ethernet.attributes().map(|it| facet(&ethernet.link, it).into()).collect()
     }
 }
+
+impl Kind for EthernetConfigDescriptor {}
 
 impl Descriptor for EthernetConfigDescriptor {
     type Value = Ethernet;

@@ -1,13 +1,14 @@
 //! Settings of a link and family that the kernel has as sysctls: each is a kind of values of its own.
 
-use holdfast_scheduler::{Dependency, Descriptor, Effect, Key, KindId};
+use holdfast_scheduler::{Cascade, Dependency, Descriptor, Effect, Key, KindId};
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use smol_str::SmolStr;
 
-use super::codec::{Codec, EncodeError, Op, Request, Requests};
+use super::codec::{EncodeError, Op, Request, Requests};
 use super::link;
 use super::links::LinkIndex;
+use super::row::{Encode, Kind, PreImageForm, PreImageRow};
 use super::types::Family;
 use crate::transport;
 
@@ -66,9 +67,9 @@ pub fn setting_path(sysctl: LinkSysctl, link: &str, family: Family) -> String {
     format!("net/{}/conf/{link}/{}", family.name(), sysctl.file_name())
 }
 
-/// One setting, of all links and both families.
-#[derive(Debug)]
-pub struct LinkSettingDescriptor(pub LinkSysctl);
+/// Setting `N` of [`LinkSysctl::ALL`], of all links and both families.
+#[derive(Debug, Default)]
+pub struct LinkSettingDescriptor<const N: usize>;
 
 /// The kind of a setting.
 pub fn kind_of(sysctl: LinkSysctl) -> KindId {
@@ -114,15 +115,22 @@ pub fn observed(
     Some(LinkSetting { sysctl, link: link.into(), family, enabled, on_our_link })
 }
 
-impl Descriptor for LinkSettingDescriptor {
+impl<const N: usize> Kind for LinkSettingDescriptor<N> {
+    const ENCODE: Option<Encode<LinkSetting>> = Some(encode);
+    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, SettingRow>());
+    const GOES_WITH_LINK: Option<fn(&str) -> Cascade> =
+        Some(|link| Cascade::Under(link_prefix(LinkSysctl::ALL[N], link)));
+}
+
+impl<const N: usize> Descriptor for LinkSettingDescriptor<N> {
     type Value = LinkSetting;
 
     fn kind(&self) -> KindId {
-        kind_of(self.0)
+        kind_of(LinkSysctl::ALL[N])
     }
 
     fn name(&self) -> &'static str {
-        match self.0 {
+        match LinkSysctl::ALL[N] {
             LinkSysctl::Forwarding => "forwarding",
             LinkSysctl::IgnoreRoutesWithLinkdown => "ignore-routes-with-linkdown",
         }
@@ -164,18 +172,40 @@ impl Descriptor for LinkSettingDescriptor {
     }
 }
 
-impl Codec for LinkSettingDescriptor {
-    type Value = LinkSetting;
+#[derive(Serialize, Deserialize)]
+struct SettingRow {
+    link: SmolStr,
+    ipv6: bool,
+    enabled: bool,
+}
 
-    fn encode(&self, op: Op<'_, LinkSetting>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
-        let (part, enabled) = match op {
-            Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => (new, new.enabled),
-            Op::Delete(old) => (old, false),
-            Op::Release { old, restore } if old.enabled == restore.enabled => {
-                return Ok(Requests::new());
-            }
-            Op::Release { old, restore } => (old, restore.enabled),
-        };
-        Ok(smallvec![Request::Sysctl { path: part.path(), value: u8::from(enabled).to_string() }])
+impl<const N: usize> PreImageRow<LinkSettingDescriptor<N>> for SettingRow {
+    const TAG: &'static str = match LinkSysctl::ALL[N] {
+        LinkSysctl::Forwarding => "forwarding",
+        LinkSysctl::IgnoreRoutesWithLinkdown => "ignore-linkdown",
+    };
+
+    fn of(part: &LinkSetting) -> Option<Self> {
+        let ipv6 = part.family == Family::V6;
+        let row = Self { link: part.link.clone(), ipv6, enabled: part.enabled };
+        (part.sysctl == LinkSysctl::ALL[N]).then_some(row)
     }
+
+    fn value(self) -> LinkSetting {
+        let Self { link, ipv6, enabled } = self;
+        let family = if ipv6 { Family::V6 } else { Family::V4 };
+        LinkSetting { sysctl: LinkSysctl::ALL[N], link, family, enabled, on_our_link: false }
+    }
+}
+
+fn encode(op: Op<'_, LinkSetting>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    let (part, enabled) = match op {
+        Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => (new, new.enabled),
+        Op::Delete(old) => (old, false),
+        Op::Release { old, restore } if old.enabled == restore.enabled => {
+            return Ok(Requests::new());
+        }
+        Op::Release { old, restore } => (old, restore.enabled),
+    };
+    Ok(smallvec![Request::Sysctl { path: part.path(), value: u8::from(enabled).to_string() }])
 }

@@ -1,7 +1,7 @@
 //! Kinds of values, one module for each or for a few that belong together: the type, its descriptor and its codec. Pure.
 //!
-//! Start at [`registry`] for the descriptors that the engine gets, at [`encode`] and [`decode`] for the codecs
-//! that the transports call.
+//! Start at [`KINDS`] for all of them, and at [`row`] for what each answers; [`encode`] and [`decode`] are what the
+//! transports call.
 //!
 //! What the kernel refuses because of another object is a declared dependency or claim of the value, so that the order of
 //! changes does not matter. `kernel_tests` tries each row on the kernel.
@@ -30,13 +30,14 @@
 //!
 //! [`ErrorClass::Unmet`]: holdfast_scheduler::ErrorClass::Unmet
 
-use holdfast_scheduler::{Effect, Operation, Registry, SharedValue, TransportId};
+use holdfast_scheduler::{Effect, KindId, Operation, Registry, SharedValue, TransportId};
 use netlink_packet_route::RouteNetlinkMessage;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 pub mod address;
 pub mod codec;
 pub mod credential;
+mod difference;
 pub mod ethernet;
 #[cfg(test)]
 mod kernel_tests;
@@ -46,12 +47,13 @@ pub mod links;
 mod mtu_limits;
 pub mod neighbor;
 pub mod route;
+pub mod row;
 pub mod system;
 pub mod types;
 
-use codec::{Codec, EncodeError, Observation, Op, Requests};
-use link_setting::{LinkSettingDescriptor, LinkSysctl};
+use codec::{EncodeError, Observation, Requests};
 use links::LinkIndex;
+use row::{KindRow, Shown, row};
 
 pub use address::{ADDRESS, CONNECTED};
 pub use credential::{ACCOUNT, CREDENTIAL_FILE, GLOME_LOGIN, PASSWORD, PROGRAM, SSH_SERVER};
@@ -66,35 +68,50 @@ pub use system::{HOSTNAME, TEXT_FILE};
 const NO_REQUEST: Effect = Effect::Operation(TransportId::NONE);
 
 /// All kinds of values of this platform.
+pub static KINDS: LazyLock<Vec<KindRow>> = LazyLock::new(|| {
+    vec![
+        row::<system::HostnameDescriptor>(),
+        row::<system::TextFileDescriptor>(),
+        row::<credential::ProgramDescriptor>(),
+        row::<credential::AccountDescriptor>(),
+        row::<credential::CredentialFileDescriptor>(),
+        row::<credential::SshServerDescriptor>(),
+        row::<credential::GlomeLoginDescriptor>(),
+        row::<credential::PasswordDescriptor>(),
+        row::<link::PortDescriptor>(),
+        row::<link::LinkDescriptor>(),
+        row::<link::LinkUpDescriptor>(),
+        row::<ethernet::EthernetDescriptor>(),
+        row::<ethernet::EthernetConfigDescriptor>(),
+        row::<address::AddressDescriptor>(),
+        row::<address::ConnectedPrefixDescriptor>(),
+        row::<neighbor::NeighborDescriptor>(),
+        row::<link::LinkMasterDescriptor>(),
+        row::<link::LinkMtuDescriptor>(),
+        row::<route::RouteDescriptor>(),
+        row::<link_setting::LinkSettingDescriptor<0>>(),
+        row::<link_setting::LinkSettingDescriptor<1>>(),
+    ]
+});
+
+/// The row of a kind; `None` for a number that no kind has.
+pub fn row_of(kind: KindId) -> Option<&'static KindRow> {
+    KINDS.iter().find(|row| row.id == kind)
+}
+
+/// Where the state of a kind is shown.
+pub fn shown(kind: KindId) -> Shown {
+    row_of(kind).map_or(Shown::AsLeaves, |row| row.shown)
+}
+
+/// Descriptors of all kinds, for the engine.
 ///
 /// # Panics
 /// When two kinds share a number or a name, which no configuration can bring about.
 pub fn registry() -> Registry {
     let mut registry = Registry::new();
-    let registered = [
-        registry.register(system::HostnameDescriptor),
-        registry.register(system::TextFileDescriptor),
-        registry.register(credential::ProgramDescriptor),
-        registry.register(credential::AccountDescriptor),
-        registry.register(credential::CredentialFileDescriptor),
-        registry.register(credential::SshServerDescriptor),
-        registry.register(credential::GlomeLoginDescriptor),
-        registry.register(credential::PasswordDescriptor),
-        registry.register(link::PortDescriptor),
-        registry.register(link::LinkDescriptor),
-        registry.register(link::LinkUpDescriptor),
-        registry.register(link::LinkMasterDescriptor),
-        registry.register(link::LinkMtuDescriptor),
-        registry.register(ethernet::EthernetDescriptor),
-        registry.register(ethernet::EthernetConfigDescriptor),
-        registry.register(address::AddressDescriptor),
-        registry.register(address::ConnectedPrefixDescriptor),
-        registry.register(neighbor::NeighborDescriptor),
-        registry.register(route::RouteDescriptor),
-    ];
-    let settings = LinkSysctl::ALL.map(|sysctl| registry.register(LinkSettingDescriptor(sysctl)));
-    for result in registered.into_iter().chain(settings) {
-        result.expect("numbers and names of kinds are distinct");
+    for row in KINDS.iter() {
+        (row.register)(&mut registry, &KINDS).expect("numbers and names of kinds are distinct");
     }
     registry
 }
@@ -104,49 +121,13 @@ pub fn registry() -> Registry {
 /// # Errors
 /// When a named link neither exists nor is being created, or the kind has no encoding.
 pub fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
-    match operation.key.kind() {
-        LINK => with(&link::LinkDescriptor, operation, links),
-        LINK_MASTER => with(&link::LinkMasterDescriptor, operation, links),
-        LINK_MTU => with(&link::LinkMtuDescriptor, operation, links),
-        ADDRESS => with(&address::AddressDescriptor, operation, links),
-        NEIGHBOR => with(&neighbor::NeighborDescriptor, operation, links),
-        ROUTE => with(&route::RouteDescriptor, operation, links),
-        HOSTNAME => with(&system::HostnameDescriptor, operation, links),
-        TEXT_FILE => with(&system::TextFileDescriptor, operation, links),
-        CREDENTIAL_FILE => with(&credential::CredentialFileDescriptor, operation, links),
-        SSH_SERVER => with(&credential::SshServerDescriptor, operation, links),
-        PASSWORD => with(&credential::PasswordDescriptor, operation, links),
-        // The kernel creates and removes these by itself.
-        CONNECTED => Ok(Requests::new()),
-        kind => match link_setting::of_kind(kind) {
-            Some(sysctl) => with(&LinkSettingDescriptor(sysctl), operation, links),
-            None => Err(no_codec(operation)),
-        },
-    }
+    let encode = row_of(operation.key.kind()).and_then(|row| row.encode);
+    encode.ok_or_else(|| row::no_codec(operation))?(operation, links)
 }
 
 /// Reason for which the kernel refused an operation, where it has no words for it.
 pub fn why_refused(operation: &Operation, links: &LinkIndex) -> Option<String> {
-    match operation.key.kind() {
-        LINK_MTU => {
-            let part = operation.new.as_ref()?.as_any().downcast_ref()?;
-            link::why_refused(part, links)
-        }
-        _ => None,
-    }
-}
-
-fn with<C: Codec>(
-    codec: &C,
-    operation: &Operation,
-    links: &mut LinkIndex,
-) -> Result<Requests, EncodeError> {
-    let op = Op::of(operation).ok_or_else(|| no_codec(operation))?;
-    codec.encode(op, links)
-}
-
-fn no_codec(operation: &Operation) -> EncodeError {
-    EncodeError::NoCodec(format!("{} {}", operation.action, operation.key))
+    (row_of(operation.key.kind())?.why_refused)(operation, links)
 }
 
 /// Decodes a kernel message about an object of a known kind; empty for all other messages.
@@ -230,4 +211,29 @@ fn routes(
 ) -> Vec<Observation> {
     let found = found.map(|(key, route)| (key, route.map(|route| Arc::new(route) as SharedValue)));
     found.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_one_complete_row() {
+        let registry = registry();
+        assert_eq!(registry.iter().count(), KINDS.len());
+        for row in KINDS.iter() {
+            let same = |other: &&KindRow| other.id == row.id || other.name == row.name;
+            assert_eq!(KINDS.iter().filter(same).count(), 1, "{}", row.name);
+            let descriptor = registry.descriptor(row.id).unwrap();
+            assert_eq!((descriptor.kind(), descriptor.name()), (row.id, row.name));
+            let is_carried_out = match descriptor.effect() {
+                Effect::Operation(transport) => transport != TransportId::NONE,
+                Effect::Property => false,
+            };
+            assert_eq!(row.encode.is_some(), is_carried_out, "{}", row.name);
+        }
+        let tags = KINDS.iter().filter_map(|row| Some(row.pre_image?.tag));
+        let distinct: std::collections::BTreeSet<&str> = tags.clone().collect();
+        assert_eq!(distinct.len(), tags.count(), "tags of rows in the database");
+    }
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use holdfast_scheduler::{
-    Claim, Dependency, Descriptor, Effect, ErrorClass, Key, KindId, OperationError,
+    Cascade, Claim, Dependency, Descriptor, Effect, ErrorClass, Key, KindId, OperationError,
 };
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -14,12 +14,13 @@ use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use smol_str::{SmolStr, format_smolstr};
 
-use super::codec::{Codec, EncodeError, Op, Request, Requests};
+use super::codec::{EncodeError, Op, Request, Requests};
+use super::difference::difference;
 use super::links::LinkIndex;
+use super::row::{Encode, Kind, PreImageForm, PreImageRow, Shown};
 use super::types::{Family, MacAddr, OUR_PROTOCOL};
 use super::{address, link};
 use crate::transport;
-use crate::value_json;
 
 /// A neighbour of a link.
 pub const NEIGHBOR: KindId = KindId(22);
@@ -84,7 +85,7 @@ impl NeighborState {
 }
 
 /// Neighbours of links.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct NeighborDescriptor;
 
 /// The key of a neighbour.
@@ -103,6 +104,14 @@ fn is_permanent(neighbor: &Neighbor) -> bool {
 
 fn is_ours(neighbor: &Neighbor) -> bool {
     neighbor.facts.as_ref().is_some_and(|facts| facts.ours)
+}
+
+impl Kind for NeighborDescriptor {
+    const ENCODE: Option<Encode<Neighbor>> = Some(encode);
+    const SHOWN: Shown = Shown::AsEntry;
+    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, NeighborRow>());
+    const GOES_WITH_LINK: Option<fn(&str) -> Cascade> =
+        Some(|link| Cascade::Under(link_prefix(link)));
 }
 
 impl Descriptor for NeighborDescriptor {
@@ -150,7 +159,7 @@ impl Descriptor for NeighborDescriptor {
     }
 
     fn difference(&self, expected: &Neighbor, observed: &Neighbor) -> String {
-        value_json::difference(NEIGHBOR, expected, observed)
+        difference(expected, observed)
     }
 
     fn satisfied_by(&self, expected: &Neighbor, observed: &Neighbor) -> bool {
@@ -167,27 +176,41 @@ impl Descriptor for NeighborDescriptor {
     }
 }
 
-impl Codec for NeighborDescriptor {
-    type Value = Neighbor;
+#[derive(Serialize, Deserialize)]
+struct NeighborRow {
+    link: SmolStr,
+    ip: IpAddr,
+    mac: Option<MacAddr>,
+}
 
-    fn encode(&self, op: Op<'_, Neighbor>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
-        let put = |neighbor: &Neighbor, protocol| {
-            let message = message(neighbor, protocol, links)?;
-            Ok(smallvec![Request::replace(RouteNetlinkMessage::NewNeighbour(message))])
-        };
-        match op {
-            Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => {
-                put(new, OUR_PROTOCOL)
-            }
-            Op::Release { restore, .. } if links.index(&restore.link).is_some() => {
-                put(restore, UNSPECIFIED)
-            }
-            Op::Delete(old) if links.index(&old.link).is_some() => {
-                let message = message(old, OUR_PROTOCOL, links)?;
-                Ok(smallvec![Request::delete(RouteNetlinkMessage::DelNeighbour(message))])
-            }
-            Op::Release { .. } | Op::Delete(_) => Ok(Requests::new()), // the kernel removed it with its link
+impl PreImageRow<NeighborDescriptor> for NeighborRow {
+    const TAG: &'static str = "neighbor";
+
+    fn of(neighbor: &Neighbor) -> Option<Self> {
+        let link = neighbor.link.clone();
+        Some(Self { link, ip: neighbor.ip, mac: neighbor.mac })
+    }
+
+    fn value(self) -> Neighbor {
+        Neighbor { link: self.link, ip: self.ip, mac: self.mac, facts: None }
+    }
+}
+
+fn encode(op: Op<'_, Neighbor>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    let put = |neighbor: &Neighbor, protocol| {
+        let message = message(neighbor, protocol, links)?;
+        Ok(smallvec![Request::replace(RouteNetlinkMessage::NewNeighbour(message))])
+    };
+    match op {
+        Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => put(new, OUR_PROTOCOL),
+        Op::Release { restore, .. } if links.index(&restore.link).is_some() => {
+            put(restore, UNSPECIFIED)
         }
+        Op::Delete(old) if links.index(&old.link).is_some() => {
+            let message = message(old, OUR_PROTOCOL, links)?;
+            Ok(smallvec![Request::delete(RouteNetlinkMessage::DelNeighbour(message))])
+        }
+        Op::Release { .. } | Op::Delete(_) => Ok(Requests::new()), // the kernel removed it with its link
     }
 }
 

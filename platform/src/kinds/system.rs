@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use smol_str::SmolStr;
 
-use super::codec::{Codec, EncodeError, Op, Request, Requests};
+use super::codec::{EncodeError, Op, Request, Requests};
 use super::links::LinkIndex;
+use super::row::{Encode, Kind, PreImageForm, PreImageRow};
 use crate::transport;
 
 /// Name in the UTS namespace.
@@ -58,11 +59,11 @@ pub enum Content {
 }
 
 /// The name in the UTS namespace.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HostnameDescriptor;
 
 /// Texts of files.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TextFileDescriptor;
 
 /// File with the host name for the next boot.
@@ -139,6 +140,11 @@ pub(crate) fn search_block(domains: &[SmolStr]) -> String {
     format!("{SEARCH} {}\n", domains.join(" "))
 }
 
+impl Kind for HostnameDescriptor {
+    const ENCODE: Option<Encode<Hostname>> = Some(encode_hostname);
+    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, Hostname>());
+}
+
 impl Descriptor for HostnameDescriptor {
     type Value = Hostname;
 
@@ -168,18 +174,31 @@ impl Descriptor for HostnameDescriptor {
     }
 }
 
-impl Codec for HostnameDescriptor {
-    type Value = Hostname;
+impl PreImageRow<HostnameDescriptor> for Hostname {
+    const TAG: &'static str = "hostname";
 
-    fn encode(&self, op: Op<'_, Hostname>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
-        Ok(match op {
-            Op::Create(new)
-            | Op::Adopt { new, .. }
-            | Op::Update { new, .. }
-            | Op::Release { restore: new, .. } => smallvec![Request::Hostname(new.name.clone())],
-            Op::Delete(_) => Requests::new(), // a box always has a name
-        })
+    fn of(hostname: &Self) -> Option<Self> {
+        Some(hostname.clone())
     }
+
+    fn value(self) -> Self {
+        self
+    }
+}
+
+fn encode_hostname(op: Op<'_, Hostname>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    Ok(match op {
+        Op::Create(new)
+        | Op::Adopt { new, .. }
+        | Op::Update { new, .. }
+        | Op::Release { restore: new, .. } => smallvec![Request::Hostname(new.name.clone())],
+        Op::Delete(_) => Requests::new(), // a box always has a name
+    })
+}
+
+impl Kind for TextFileDescriptor {
+    const ENCODE: Option<Encode<TextFile>> = Some(encode_file);
+    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, FileRow>());
 }
 
 impl Descriptor for TextFileDescriptor {
@@ -223,17 +242,50 @@ impl Descriptor for TextFileDescriptor {
     }
 }
 
-impl Codec for TextFileDescriptor {
-    type Value = TextFile;
+#[derive(Serialize, Deserialize)]
+struct FileRow {
+    path: SmolStr,
+    whole: Option<String>,
+    block: Option<String>,
+    /// Target of the symbolic link that the file replaced.
+    #[serde(default)]
+    link: Option<String>,
+}
 
-    fn encode(&self, op: Op<'_, TextFile>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
-        let (path, content) = match op {
-            Op::Create(new)
-            | Op::Adopt { new, .. }
-            | Op::Update { new, .. }
-            | Op::Release { restore: new, .. } => (&new.path, new.content.clone()),
-            Op::Delete(old) => (&old.path, Content::Absent),
+impl PreImageRow<TextFileDescriptor> for FileRow {
+    const TAG: &'static str = "file";
+
+    fn of(file: &TextFile) -> Option<Self> {
+        let (whole, block, link) = match &file.content {
+            Content::Whole(text) => (Some(text.clone()), None, None),
+            Content::Block(text) => (None, Some(text.clone()), None),
+            Content::OwnHost { domain, host } => {
+                (None, host.as_ref().map(|host| hosts_block(host, domain)), None)
+            }
+            Content::Absent => (None, None, None),
+            Content::Link { target, text } => (Some(text.clone()), None, Some(target.clone())),
         };
-        Ok(smallvec![Request::File { path: path.clone(), content }])
+        Some(Self { path: file.path.clone(), whole, block, link })
     }
+
+    fn value(self) -> TextFile {
+        let content = match (self.whole, self.block, self.link) {
+            (text, _, Some(target)) => Content::Link { target, text: text.unwrap_or_default() },
+            (Some(text), ..) => Content::Whole(text),
+            (None, Some(text), _) => Content::Block(text),
+            (None, None, None) => Content::Absent,
+        };
+        TextFile { path: self.path, content }
+    }
+}
+
+fn encode_file(op: Op<'_, TextFile>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    let (path, content) = match op {
+        Op::Create(new)
+        | Op::Adopt { new, .. }
+        | Op::Update { new, .. }
+        | Op::Release { restore: new, .. } => (&new.path, new.content.clone()),
+        Op::Delete(old) => (&old.path, Content::Absent),
+    };
+    Ok(smallvec![Request::File { path: path.clone(), content }])
 }

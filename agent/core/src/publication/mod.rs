@@ -51,8 +51,7 @@ use self::prepared::EntryPreparation;
 pub(super) use self::prepared::PreparedEntries;
 pub(super) use self::state::as_planes;
 use self::state::{
-    FEW_KEYS, Others, SHOWN_AS_APPLIED, StateSource, StateUpdate, follow_configuration, in_both,
-    show,
+    FEW_KEYS, Others, StateSource, StateUpdate, follow_configuration, in_both, is_applied, show,
 };
 use self::told::{LinkObservation, ToldLinks};
 use super::commit::{AppliedChange, BuildResult, CommitInFlight, Input};
@@ -241,7 +240,6 @@ impl Publisher {
         sort_keys(&mut keys);
         let source = self.source.clone();
         let others = self.chain.others();
-        let is_applied = |key: &Key| SHOWN_AS_APPLIED.contains(&key.kind());
         let (applied, mut keys): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_applied);
         let derived = DerivedChanges::of(&source.registry, applied, engine, draft.native());
         let DerivedChanges { states, stored } = derived;
@@ -289,7 +287,7 @@ fn link_observation(engine: &Engine, key: &Key, now: Now) -> Option<LinkObservat
 
 /// Keys of objects that are not shown as applied: what is shown of these is noted.
 fn stored_kinds(keys: &[Key]) -> impl Iterator<Item = &Key> {
-    keys.iter().filter(|key| !SHOWN_AS_APPLIED.contains(&key.kind()))
+    keys.iter().filter(|key| !is_applied(key))
 }
 
 /// Shows the state of changed objects that is their configuration in force.

@@ -172,7 +172,8 @@ mod tests {
                 vec![LinkAttribute::IfName("br0".into()), LinkAttribute::LinkInfo(info)];
             let params = BridgeParams { stp: true, ..BridgeParams::default() };
             let params = Link::new("br0", LinkKind::Bridge(params));
-            LinkDescriptor.satisfied_by(&params, &decode(&message, &LinkIndex::new()).unwrap())
+            LinkDescriptor::default()
+                .satisfied_by(&params, &decode(&message, &LinkIndex::new()).unwrap())
         };
         assert!(satisfied(BridgeStpState::KernelStp, 300, 0));
         assert!(satisfied(BridgeStpState::KernelStp, 30, 1));

@@ -201,7 +201,7 @@ struct Attributes {
     enabled: Option<bool>,
     description: Option<smol_str::SmolStr>,
     mtu: Option<u32>,
-    mac: Option<crate::values::MacAddr>,
+    mac: Option<crate::kinds::types::MacAddr>,
     bridge: Vec<InfoBridge>,
 }
 

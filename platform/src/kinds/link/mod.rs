@@ -13,18 +13,19 @@ use holdfast_scheduler::{
     Cascade, ChangeMethod, Claim, Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId,
     Offer, OperationError, Part, Segment, SharedValue,
 };
+use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 
-use crate::kinds::codec::{Codec, EncodeError, Observation, Op, Requests};
+use crate::kinds::codec::Observation;
 use crate::kinds::link_setting::{LinkSetting, LinkSysctl};
-use crate::kinds::links::LinkIndex;
-use crate::kinds::types::Family;
-use crate::kinds::{address, ethernet, link_setting, neighbor, route};
+use crate::kinds::row::{Encode, Kind, KindRow, PreImageForm, PreImageRow, Shown};
+use crate::kinds::types::{Family, MacAddr};
+use crate::kinds::{ethernet, link_setting};
+
+use crate::kinds::difference::difference;
 use crate::transport;
-use crate::value_json;
 
 pub(crate) use decode::decode;
-pub(crate) use mtu::why_refused;
 pub use mtu::{LinkMtuDescriptor, mtu_key};
 pub use value::{
     BridgeParams, Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkUp, OperState, Port,
@@ -50,19 +51,24 @@ pub const LINK_MTU: KindId = KindId(17);
 const AGEING_TICKS_PER_S: u32 = 100;
 
 /// Links.
-#[derive(Debug)]
-pub struct LinkDescriptor;
+#[derive(Debug, Default)]
+pub struct LinkDescriptor {
+    /// All kinds, to ask them what goes with a link.
+    kinds: &'static [KindRow],
+}
 
 /// Presence of a link in the kernel.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PortDescriptor;
 
 /// Administrative state of a link.
-#[derive(Debug)]
-pub struct LinkUpDescriptor;
+#[derive(Debug, Default)]
+pub struct LinkUpDescriptor {
+    kinds: &'static [KindRow],
+}
 
 /// Membership of a link in a bridge.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LinkMasterDescriptor;
 
 /// The key of a link.
@@ -192,6 +198,16 @@ fn vxlan_identity(params: &VxlanParams) -> Claim {
     Claim::alone(identity.u32(params.is_ipv6().into()).str(device))
 }
 
+impl Kind for LinkDescriptor {
+    const ENCODE: Option<Encode<Link>> = Some(encode::link);
+    const SHOWN: Shown = Shown::AsEntry;
+    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, LinkRow>());
+
+    fn registered(kinds: &'static [KindRow]) -> Self {
+        Self { kinds }
+    }
+}
+
 impl Descriptor for LinkDescriptor {
     type Value = Link;
 
@@ -297,10 +313,10 @@ impl Descriptor for LinkDescriptor {
         if !link.kind.is_made_by_us() {
             return Vec::new();
         }
-        let mut taken = on_link(&link.name);
+        let mut taken: Vec<Cascade> = on_link(self.kinds, &link.name).collect();
         if let LinkKind::Veth { peer: Some(peer) } = &link.kind {
             taken.push(Cascade::Under(key(peer)));
-            taken.extend(on_link(peer));
+            taken.extend(on_link(self.kinds, peer));
         }
         taken
     }
@@ -322,7 +338,7 @@ impl Descriptor for LinkDescriptor {
             ipv6_ignore_linkdown: None,
             ..expected.clone()
         };
-        value_json::difference(LINK, &expected, observed)
+        difference(&expected, observed)
     }
 
     fn satisfied_by(&self, expected: &Link, observed: &Link) -> bool {
@@ -422,6 +438,51 @@ impl Descriptor for LinkDescriptor {
     }
 }
 
+#[derive(Serialize, Deserialize)]
+struct LinkRow {
+    name: SmolStr,
+    enabled: bool,
+    description: Option<SmolStr>,
+    mtu: Option<u32>,
+    mac: Option<MacAddr>,
+    bridge: Option<BridgeParams>,
+    /// `ifindex`, which differs for another device of the same name.
+    #[serde(default)]
+    index: Option<u32>,
+    /// `disable_ipv6`, inverted.
+    #[serde(default)]
+    ipv6_enabled: Option<bool>,
+}
+
+impl PreImageRow<LinkDescriptor> for LinkRow {
+    const TAG: &'static str = "link";
+
+    fn of(link: &Link) -> Option<Self> {
+        let bridge = match &link.kind {
+            LinkKind::Bridge(params) => Some(params.clone()),
+            _ => None,
+        };
+        Some(Self {
+            name: link.name.clone(),
+            enabled: link.enabled,
+            description: link.description.clone(),
+            mtu: link.mtu,
+            mac: link.mac,
+            bridge,
+            index: link.facts.as_ref().map(|facts| facts.index),
+            ipv6_enabled: link.ipv6_enabled,
+        })
+    }
+
+    fn value(self) -> Link {
+        let Self { name, enabled, description, mtu, mac, bridge, index, ipv6_enabled } = self;
+        // Only attributes are restored, so the parameters of other kinds do not matter.
+        let kind = bridge.map_or(LinkKind::Physical, LinkKind::Bridge);
+        let facts = index.map(|index| LinkFacts { index, ..LinkFacts::default() });
+        Link { enabled, description, mtu, mac, ipv6_enabled, facts, ..Link::new(name, kind) }
+    }
+}
+
 /// Name of the link that a key of it, or of something on it, begins with.
 pub(crate) fn link_of(key: &Key) -> Option<SmolStr> {
     match key.segments().next() {
@@ -489,26 +550,19 @@ fn with_what_others_changed(before: &Link, applied: &Link, observed: &Link) -> L
 }
 
 /// Prefixes of the keys of all values that the kernel removes with a link.
-pub(crate) fn below(name: &str) -> impl Iterator<Item = Key> + use<> {
-    on_link(name).into_iter().filter_map(|taken| match taken {
+pub(crate) fn below<'n>(
+    kinds: &'static [KindRow],
+    name: &'n str,
+) -> impl Iterator<Item = Key> + 'n {
+    on_link(kinds, name).filter_map(|taken| match taken {
         Cascade::Under(prefix) => Some(prefix),
         Cascade::Of(_) => None, // routes, which depend on the link being up
     })
 }
 
 /// Objects that the kernel removes with a link.
-fn on_link(name: &str) -> Vec<Cascade> {
-    let settings = LinkSysctl::ALL.map(|it| Cascade::Under(link_setting::link_prefix(it, name)));
-    let mut taken = vec![
-        Cascade::Under(address::link_prefix(name)),
-        Cascade::Under(Key::of(address::CONNECTED).str(name)),
-        Cascade::Under(neighbor::link_prefix(name)),
-        Cascade::Under(master_key(name)),
-        Cascade::Under(mtu_key(name)),
-        Cascade::Of(route::via_facet(name)),
-    ];
-    taken.extend(settings);
-    taken
+fn on_link<'n>(kinds: &'static [KindRow], name: &'n str) -> impl Iterator<Item = Cascade> + 'n {
+    kinds.iter().filter_map(|row| row.goes_with_link).map(move |taken| taken(name))
 }
 
 /// Default MTU of an Ethernet-like link, octets of layer 3.
@@ -565,13 +619,7 @@ fn kind_satisfied(expected: &LinkKind, observed: &LinkKind) -> bool {
     }
 }
 
-impl Codec for LinkDescriptor {
-    type Value = Link;
-
-    fn encode(&self, op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
-        encode::link(op, links)
-    }
-}
+impl Kind for PortDescriptor {}
 
 impl Descriptor for PortDescriptor {
     type Value = Port;
@@ -594,6 +642,12 @@ impl Descriptor for PortDescriptor {
 
     fn effect(&self) -> Effect {
         Effect::Property
+    }
+}
+
+impl Kind for LinkUpDescriptor {
+    fn registered(kinds: &'static [KindRow]) -> Self {
+        Self { kinds }
     }
 }
 
@@ -622,8 +676,16 @@ impl Descriptor for LinkUpDescriptor {
 
     /// The kernel removes the routes through a link that goes down.
     fn cascades(&self, up: &LinkUp) -> Vec<Cascade> {
-        vec![Cascade::Of(route::via_facet(&up.link))]
+        let taken = on_link(self.kinds, &up.link);
+        taken.filter(|taken| matches!(taken, Cascade::Of(_))).collect()
     }
+}
+
+impl Kind for LinkMasterDescriptor {
+    const ENCODE: Option<Encode<LinkMaster>> = Some(encode::master);
+    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, MasterRow>());
+    const GOES_WITH_LINK: Option<fn(&str) -> Cascade> =
+        Some(|link| Cascade::Under(master_key(link)));
 }
 
 impl Descriptor for LinkMasterDescriptor {
@@ -681,14 +743,20 @@ impl Descriptor for LinkMasterDescriptor {
     }
 }
 
-impl Codec for LinkMasterDescriptor {
-    type Value = LinkMaster;
+#[derive(Serialize, Deserialize)]
+struct MasterRow {
+    link: SmolStr,
+    master: Option<SmolStr>,
+}
 
-    fn encode(
-        &self,
-        op: Op<'_, LinkMaster>,
-        links: &mut LinkIndex,
-    ) -> Result<Requests, EncodeError> {
-        encode::master(op, links)
+impl PreImageRow<LinkMasterDescriptor> for MasterRow {
+    const TAG: &'static str = "master";
+
+    fn of(part: &LinkMaster) -> Option<Self> {
+        Some(Self { link: part.link.clone(), master: part.master.clone() })
+    }
+
+    fn value(self) -> LinkMaster {
+        LinkMaster { link: self.link, master: self.master, on_our_link: false }
     }
 }

@@ -5,18 +5,21 @@
 //! result depend on the order of changes. So the MTU of such a link is a value of its own, which holds what the configuration
 //! asks for as soon as the other links allow it, and follows them where it asks for nothing.
 
-use holdfast_scheduler::{Descriptor, Effect, ErrorClass, Key, KindId, OperationError};
+use holdfast_scheduler::{Cascade, Descriptor, Effect, ErrorClass, Key, KindId, OperationError};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use super::LinkMtu;
 use super::{LINK_MTU, link_of};
-use crate::kinds::codec::{Codec, EncodeError, Op, Request, Requests};
+use crate::kinds::codec::{EncodeError, Op, Request, Requests};
 use crate::kinds::links::LinkIndex;
+use crate::kinds::row::{Encode, Kind, PreImageForm, PreImageRow};
 use crate::transport;
 
 /// MTUs of links that other links limit.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LinkMtuDescriptor;
 
 /// The key of the MTU of a link that other links limit.
@@ -29,6 +32,22 @@ const EINVAL: i32 = nix::errno::Errno::EINVAL as i32;
 
 /// Beginning of the kernel's message for an MTU outside of what the driver can have, whatever the other links are.
 const OUT_OF_RANGE: &str = "mtu ";
+
+impl Kind for LinkMtuDescriptor {
+    const ENCODE: Option<Encode<LinkMtu>> = Some(encode);
+    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, MtuRow>());
+    const GOES_WITH_LINK: Option<fn(&str) -> Cascade> = Some(|link| Cascade::Under(mtu_key(link)));
+
+    /// The MTU of a tunnel is refused where the link below is too small.
+    fn why_refused(part: &LinkMtu, links: &LinkIndex) -> Option<String> {
+        let (mtu, device, limit) = (part.mtu?, part.device.as_ref()?, links.mtu_limit(part)?);
+        let below = links.mtu(device)?;
+        let overhead = below.saturating_sub(limit);
+        (mtu > limit).then(|| {
+            format!("MTU {mtu} does not fit device {device} (MTU {below} less {overhead} octets)")
+        })
+    }
+}
 
 impl Descriptor for LinkMtuDescriptor {
     type Value = LinkMtu;
@@ -89,45 +108,61 @@ impl Descriptor for LinkMtuDescriptor {
     }
 }
 
-impl Codec for LinkMtuDescriptor {
-    type Value = LinkMtu;
+#[derive(Serialize, Deserialize)]
+struct MtuRow {
+    link: SmolStr,
+    mtu: Option<u32>,
+    /// Link below a tunnel.
+    device: Option<SmolStr>,
+}
 
-    /// The MTU that fits comes before one that does not: the kernel refuses the second and keeps the first. A link
-    /// that the kernel has not shown yet is made in the same batch. Without a configured MTU it gets the right one by itself, and
-    /// a bridge goes on to follow its ports as long as nobody sets one.
-    fn encode(&self, op: Op<'_, LinkMtu>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
-        let (part, present) = match op {
-            Op::Create(new) if new.mtu.is_none() => match links.mtu(&new.link) {
-                Some(present) => (new.clone(), Some(present)),
-                None => return Ok(Requests::new()),
-            },
-            Op::Create(new) => (new.clone(), None),
-            Op::Adopt { old, new } | Op::Update { old, new } => (new.clone(), old.mtu),
-            Op::Release { old, restore } => (restore.clone(), old.mtu),
-            Op::Delete(old) => (LinkMtu { mtu: None, ..old.clone() }, old.mtu),
-        };
-        let gives_up = matches!(op, Op::Delete(_) | Op::Release { .. });
-        if links.follows_mtu(&part.link) == Some(false) {
-            // A link of others has the name.
-            return match gives_up {
-                true => Ok(Requests::new()),
-                false => Err(EncodeError::OthersLink(part.link.clone())),
-            };
-        }
-        let Some(index) = links.index(&part.link) else {
-            return match gives_up {
-                true => Ok(Requests::new()), // it went with its link
-                false => Err(EncodeError::LinkNotFound(part.link.clone())),
-            };
-        };
-        let limit = links.mtu_limit(&part);
-        let too_large =
-            |mtu: &u32| part.device.is_some() && limit.is_some_and(|limit| *mtu > limit);
-        let fitting = limit.filter(|_| part.mtu.is_none_or(|mtu| too_large(&mtu)));
-        let wanted = fitting.into_iter().chain(part.mtu);
-        let wanted = wanted.filter(|mtu| Some(*mtu) != present || too_large(mtu));
-        Ok(wanted.map(|mtu| set(index, mtu)).collect())
+impl PreImageRow<LinkMtuDescriptor> for MtuRow {
+    const TAG: &'static str = "mtu";
+
+    fn of(part: &LinkMtu) -> Option<Self> {
+        Some(Self { link: part.link.clone(), mtu: part.mtu, device: part.device.clone() })
     }
+
+    fn value(self) -> LinkMtu {
+        let Self { link, mtu, device } = self;
+        LinkMtu { link, mtu, device, limit: None, on_our_link: false }
+    }
+}
+
+/// The MTU that fits comes before one that does not: the kernel refuses the second and keeps the first. A link
+/// that the kernel has not shown yet is made in the same batch. Without a configured MTU it gets the right one by itself, and
+/// a bridge goes on to follow its ports as long as nobody sets one.
+fn encode(op: Op<'_, LinkMtu>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    let (part, present) = match op {
+        Op::Create(new) if new.mtu.is_none() => match links.mtu(&new.link) {
+            Some(present) => (new.clone(), Some(present)),
+            None => return Ok(Requests::new()),
+        },
+        Op::Create(new) => (new.clone(), None),
+        Op::Adopt { old, new } | Op::Update { old, new } => (new.clone(), old.mtu),
+        Op::Release { old, restore } => (restore.clone(), old.mtu),
+        Op::Delete(old) => (LinkMtu { mtu: None, ..old.clone() }, old.mtu),
+    };
+    let gives_up = matches!(op, Op::Delete(_) | Op::Release { .. });
+    if links.follows_mtu(&part.link) == Some(false) {
+        // A link of others has the name.
+        return match gives_up {
+            true => Ok(Requests::new()),
+            false => Err(EncodeError::OthersLink(part.link.clone())),
+        };
+    }
+    let Some(index) = links.index(&part.link) else {
+        return match gives_up {
+            true => Ok(Requests::new()), // it went with its link
+            false => Err(EncodeError::LinkNotFound(part.link.clone())),
+        };
+    };
+    let limit = links.mtu_limit(&part);
+    let too_large = |mtu: &u32| part.device.is_some() && limit.is_some_and(|limit| *mtu > limit);
+    let fitting = limit.filter(|_| part.mtu.is_none_or(|mtu| too_large(&mtu)));
+    let wanted = fitting.into_iter().chain(part.mtu);
+    let wanted = wanted.filter(|mtu| Some(*mtu) != present || too_large(mtu));
+    Ok(wanted.map(|mtu| set(index, mtu)).collect())
 }
 
 fn set(index: u32, mtu: u32) -> Request {
@@ -135,14 +170,4 @@ fn set(index: u32, mtu: u32) -> Request {
     message.header.index = index;
     message.attributes.push(LinkAttribute::Mtu(mtu));
     Request::change(RouteNetlinkMessage::SetLink(message))
-}
-
-/// Reason for which the MTU of a tunnel is refused: the link below is too small.
-pub(crate) fn why_refused(part: &LinkMtu, links: &LinkIndex) -> Option<String> {
-    let (mtu, device, limit) = (part.mtu?, part.device.as_ref()?, links.mtu_limit(part)?);
-    let below = links.mtu(device)?;
-    let overhead = below.saturating_sub(limit);
-    (mtu > limit).then(|| {
-        format!("MTU {mtu} does not fit device {device} (MTU {below} less {overhead} octets)")
-    })
 }

@@ -5,8 +5,8 @@ mod value;
 use std::net::IpAddr;
 
 use holdfast_scheduler::{
-    Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId, Offer, OperationError, Space,
-    Target,
+    Cascade, Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId, Offer, OperationError,
+    Space, Target,
 };
 use ipnet::IpNet;
 use netlink_packet_core::{Emitable as _, NLM_F_REPLACE, Parseable as _};
@@ -16,16 +16,18 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use smol_str::format_smolstr;
 
-use crate::kinds::codec::{Codec, EncodeError, Op, Request, Requests};
+use crate::kinds::codec::{EncodeError, Op, Request, Requests};
+use crate::kinds::difference::difference;
 use crate::kinds::link;
 use crate::kinds::links::LinkIndex;
-use crate::kinds::types::OUR_PROTOCOL;
+use crate::kinds::row::{Encode, Kind, PreImageForm, PreImageRow, Shown};
+use crate::kinds::types::{MAIN_TABLE, OUR_PROTOCOL};
 use crate::route_table::{HopFault, ListedHop, ListedRoute};
 use crate::transport;
-use crate::value_json;
 
 pub use value::{
     ForeignRoute, Hop, IPV4_METRIC, IPV6_METRIC, KernelRoute, NextHop, NextHopTarget, RouteSource,
@@ -36,7 +38,7 @@ pub use value::{
 pub const ROUTE: KindId = KindId(33);
 
 /// Routes of the kernel.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RouteDescriptor;
 
 /// Key of a kernel route: table, prefix and metric, by which the kernel identifies routes.
@@ -47,6 +49,13 @@ pub fn key(table: u32, prefix: IpNet, metric: u32) -> Key {
 /// Facet of routes through a single link, which the kernel drops when the link goes down.
 pub(super) fn via_facet(link: &str) -> Facet {
     Facet::of(ROUTE, "via").str(link)
+}
+
+impl Kind for RouteDescriptor {
+    const ENCODE: Option<Encode<KernelRoute>> = Some(encode);
+    const SHOWN: Shown = Shown::AsApplied;
+    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, RouteRow>());
+    const GOES_WITH_LINK: Option<fn(&str) -> Cascade> = Some(|link| Cascade::Of(via_facet(link)));
 }
 
 impl Descriptor for RouteDescriptor {
@@ -115,7 +124,7 @@ impl Descriptor for RouteDescriptor {
     }
 
     fn difference(&self, expected: &KernelRoute, observed: &KernelRoute) -> String {
-        value_json::difference(ROUTE, expected, observed)
+        difference(expected, observed)
     }
 
     /// A route of another program satisfies none of ours, also where it leads the same way: it has to be taken over.
@@ -158,6 +167,40 @@ impl Descriptor for RouteDescriptor {
 
     fn restore(&self, observed: &KernelRoute) -> Option<KernelRoute> {
         observed.foreign.is_some().then(|| observed.clone())
+    }
+}
+
+/// A route of another program that ours took the place of.
+#[derive(Serialize, Deserialize)]
+struct RouteRow {
+    prefix: IpNet,
+    /// Metric of ours; that of the other route is in `message`.
+    metric: u32,
+    /// Next hops; `None` for a route that drops packets.
+    hops: Option<Vec<Hop>>,
+    /// `rtm_protocol`.
+    protocol: u8,
+    /// `RTM_NEWROUTE` as the kernel showed it.
+    message: Vec<u8>,
+}
+
+impl PreImageRow<RouteDescriptor> for RouteRow {
+    const TAG: &'static str = "route";
+
+    fn of(route: &KernelRoute) -> Option<Self> {
+        let ForeignRoute { protocol, message } = (**route.foreign.as_ref()?).clone();
+        let hops = match &route.target {
+            RouteTarget::Hops(hops) => Some(hops.clone()),
+            RouteTarget::Blackhole => None,
+        };
+        Some(Self { prefix: route.prefix, metric: route.metric, hops, protocol, message })
+    }
+
+    fn value(self) -> KernelRoute {
+        let Self { prefix, metric, hops, protocol, message } = self;
+        let target = hops.map_or(RouteTarget::Blackhole, RouteTarget::Hops);
+        let foreign = Some(Box::new(ForeignRoute { protocol, message }));
+        KernelRoute { foreign, ..KernelRoute::new(MAIN_TABLE, prefix, metric, target) }
     }
 }
 
@@ -233,46 +276,38 @@ fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
-impl Codec for RouteDescriptor {
-    type Value = KernelRoute;
-
-    fn encode(
-        &self,
-        op: Op<'_, KernelRoute>,
-        links: &mut LinkIndex,
-    ) -> Result<Requests, EncodeError> {
-        match op {
-            // Never replaces a route of the same key, which would be a foreign one.
-            Op::Create(new) => {
-                let message = message(new, links)?;
-                Ok(smallvec![Request::create(RouteNetlinkMessage::NewRoute(message))])
+fn encode(op: Op<'_, KernelRoute>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    match op {
+        // Never replaces a route of the same key, which would be a foreign one.
+        Op::Create(new) => {
+            let message = message(new, links)?;
+            Ok(smallvec![Request::create(RouteNetlinkMessage::NewRoute(message))])
+        }
+        Op::Adopt { old, new } => {
+            require_adoptable(old, leads_the_same_way(new, old))?;
+            let Some(theirs) = under_another_metric(old)? else {
+                return replace(message(new, links)?);
+            };
+            // Ours is there before theirs goes: no packet is lost.
+            let ours = Request::create(RouteNetlinkMessage::NewRoute(message(new, links)?));
+            let theirs = Request::delete(RouteNetlinkMessage::DelRoute(theirs));
+            Ok(smallvec![ours, theirs])
+        }
+        Op::Update { old, new } => {
+            // Another program may have put a route of its own in the place of ours.
+            require_adoptable(old, leads_the_same_way(new, old))?;
+            if old.foreign.is_none() && old.target == new.target {
+                return Ok(Requests::new());
             }
-            Op::Adopt { old, new } => {
-                require_adoptable(old, leads_the_same_way(new, old))?;
-                let Some(theirs) = under_another_metric(old)? else {
-                    return replace(message(new, links)?);
-                };
-                // Ours is there before theirs goes: no packet is lost.
-                let ours = Request::create(RouteNetlinkMessage::NewRoute(message(new, links)?));
-                let theirs = Request::delete(RouteNetlinkMessage::DelRoute(theirs));
-                Ok(smallvec![ours, theirs])
-            }
-            Op::Update { old, new } => {
-                // Another program may have put a route of its own in the place of ours.
-                require_adoptable(old, leads_the_same_way(new, old))?;
-                if old.foreign.is_none() && old.target == new.target {
-                    return Ok(Requests::new());
-                }
-                replace(message(new, links)?)
-            }
-            Op::Release { old, restore } => {
-                let ours = Request::delete(RouteNetlinkMessage::DelRoute(deletion(old, links)));
-                Ok(given_back(restore, links)?.into_iter().chain([ours]).collect())
-            }
-            Op::Delete(old) => {
-                let message = deletion(old, links);
-                Ok(smallvec![Request::delete(RouteNetlinkMessage::DelRoute(message))])
-            }
+            replace(message(new, links)?)
+        }
+        Op::Release { old, restore } => {
+            let ours = Request::delete(RouteNetlinkMessage::DelRoute(deletion(old, links)));
+            Ok(given_back(restore, links)?.into_iter().chain([ours]).collect())
+        }
+        Op::Delete(old) => {
+            let message = deletion(old, links);
+            Ok(smallvec![Request::delete(RouteNetlinkMessage::DelRoute(message))])
         }
     }
 }
