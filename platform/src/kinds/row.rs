@@ -23,7 +23,7 @@ pub struct KindRow {
     /// Adds the descriptor, which may keep the table of all kinds.
     pub register: fn(&mut Registry, &'static [KindRow]) -> Result<(), RegistryError>,
     /// Encodes an operation; `None` for kinds that a transport never sees.
-    pub encode: Option<fn(&Operation, &mut LinkIndex) -> Result<Requests, EncodeError>>,
+    pub encode: Option<EncodeOperation>,
     /// Reason for which the kernel refused an operation, where it has no words for it.
     pub why_refused: fn(&Operation, &LinkIndex) -> Option<String>,
     /// Where its state is shown.
@@ -46,6 +46,9 @@ pub enum Shown {
     /// As what was applied. It goes with its configuration, whose path says where it is.
     AsApplied,
 }
+
+/// Requests that carry out an operation.
+pub type EncodeOperation = fn(&Operation, &mut LinkIndex) -> Result<Requests, EncodeError>;
 
 /// Requests that carry out an operation on a value of type `V`. Records in the index the links that they create or remove.
 pub type Encode<V> = fn(Op<'_, V>, &mut LinkIndex) -> Result<Requests, EncodeError>;
