@@ -8,6 +8,8 @@ use holdfast_scheduler::{Key, OpId, Operation};
 
 use crate::collector::Collector;
 use crate::hostname::HostnameWriter;
+use crate::kinds::reading::Read;
+use crate::kinds::row_of;
 use crate::netns::{Netns, NetnsError, NetnsSetting};
 use crate::probe::Probes;
 use crate::route_lookup::RouteLookup;
@@ -15,7 +17,7 @@ use crate::route_table::RouteTable;
 use crate::transport::codecs::Codecs;
 use crate::transport::rtnetlink::{self, Rtnetlink};
 use crate::transport::texts::{self, FileTransport, FileTransportSettings};
-use crate::transport::{Events, RTNETLINK, ReadQuery, RtnetlinkError, SYSCTL, Transport, mailbox};
+use crate::transport::{Events, RTNETLINK, RtnetlinkError, SYSCTL, Transport, mailbox};
 use crate::vault::Vault;
 
 /// Choice of the managed box.
@@ -122,8 +124,9 @@ impl Transport for Platform {
     }
 
     fn read(&mut self, keys: Vec<Key>) {
-        let (texts, network): (Vec<_>, Vec<_>) =
-            keys.into_iter().partition(|key| ReadQuery::of(key).is_file_transport());
+        let is_file =
+            |key: &Key| row_of(key.kind()).is_some_and(|row| matches!(row.read, Read::Files));
+        let (texts, network): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_file);
         if !network.is_empty() {
             self.rtnetlink.line().command(rtnetlink::Command::Read(network));
         }

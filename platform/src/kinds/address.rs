@@ -20,8 +20,11 @@ use super::codec::{EncodeError, Op, Request, Requests};
 use super::difference::difference;
 use super::link;
 use super::links::LinkIndex;
+use super::reading::{
+    ClassList, ClassRow, Query, RTM_DELADDR, RTM_NEWADDR, Read, first_text, observation,
+};
 use super::row::{Encode, Kind, PreImageForm, PreImageRow, Shown};
-use super::types::{Family, MAIN_TABLE, OUR_PROTOCOL};
+use super::types::{Family, MAIN_TABLE, OUR_PROTOCOL, address_family};
 use crate::transport;
 
 /// An address of a link.
@@ -209,6 +212,10 @@ fn connected_key(link: &str, ip: IpAddr) -> Key {
 }
 
 impl Kind for AddressDescriptor {
+    const READ: Read = Read::Kernel {
+        class: &ADDRESSES,
+        one: |key| Some(Query::OnLink(&ADDRESSES, first_text(key)?)),
+    };
     const ENCODE: Option<Encode<Address>> = Some(encode);
     const SHOWN: Shown = Shown::AsEntry;
     const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, AddressRow>());
@@ -389,6 +396,31 @@ fn message(address: &Address, links: &LinkIndex) -> Result<AddressMessage, Encod
         AddressAttribute::Protocol(AddressProtocol::Other(OUR_PROTOCOL)),
     ];
     Ok(message)
+}
+
+/// Addresses of links.
+pub(crate) static ADDRESSES: ClassRow = ClassRow {
+    name: "Addresses",
+    groups: &[5, 9], // `RTNLGRP_IPV4_IFADDR`, `RTNLGRP_IPV6_IFADDR`
+    messages: &[RTM_NEWADDR, RTM_DELADDR],
+    is_on_links: true,
+    list: ClassList::Families(list),
+    decode: |message, _, _, links| {
+        let (message, is_present) = match message {
+            RouteNetlinkMessage::NewAddress(message) => (message, true),
+            RouteNetlinkMessage::DelAddress(message) => (message, false),
+            _ => return Vec::new(),
+        };
+        observation(decode(message, links), |it| key(&it.link, it.ip), is_present)
+    },
+};
+
+/// The addresses of one family, of one link or of all (`link` 0).
+pub(crate) fn list(family: Family, link: u32) -> RouteNetlinkMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = address_family(family);
+    message.header.index = link;
+    RouteNetlinkMessage::GetAddress(message)
 }
 
 /// The address that an `RTM_NEWADDR` or `RTM_DELADDR` describes.

@@ -16,6 +16,7 @@ use smol_str::SmolStr;
 
 use super::codec::{EncodeError, Op, Request, Requests};
 use super::links::LinkIndex;
+use super::reading::Read;
 use super::row::{Encode, Kind, PreImageForm, PreImageRow};
 use super::system::{Content, TextFile};
 use super::{NO_REQUEST, system};
@@ -159,7 +160,9 @@ fn installed(path: &str) -> Dependency {
     Dependency::exact(format!("program /{path}"), program_key(path))
 }
 
-impl Kind for ProgramDescriptor {}
+impl Kind for ProgramDescriptor {
+    const READ: Read = Read::Files;
+}
 
 impl Descriptor for ProgramDescriptor {
     type Value = Program;
@@ -185,7 +188,9 @@ impl Descriptor for ProgramDescriptor {
     }
 }
 
-impl Kind for AccountDescriptor {}
+impl Kind for AccountDescriptor {
+    const READ: Read = Read::Files;
+}
 
 impl Descriptor for AccountDescriptor {
     type Value = Account;
@@ -212,6 +217,7 @@ impl Descriptor for AccountDescriptor {
 }
 
 impl Kind for CredentialFileDescriptor {
+    const READ: Read = Read::Files;
     const ENCODE: Option<Encode<CredentialFile>> = Some(encode_file);
 }
 
@@ -261,6 +267,7 @@ fn encode_file(op: Op<'_, CredentialFile>, _: &mut LinkIndex) -> Result<Requests
 }
 
 impl Kind for SshServerDescriptor {
+    const READ: Read = Read::Files;
     const ENCODE: Option<Encode<SshServer>> = Some(encode_server);
 }
 
@@ -355,6 +362,7 @@ impl Descriptor for GlomeLoginDescriptor {
 }
 
 impl Kind for PasswordDescriptor {
+    const READ: Read = Read::Files;
     const ENCODE: Option<Encode<Password>> = Some(encode_password);
     const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, Password>());
 }

@@ -10,8 +10,9 @@ use holdfast_scheduler::{Dependency, Descriptor, Effect, Facet, Key, KindId, Off
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use super::NO_REQUEST;
+use super::reading::{Query, Read, first_text};
 use super::row::Kind;
+use super::{NO_REQUEST, link};
 
 /// Speed and duplex of a link.
 pub const ETHERNET: KindId = KindId(15);
@@ -123,7 +124,10 @@ fn facet(link: &str, attribute: EthernetAttribute) -> Facet {
     }
 }
 
-impl Kind for EthernetDescriptor {}
+impl Kind for EthernetDescriptor {
+    const READ: Read =
+        Read::Kernel { class: &link::LINKS, one: |key| first_text(key).map(Query::Ethernet) };
+}
 
 impl Descriptor for EthernetDescriptor {
     type Value = Ethernet;

@@ -1,6 +1,6 @@
 //! Settings of a link and family that the kernel has as sysctls: each is a kind of values of its own.
 
-use holdfast_scheduler::{Cascade, Dependency, Descriptor, Effect, Key, KindId};
+use holdfast_scheduler::{Cascade, Dependency, Descriptor, Effect, Key, KindId, Segment};
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use smol_str::SmolStr;
@@ -8,6 +8,7 @@ use smol_str::SmolStr;
 use super::codec::{EncodeError, Op, Request, Requests};
 use super::link;
 use super::links::LinkIndex;
+use super::reading::{ClassList, ClassRow, Query, RTM_NEWNETCONF, Read, first_text};
 use super::row::{Encode, Kind, PreImageForm, PreImageRow};
 use super::types::Family;
 use crate::transport;
@@ -79,11 +80,6 @@ pub fn kind_of(sysctl: LinkSysctl) -> KindId {
     }
 }
 
-/// The setting of a kind; `None` for a kind that is none.
-pub fn of_kind(kind: KindId) -> Option<LinkSysctl> {
-    LinkSysctl::ALL.into_iter().find(|sysctl| kind_of(*sysctl) == kind)
-}
-
 /// The key of a setting of one family on a link.
 pub fn key(sysctl: LinkSysctl, link: &str, family: Family) -> Key {
     link_prefix(sysctl, link).u32(match family {
@@ -116,6 +112,16 @@ pub fn observed(
 }
 
 impl<const N: usize> Kind for LinkSettingDescriptor<N> {
+    const READ: Read = Read::Kernel {
+        class: &SETTINGS,
+        one: |key| {
+            let family = match key.segments().nth(1)? {
+                Segment::Int(4) => Family::V4,
+                _ => Family::V6,
+            };
+            Some(Query::Setting(LinkSysctl::ALL[N], first_text(key)?, family))
+        },
+    };
     const ENCODE: Option<Encode<LinkSetting>> = Some(encode);
     const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, SettingRow>());
     const GOES_WITH_LINK: Option<fn(&str) -> Cascade> =
@@ -197,6 +203,16 @@ impl<const N: usize> PreImageRow<LinkSettingDescriptor<N>> for SettingRow {
         LinkSetting { sysctl: LinkSysctl::ALL[N], link, family, enabled, on_our_link: false }
     }
 }
+
+/// Settings of links. Our netlink library does not know their messages: the transport reads the octets.
+pub(super) static SETTINGS: ClassRow = ClassRow {
+    name: "Settings",
+    groups: &[24, 25], // `RTNLGRP_IPV4_NETCONF`, `RTNLGRP_IPV6_NETCONF`
+    messages: &[RTM_NEWNETCONF],
+    is_on_links: true,
+    list: ClassList::Settings,
+    decode: |_, _, _, _| Vec::new(),
+};
 
 fn encode(op: Op<'_, LinkSetting>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
     let (part, enabled) = match op {

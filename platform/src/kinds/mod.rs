@@ -30,9 +30,9 @@
 //!
 //! [`ErrorClass::Unmet`]: holdfast_scheduler::ErrorClass::Unmet
 
-use holdfast_scheduler::{Effect, KindId, Operation, Registry, SharedValue, TransportId};
+use holdfast_scheduler::{Effect, KindId, Operation, Registry, TransportId};
 use netlink_packet_route::RouteNetlinkMessage;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 pub mod address;
 pub mod codec;
@@ -46,6 +46,7 @@ pub mod link_setting;
 pub mod links;
 mod mtu_limits;
 pub mod neighbor;
+pub mod reading;
 pub mod route;
 pub mod row;
 pub mod system;
@@ -53,6 +54,7 @@ pub mod types;
 
 use codec::{EncodeError, Observation, Requests};
 use links::LinkIndex;
+use reading::ClassRow;
 use row::{KindRow, Shown, row};
 
 pub use address::{ADDRESS, CONNECTED};
@@ -93,6 +95,20 @@ pub static KINDS: LazyLock<Vec<KindRow>> = LazyLock::new(|| {
         row::<link_setting::LinkSettingDescriptor<1>>(),
     ]
 });
+
+/// Classes of objects that rtnetlink announces and lists, in the order in which everything is read.
+pub(crate) static CLASSES: [&ClassRow; 5] = [
+    &link::LINKS,
+    &link_setting::SETTINGS,
+    &address::ADDRESSES,
+    &neighbor::NEIGHBORS,
+    &route::ROUTES,
+];
+
+/// The class of the objects that messages of a type (`RTM_*`) are about.
+pub(crate) fn class_of(message: u16) -> Option<&'static ClassRow> {
+    CLASSES.into_iter().find(|class| class.messages.contains(&message))
+}
 
 /// The row of a kind; `None` for a number that no kind has.
 pub fn row_of(kind: KindId) -> Option<&'static KindRow> {
@@ -140,77 +156,8 @@ pub fn decode(
     time_ns: u64,
     links: &mut LinkIndex,
 ) -> Vec<Observation> {
-    match message {
-        RouteNetlinkMessage::NewLink(message) => match link::decode(message, links) {
-            Some(link) => new_link(link, time_ns, links),
-            None => Vec::new(),
-        },
-        RouteNetlinkMessage::DelLink(message) => match link::decode(message, links) {
-            Some(link) => gone_link(link, links),
-            None => Vec::new(),
-        },
-        RouteNetlinkMessage::NewAddress(message) => {
-            one(address::decode(message, links), |it| address::key(&it.link, it.ip), true)
-        }
-        RouteNetlinkMessage::DelAddress(message) => {
-            one(address::decode(message, links), |it| address::key(&it.link, it.ip), false)
-        }
-        RouteNetlinkMessage::NewNeighbour(message) => {
-            one(neighbor::decode(message, links), |it| neighbor::key(&it.link, it.ip), true)
-        }
-        RouteNetlinkMessage::DelNeighbour(message) => {
-            one(neighbor::decode(message, links), |it| neighbor::key(&it.link, it.ip), false)
-        }
-        RouteNetlinkMessage::NewRoute(message) => {
-            routes(route::decode(message, flags, false, links))
-        }
-        RouteNetlinkMessage::DelRoute(message) => {
-            routes(route::decode(message, flags, true, links))
-        }
-        _ => Vec::new(),
-    }
-}
-
-fn new_link(mut link: link::Link, time_ns: u64, links: &mut LinkIndex) -> Vec<Observation> {
-    let renamed = links.observe(&mut link, time_ns);
-    let mut all = Vec::new();
-    if let Some(old) = renamed {
-        let old = link::Link::new(old, link.kind.clone());
-        all.extend(link::observations(old, true));
-    }
-    all.extend(mtus(links.observe_mtu(&link)));
-    all.extend(link::observations(link, false));
-    all
-}
-
-/// MTUs of links that other links limit. One link that changes may change the limits of others.
-fn mtus(parts: Vec<link::LinkMtu>) -> impl Iterator<Item = Observation> {
-    parts.into_iter().map(|part| (link::mtu_key(&part.link), Some(Arc::new(part) as SharedValue)))
-}
-
-fn gone_link(link: link::Link, links: &mut LinkIndex) -> Vec<Observation> {
-    let index = link.facts.as_ref().map_or(0, |facts| facts.index);
-    // A new link of this name has another index.
-    let successor = links.index(&link.name).is_some_and(|current| current != index);
-    links.forget(index);
-    let mut all = if successor { Vec::new() } else { link::observations(link, true) };
-    all.extend(mtus(links.forget_mtu(index)));
-    all
-}
-
-fn one<V: holdfast_scheduler::ObjectValue>(
-    value: Option<V>,
-    key: impl Fn(&V) -> holdfast_scheduler::Key,
-    present: bool,
-) -> Vec<Observation> {
-    value.into_iter().map(|it| (key(&it), present.then(|| Arc::new(it) as SharedValue))).collect()
-}
-
-fn routes(
-    found: Option<(holdfast_scheduler::Key, Option<route::KernelRoute>)>,
-) -> Vec<Observation> {
-    let found = found.map(|(key, route)| (key, route.map(|route| Arc::new(route) as SharedValue)));
-    found.into_iter().collect()
+    let class = class_of(message.message_type());
+    class.map_or_else(Vec::new, |class| (class.decode)(message, flags, time_ns, links))
 }
 
 #[cfg(test)]
@@ -232,6 +179,12 @@ mod tests {
             };
             assert_eq!(row.encode.is_some(), is_carried_out, "{}", row.name);
         }
+        let read = KINDS.iter().filter_map(|row| match row.read {
+            reading::Read::Kernel { class, .. } => Some(class),
+            reading::Read::Never | reading::Read::Files => None,
+        });
+        assert!(read.clone().all(|class| CLASSES.contains(&class)));
+        assert!(CLASSES.iter().all(|class| read.clone().any(|it| it == *class)));
         let tags = KINDS.iter().filter_map(|row| Some(row.pre_image?.tag));
         let distinct: std::collections::BTreeSet<&str> = tags.clone().collect();
         assert_eq!(distinct.len(), tags.count(), "tags of rows in the database");

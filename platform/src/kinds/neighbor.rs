@@ -17,8 +17,11 @@ use smol_str::{SmolStr, format_smolstr};
 use super::codec::{EncodeError, Op, Request, Requests};
 use super::difference::difference;
 use super::links::LinkIndex;
+use super::reading::{
+    ClassList, ClassRow, Query, RTM_DELNEIGH, RTM_NEWNEIGH, Read, first_text, observation,
+};
 use super::row::{Encode, Kind, PreImageForm, PreImageRow, Shown};
-use super::types::{Family, MacAddr, OUR_PROTOCOL};
+use super::types::{Family, MacAddr, OUR_PROTOCOL, address_family};
 use super::{address, link};
 use crate::transport;
 
@@ -107,6 +110,10 @@ fn is_ours(neighbor: &Neighbor) -> bool {
 }
 
 impl Kind for NeighborDescriptor {
+    const READ: Read = Read::Kernel {
+        class: &NEIGHBORS,
+        one: |key| Some(Query::OnLink(&NEIGHBORS, first_text(key)?)),
+    };
     const ENCODE: Option<Encode<Neighbor>> = Some(encode);
     const SHOWN: Shown = Shown::AsEntry;
     const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, NeighborRow>());
@@ -238,6 +245,33 @@ fn message(
     message.attributes.extend(mac);
     message.attributes.push(NeighbourAttribute::Protocol(RouteProtocol::from(protocol)));
     Ok(message)
+}
+
+/// Neighbours of links.
+pub(super) static NEIGHBORS: ClassRow = ClassRow {
+    name: "Neighbors",
+    groups: &[3], // `RTNLGRP_NEIGH`
+    messages: &[RTM_NEWNEIGH, RTM_DELNEIGH],
+    is_on_links: true,
+    list: ClassList::Families(list),
+    decode: |message, _, _, links| {
+        let (message, is_present) = match message {
+            RouteNetlinkMessage::NewNeighbour(message) => (message, true),
+            RouteNetlinkMessage::DelNeighbour(message) => (message, false),
+            _ => return Vec::new(),
+        };
+        observation(decode(message, links), |it| key(&it.link, it.ip), is_present)
+    },
+};
+
+/// The neighbours of one family, of one link or of all (`link` 0).
+fn list(family: Family, link: u32) -> RouteNetlinkMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.family = address_family(family);
+    if link != 0 {
+        message.attributes.push(NeighbourAttribute::IfIndex(link));
+    }
+    RouteNetlinkMessage::GetNeighbour(message)
 }
 
 /// Decodes an `RTM_NEWNEIGH` or `RTM_DELNEIGH`; `None` for entries of other tables (a bridge's forwarding table)

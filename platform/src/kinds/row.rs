@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::{EncodeError, Op, Requests};
 use super::links::LinkIndex;
+use super::reading::Read;
 
 /// One kind of value.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,8 @@ pub struct KindRow {
     pub encode: Option<EncodeOperation>,
     /// Reason for which the kernel refused an operation, where it has no words for it.
     pub why_refused: fn(&Operation, &LinkIndex) -> Option<String>,
+    /// How its values are read back.
+    pub read: Read,
     /// Where its state is shown.
     pub shown: Shown,
     /// Values as JSON.
@@ -57,6 +60,8 @@ pub type Encode<V> = fn(Op<'_, V>, &mut LinkIndex) -> Result<Requests, EncodeErr
 pub trait Kind: Descriptor<Value: Serialize + DeserializeOwned> + Default {
     /// Encoding of operations.
     const ENCODE: Option<Encode<Self::Value>> = None;
+    /// How its values are read back.
+    const READ: Read = Read::Never;
     /// Where its state is shown.
     const SHOWN: Shown = Shown::AsLeaves;
     /// Form of its values in the database.
@@ -86,6 +91,7 @@ pub fn row<K: Kind>() -> KindRow {
         why_refused: |operation, links| {
             K::why_refused(operation.new.as_ref()?.as_any().downcast_ref()?, links)
         },
+        read: K::READ,
         shown: K::SHOWN,
         json: JsonForm {
             write: |value| serde_json::to_value(value.as_any().downcast_ref::<K::Value>()?).ok(),

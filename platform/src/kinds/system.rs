@@ -8,6 +8,7 @@ use smol_str::SmolStr;
 
 use super::codec::{EncodeError, Op, Request, Requests};
 use super::links::LinkIndex;
+use super::reading::Read;
 use super::row::{Encode, Kind, PreImageForm, PreImageRow};
 use crate::transport;
 
@@ -141,6 +142,7 @@ pub(crate) fn search_block(domains: &[SmolStr]) -> String {
 }
 
 impl Kind for HostnameDescriptor {
+    const READ: Read = Read::Files;
     const ENCODE: Option<Encode<Hostname>> = Some(encode_hostname);
     const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, Hostname>());
 }
@@ -197,6 +199,7 @@ fn encode_hostname(op: Op<'_, Hostname>, _: &mut LinkIndex) -> Result<Requests, 
 }
 
 impl Kind for TextFileDescriptor {
+    const READ: Read = Read::Files;
     const ENCODE: Option<Encode<TextFile>> = Some(encode_file);
     const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, FileRow>());
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use netlink_packet_route::AddressFamily;
 use serde::{Deserialize, Serialize};
 
 /// Protocol number that marks routes, addresses and neighbours as made by this agent.
@@ -44,6 +45,14 @@ impl Family {
             Self::V4 => "ipv4",
             Self::V6 => "ipv6",
         }
+    }
+}
+
+/// The family in messages of rtnetlink.
+pub(crate) fn address_family(family: Family) -> AddressFamily {
+    match family {
+        Family::V4 => AddressFamily::Inet,
+        Family::V6 => AddressFamily::Inet6,
     }
 }
 

@@ -26,7 +26,6 @@ pub(crate) mod texts;
 mod uts;
 mod watch;
 
-pub(crate) use codecs::ReadQuery;
 pub use mailbox::Events;
 pub(crate) use mailbox::mailbox;
 pub use rtnetlink::RtnetlinkError;

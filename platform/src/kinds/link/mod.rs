@@ -11,13 +11,18 @@ use std::sync::Arc;
 
 use holdfast_scheduler::{
     Cascade, ChangeMethod, Claim, Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId,
-    Offer, OperationError, Part, Segment, SharedValue,
+    Offer, OperationError, Part, SharedValue,
 };
+use netlink_packet_route::RouteNetlinkMessage;
 use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::kinds::codec::Observation;
 use crate::kinds::link_setting::{LinkSetting, LinkSysctl};
+use crate::kinds::links::LinkIndex;
+use crate::kinds::reading::{
+    ClassList, ClassRow, Query, RTM_DELLINK, RTM_NEWLINK, Read, first_text,
+};
 use crate::kinds::row::{Encode, Kind, KindRow, PreImageForm, PreImageRow, Shown};
 use crate::kinds::types::{Family, MacAddr};
 use crate::kinds::{ethernet, link_setting};
@@ -111,6 +116,53 @@ pub(crate) fn observations(link: Link, is_deleted: bool) -> Vec<Observation> {
     all
 }
 
+/// Links, with their properties and their speed.
+pub(crate) static LINKS: ClassRow = ClassRow {
+    name: "Links",
+    groups: &[1, 12], // `RTNLGRP_LINK`, `RTNLGRP_IPV6_IFINFO`
+    messages: &[RTM_NEWLINK, RTM_DELLINK],
+    is_on_links: true,
+    list: ClassList::Links,
+    decode: |message, _, time_ns, links| match message {
+        RouteNetlinkMessage::NewLink(message) => match decode(message, links) {
+            Some(link) => new_link(link, time_ns, links),
+            None => Vec::new(),
+        },
+        RouteNetlinkMessage::DelLink(message) => match decode(message, links) {
+            Some(link) => gone_link(link, links),
+            None => Vec::new(),
+        },
+        _ => Vec::new(),
+    },
+};
+
+fn new_link(mut link: Link, time_ns: u64, links: &mut LinkIndex) -> Vec<Observation> {
+    let renamed = links.observe(&mut link, time_ns);
+    let mut all = Vec::new();
+    if let Some(old) = renamed {
+        let old = Link::new(old, link.kind.clone());
+        all.extend(observations(old, true));
+    }
+    all.extend(mtus(links.observe_mtu(&link)));
+    all.extend(observations(link, false));
+    all
+}
+
+/// MTUs of links that other links limit. One link that changes may change the limits of others.
+fn mtus(parts: Vec<LinkMtu>) -> impl Iterator<Item = Observation> {
+    parts.into_iter().map(|part| (mtu_key(&part.link), Some(Arc::new(part) as SharedValue)))
+}
+
+fn gone_link(link: Link, links: &mut LinkIndex) -> Vec<Observation> {
+    let index = link.facts.as_ref().map_or(0, |facts| facts.index);
+    // A new link of this name has another index.
+    let successor = links.index(&link.name).is_some_and(|current| current != index);
+    links.forget(index);
+    let mut all = if successor { Vec::new() } else { observations(link, true) };
+    all.extend(mtus(links.forget_mtu(index)));
+    all
+}
+
 /// Facet of bridges: only a bridge can be a master.
 fn bridge_facet(name: &str) -> Facet {
     Facet::of(LINK, "bridge").str(name)
@@ -199,6 +251,7 @@ fn vxlan_identity(params: &VxlanParams) -> Claim {
 }
 
 impl Kind for LinkDescriptor {
+    const READ: Read = Read::Kernel { class: &LINKS, one: |key| link_of(key).map(Query::Link) };
     const ENCODE: Option<Encode<Link>> = Some(encode::link);
     const SHOWN: Shown = Shown::AsEntry;
     const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, LinkRow>());
@@ -485,10 +538,7 @@ impl PreImageRow<LinkDescriptor> for LinkRow {
 
 /// Name of the link that a key of it, or of something on it, begins with.
 pub(crate) fn link_of(key: &Key) -> Option<SmolStr> {
-    match key.segments().next() {
-        Some(Segment::Str(link)) => Some(link.into()),
-        _ => None,
-    }
+    first_text(key)
 }
 
 /// The value of a link before us, for the attributes that `released` set; a missing alias becomes an empty one. If
@@ -619,7 +669,9 @@ fn kind_satisfied(expected: &LinkKind, observed: &LinkKind) -> bool {
     }
 }
 
-impl Kind for PortDescriptor {}
+impl Kind for PortDescriptor {
+    const READ: Read = Read::Kernel { class: &LINKS, one: |key| link_of(key).map(Query::Link) };
+}
 
 impl Descriptor for PortDescriptor {
     type Value = Port;
@@ -682,6 +734,7 @@ impl Descriptor for LinkUpDescriptor {
 }
 
 impl Kind for LinkMasterDescriptor {
+    const READ: Read = Read::Kernel { class: &LINKS, one: |key| link_of(key).map(Query::Link) };
     const ENCODE: Option<Encode<LinkMaster>> = Some(encode::master);
     const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, MasterRow>());
     const GOES_WITH_LINK: Option<fn(&str) -> Cascade> =

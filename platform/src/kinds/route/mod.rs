@@ -3,10 +3,11 @@
 mod value;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use holdfast_scheduler::{
     Cascade, Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId, Offer, OperationError,
-    Space, Target,
+    Segment, SharedValue, Space, Target,
 };
 use ipnet::IpNet;
 use netlink_packet_core::{Emitable as _, NLM_F_REPLACE, Parseable as _};
@@ -24,6 +25,7 @@ use crate::kinds::codec::{EncodeError, Op, Request, Requests};
 use crate::kinds::difference::difference;
 use crate::kinds::link;
 use crate::kinds::links::LinkIndex;
+use crate::kinds::reading::{ClassList, ClassRow, Query, RTM_DELROUTE, RTM_NEWROUTE, Read};
 use crate::kinds::row::{Encode, Kind, PreImageForm, PreImageRow, Shown};
 use crate::kinds::types::{MAIN_TABLE, OUR_PROTOCOL};
 use crate::route_table::{HopFault, ListedHop, ListedRoute};
@@ -52,6 +54,13 @@ pub(super) fn via_facet(link: &str) -> Facet {
 }
 
 impl Kind for RouteDescriptor {
+    const READ: Read = Read::Kernel {
+        class: &ROUTES,
+        one: |key| match key.segments().nth(1) {
+            Some(Segment::Prefix(prefix)) => Some(Query::Route(prefix)),
+            _ => None,
+        },
+    };
     const ENCODE: Option<Encode<KernelRoute>> = Some(encode);
     const SHOWN: Shown = Shown::AsApplied;
     const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, RouteRow>());
@@ -275,6 +284,24 @@ fn reached_gateway(hop: &Hop) -> Option<IpAddr> {
 fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
+
+/// Routes of ours, and foreign ones that are watched.
+pub(crate) static ROUTES: ClassRow = ClassRow {
+    name: "Routes",
+    groups: &[7, 11], // `RTNLGRP_IPV4_ROUTE`, `RTNLGRP_IPV6_ROUTE`
+    messages: &[RTM_NEWROUTE, RTM_DELROUTE],
+    is_on_links: false,
+    list: ClassList::Routes,
+    decode: |message, flags, _, links| {
+        let found = match message {
+            RouteNetlinkMessage::NewRoute(message) => decode(message, flags, false, links),
+            RouteNetlinkMessage::DelRoute(message) => decode(message, flags, true, links),
+            _ => None,
+        };
+        let observed = |route| Arc::new(route) as SharedValue;
+        found.into_iter().map(|(key, route)| (key, route.map(observed))).collect()
+    },
+};
 
 fn encode(op: Op<'_, KernelRoute>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     match op {
