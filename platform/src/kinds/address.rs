@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use holdfast_config::{NodeId, Schema, Value};
 use holdfast_scheduler::{
     Cascade, ChangeMethod, Claim, Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId,
-    Offer, OperationError, Part, Space,
+    Offer, OperationError, Part, SharedValue, Space,
 };
 use ipnet::IpNet;
 use netlink_packet_route::address::{
@@ -18,12 +19,20 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::codec::{EncodeError, Op, Request, Requests};
 use super::difference::difference;
+use super::entry::{
+    Entry, LINK_STEP, ObjectError, ObjectValues, ip_text, link_and_ip, not_of_a_host,
+};
 use super::link;
 use super::links::LinkIndex;
+use super::native::{
+    self, Bind, EntryShare, INTERFACE, InterfaceNodes, ModelError, NativeKind, StatusNodes,
+    ValueEntry, nodes,
+};
 use super::reading::{
     ClassList, ClassRow, Query, RTM_DELADDR, RTM_NEWADDR, Read, first_text, observation,
 };
 use super::row::{Encode, Kind, PreImageForm, PreImageRow, Shown};
+use super::state::{Leaves, Planes, StateEntry, enum_value};
 use super::types::{Family, MAIN_TABLE, OUR_PROTOCOL, address_family};
 use crate::transport;
 
@@ -212,6 +221,7 @@ fn connected_key(link: &str, ip: IpAddr) -> Key {
 }
 
 impl Kind for AddressDescriptor {
+    const NATIVE: Option<Bind> = Some(NativeAddress::bind);
     const READ: Read = Read::Kernel {
         class: &ADDRESSES,
         one: |key| Some(Query::OnLink(&ADDRESSES, first_text(key)?)),
@@ -476,6 +486,155 @@ fn origin(ip: IpAddr, proto: Option<AddressProtocol>, flags: AddressFlags) -> Ad
         true => AddressOrigin::LinkLayer,
         false if flags.contains(AddressFlags::Permanent) => AddressOrigin::Static,
         false => AddressOrigin::Other,
+    }
+}
+
+nodes!(
+    /// Addresses of one family.
+    AddressNodes {
+        container: "",
+        list: "/address",
+        prefix_len: "/address/prefix-length",
+        kind: "/address/type",
+        state: "/address/state",
+        state_type: "/address/state/type",
+        state_ip: "/address/state/ip",
+        state_prefix_len: "/address/state/prefix-length",
+        state_origin: "/address/state/origin",
+        state_effective_status: "/address/state/effective-status",
+    }
+);
+
+/// `address` in the native model.
+#[derive(Debug)]
+struct NativeAddress {
+    interfaces: InterfaceNodes,
+    v4: AddressNodes,
+    v6: AddressNodes,
+    /// `status` below the `state` of an IPv6 address; IPv4 has none.
+    v6_status: NodeId,
+}
+
+impl NativeAddress {
+    fn bind(schema: &Schema) -> Result<Box<dyn NativeKind>, ModelError> {
+        Ok(Box::new(Self {
+            interfaces: InterfaceNodes::bind(schema)?,
+            v4: AddressNodes::find(schema, &format!("{INTERFACE}/ipv4"))?,
+            v6: AddressNodes::find(schema, &format!("{INTERFACE}/ipv6"))?,
+            v6_status: native::find(schema, &format!("{INTERFACE}/ipv6/address/state/status"))?,
+        }))
+    }
+
+    fn family(&self, family: Family) -> &AddressNodes {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
+    }
+
+    fn address(
+        &self,
+        link: &SmolStr,
+        family: Family,
+        entry: &Entry<'_>,
+    ) -> Result<Address, ObjectError> {
+        let nodes = self.family(family);
+        let leaf = nodes.prefix_len;
+        let prefix_len = entry.number(leaf).ok_or_else(|| entry.incomplete(leaf))?;
+        let ip: IpAddr = entry.key_as()?;
+        if let Some(what) = not_of_a_host(ip) {
+            return Err(entry.error(format!("no link can have the address {ip}: it is {what}")));
+        }
+        if ip.is_ipv6() && ip.is_loopback() && link != "lo" {
+            return Err(entry.error(format!("only the loopback link can have the address {ip}")));
+        }
+        let stated = entry.text(nodes.kind);
+        if let (Family::V6, Some(stated)) = (family, &stated)
+            && stated != ipv6_type(ip)
+        {
+            let reason = format!("{ip} is an address of type {}, not {stated}", ipv6_type(ip));
+            return Err(entry.leaf_error(nodes.kind, reason));
+        }
+        let secondary = stated.as_deref() == Some(SECONDARY);
+        let leased = entry.branch.is_leased(leaf);
+        Ok(Address { leased, secondary, ..Address::new(link.clone(), ip, prefix_len) })
+    }
+
+    fn address_state(&self, address: &Address, leased: bool) -> StateEntry {
+        let nodes = self.family(Family::of(address.ip));
+        let path = self.interfaces.on_link(&address.link, nodes.container, nodes.list, address.ip);
+        let mut leaves = Leaves::of(nodes.state);
+        leaves.put(nodes.state_ip, ip_text(address.ip));
+        leaves.put(nodes.state_prefix_len, Value::Uint(address.prefix_len.into()));
+        leaves.text_enum(nodes.state_type, address_type(address));
+        let reported = address.facts.as_ref().map(|facts| facts.origin);
+        let origin = reported.map(|reported| if leased { AddressOrigin::Dhcp } else { reported });
+        let origin = origin.map(|origin| enum_value(origin.name()));
+        leaves.optional(nodes.state_origin, origin);
+        let status = address.facts.as_ref().and_then(|facts| facts.status);
+        if address.ip.is_ipv6() {
+            leaves.optional(self.v6_status, status.map(|status| enum_value(status.name())));
+        }
+        leaves.entry(path)
+    }
+}
+
+impl NativeKind for NativeAddress {
+    fn lists(&self) -> Vec<NodeId> {
+        vec![self.v4.list, self.v6.list]
+    }
+
+    fn values(&self, entry: &Entry<'_>) -> Result<ObjectValues, ObjectError> {
+        let is_v4 = entry.node() == Some(self.v4.list);
+        let family = if is_v4 { Family::V4 } else { Family::V6 };
+        let address = self.address(entry.name_of_step(LINK_STEP)?, family, entry)?;
+        Ok(smallvec![(key(&address.link, address.ip), Arc::new(address) as SharedValue)])
+    }
+
+    fn own_key(&self, entry: &Entry<'_>) -> Result<Option<Key>, ObjectError> {
+        Ok(Some(key(entry.name_of_step(LINK_STEP)?, entry.key_as()?)))
+    }
+
+    fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
+        let intended: Option<&Address> = planes.intended();
+        let leased = intended.is_some_and(|address| address.leased);
+        Some(self.address_state(planes.observed()?, leased))
+    }
+
+    fn value_entry(&self, key: &Key, _: Planes<'_>) -> Option<ValueEntry> {
+        let (link, ip) = link_and_ip(key)?;
+        let nodes = self.family(Family::of(ip));
+        let path = self.interfaces.on_link(&link, nodes.container, nodes.list, ip);
+        Some(ValueEntry { path, share: EntryShare::Whole })
+    }
+
+    fn status_nodes(&self) -> Vec<StatusNodes> {
+        let of = |nodes: &AddressNodes| StatusNodes {
+            list: nodes.list,
+            container: nodes.state,
+            leaf: nodes.state_effective_status,
+        };
+        vec![of(&self.v4), of(&self.v6)]
+    }
+}
+
+/// Type of an IPv4 address that is not the first of its prefix.
+const SECONDARY: &str = "SECONDARY";
+
+/// OpenConfig's type of an IPv6 address.
+fn ipv6_type(ip: IpAddr) -> &'static str {
+    match ip {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => "LINK_LOCAL_UNICAST",
+        _ => "GLOBAL_UNICAST",
+    }
+}
+
+/// OpenConfig's type of an observed address.
+fn address_type(address: &Address) -> &'static str {
+    match Family::of(address.ip) {
+        Family::V4 if address.secondary => SECONDARY,
+        Family::V4 => "PRIMARY",
+        Family::V6 => ipv6_type(address.ip),
     }
 }
 

@@ -6,12 +6,17 @@
 use std::fmt;
 use std::mem::discriminant;
 
+use holdfast_config::{Schema, Value};
 use holdfast_scheduler::{Dependency, Descriptor, Effect, Facet, Key, KindId, Offer};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
+use super::native::{
+    AttributeOfLink, Bind, INTERFACE, InterfaceNodes, ModelError, NativeKind, ValueEntry, nodes,
+};
 use super::reading::{Query, Read, first_text};
 use super::row::Kind;
+use super::state::{Leaves, Planes, StateEntry, enum_value};
 use super::{NO_REQUEST, link};
 
 /// Speed and duplex of a link.
@@ -125,6 +130,7 @@ fn facet(link: &str, attribute: EthernetAttribute) -> Facet {
 }
 
 impl Kind for EthernetDescriptor {
+    const NATIVE: Option<Bind> = Some(NativeEthernet::bind);
     const READ: Read =
         Read::Kernel { class: &link::LINKS, one: |key| first_text(key).map(Query::Ethernet) };
 }
@@ -157,7 +163,59 @@ impl Descriptor for EthernetDescriptor {
     }
 }
 
-impl Kind for EthernetConfigDescriptor {}
+nodes!(
+    /// State of speed and duplex.
+    EthernetNodes {
+        state: "/state",
+        port_speed: "/state/port-speed",
+        negotiated_port_speed: "/state/negotiated-port-speed",
+        duplex_mode: "/state/duplex-mode",
+        auto_negotiate: "/state/auto-negotiate",
+    }
+);
+
+/// Speed and duplex in the native model: attributes of an interface.
+#[derive(Debug)]
+struct NativeEthernet {
+    interfaces: InterfaceNodes,
+    nodes: EthernetNodes,
+}
+
+impl NativeEthernet {
+    fn bind(schema: &Schema) -> Result<Box<dyn NativeKind>, ModelError> {
+        let (interfaces, nodes) =
+            (InterfaceNodes::bind(schema)?, EthernetNodes::find(schema, INTERFACE)?);
+        Ok(Box::new(Self { interfaces, nodes }))
+    }
+
+    fn ethernet_state(&self, ethernet: &Ethernet) -> StateEntry {
+        let nodes = &self.nodes;
+        let path = self.interfaces.link(&ethernet.link);
+        let mut leaves = Leaves::of(nodes.state);
+        let speed = ethernet.speed_mbps.map(|speed| Value::Uint(speed.into()));
+        let settled = speed.clone().filter(|_| ethernet.auto_negotiate == Some(true));
+        leaves.optional(nodes.port_speed, speed);
+        leaves.optional(nodes.negotiated_port_speed, settled);
+        let duplex = ethernet.duplex.map(|duplex| enum_value(duplex.name()));
+        leaves.optional(nodes.duplex_mode, duplex);
+        leaves.optional(nodes.auto_negotiate, ethernet.auto_negotiate.map(Value::Bool));
+        leaves.entry(path)
+    }
+}
+
+impl NativeKind for NativeEthernet {
+    fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
+        Some(self.ethernet_state(planes.observed()?))
+    }
+
+    fn value_entry(&self, key: &Key, _: Planes<'_>) -> Option<ValueEntry> {
+        self.interfaces.attribute(key)
+    }
+}
+
+impl Kind for EthernetConfigDescriptor {
+    const NATIVE: Option<Bind> = Some(AttributeOfLink::bind);
+}
 
 impl Descriptor for EthernetConfigDescriptor {
     type Value = Ethernet;

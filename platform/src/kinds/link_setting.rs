@@ -1,5 +1,6 @@
 //! Settings of a link and family that the kernel has as sysctls: each is a kind of values of its own.
 
+use holdfast_config::{Schema, Value};
 use holdfast_scheduler::{Cascade, Dependency, Descriptor, Effect, Key, KindId, Segment};
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
@@ -8,8 +9,10 @@ use smol_str::SmolStr;
 use super::codec::{EncodeError, Op, Request, Requests};
 use super::link;
 use super::links::LinkIndex;
+use super::native::{Bind, INTERFACE, InterfaceNodes, ModelError, NativeKind, ValueEntry, nodes};
 use super::reading::{ClassList, ClassRow, Query, RTM_NEWNETCONF, Read, first_text};
 use super::row::{Encode, Kind, PreImageForm, PreImageRow};
+use super::state::{Leaves, Planes, StateEntry};
 use super::types::Family;
 use crate::transport;
 
@@ -112,6 +115,7 @@ pub fn observed(
 }
 
 impl<const N: usize> Kind for LinkSettingDescriptor<N> {
+    const NATIVE: Option<Bind> = Some(NativeSetting::bind);
     const READ: Read = Read::Kernel {
         class: &SETTINGS,
         one: |key| {
@@ -201,6 +205,56 @@ impl<const N: usize> PreImageRow<LinkSettingDescriptor<N>> for SettingRow {
         let Self { link, ipv6, enabled } = self;
         let family = if ipv6 { Family::V6 } else { Family::V4 };
         LinkSetting { sysctl: LinkSysctl::ALL[N], link, family, enabled, on_our_link: false }
+    }
+}
+
+nodes!(
+    /// State of settings.
+    SettingNodes {
+        state: "/state",
+        ipv4_forwarding: "/state/ipv4-forwarding",
+        ipv6_forwarding: "/state/ipv6-forwarding",
+        ipv4_ignore_linkdown: "/state/ipv4-ignore-routes-with-linkdown",
+        ipv6_ignore_linkdown: "/state/ipv6-ignore-routes-with-linkdown",
+    }
+);
+
+/// Settings in the native model: attributes of an interface.
+#[derive(Debug)]
+struct NativeSetting {
+    interfaces: InterfaceNodes,
+    nodes: SettingNodes,
+}
+
+impl NativeSetting {
+    fn bind(schema: &Schema) -> Result<Box<dyn NativeKind>, ModelError> {
+        let (interfaces, nodes) =
+            (InterfaceNodes::bind(schema)?, SettingNodes::find(schema, INTERFACE)?);
+        Ok(Box::new(Self { interfaces, nodes }))
+    }
+
+    fn setting_state(&self, part: &LinkSetting) -> StateEntry {
+        let nodes = &self.nodes;
+        let path = self.interfaces.link(&part.link);
+        let mut leaves = Leaves::of(nodes.state);
+        let leaf = match (part.sysctl, part.family) {
+            (LinkSysctl::Forwarding, Family::V4) => nodes.ipv4_forwarding,
+            (LinkSysctl::Forwarding, Family::V6) => nodes.ipv6_forwarding,
+            (LinkSysctl::IgnoreRoutesWithLinkdown, Family::V4) => nodes.ipv4_ignore_linkdown,
+            (LinkSysctl::IgnoreRoutesWithLinkdown, Family::V6) => nodes.ipv6_ignore_linkdown,
+        };
+        leaves.put(leaf, Value::Bool(part.enabled));
+        leaves.entry(path)
+    }
+}
+
+impl NativeKind for NativeSetting {
+    fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
+        Some(self.setting_state(planes.observed()?))
+    }
+
+    fn value_entry(&self, key: &Key, _: Planes<'_>) -> Option<ValueEntry> {
+        self.interfaces.attribute(key)
     }
 }
 

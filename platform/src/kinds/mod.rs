@@ -38,6 +38,7 @@ pub mod address;
 pub mod codec;
 pub mod credential;
 mod difference;
+pub mod entry;
 pub mod ethernet;
 #[cfg(test)]
 mod kernel_tests;
@@ -45,10 +46,12 @@ pub mod link;
 pub mod link_setting;
 pub mod links;
 mod mtu_limits;
+pub mod native;
 pub mod neighbor;
 pub mod reading;
 pub mod route;
 pub mod row;
+pub mod state;
 pub mod system;
 pub mod types;
 

@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
+use holdfast_config::{NodeId, Schema};
 use holdfast_scheduler::{
     Cascade, Claim, Dependency, Descriptor, Effect, ErrorClass, Key, KindId, OperationError,
+    SharedValue,
 };
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -13,14 +15,24 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use smol_str::{SmolStr, format_smolstr};
+use std::sync::Arc;
 
 use super::codec::{EncodeError, Op, Request, Requests};
 use super::difference::difference;
+use super::entry::{
+    Entry, LINK_STEP, ObjectError, ObjectValues, ip_text, link_and_ip, not_of_a_host,
+    not_of_one_host,
+};
 use super::links::LinkIndex;
+use super::native::{
+    Bind, EntryShare, INTERFACE, InterfaceNodes, ModelError, NativeKind, StatusNodes, ValueEntry,
+    nodes,
+};
 use super::reading::{
     ClassList, ClassRow, Query, RTM_DELNEIGH, RTM_NEWNEIGH, Read, first_text, observation,
 };
 use super::row::{Encode, Kind, PreImageForm, PreImageRow, Shown};
+use super::state::{Leaves, Planes, StateEntry, text_value};
 use super::types::{Family, MacAddr, OUR_PROTOCOL, address_family};
 use super::{address, link};
 use crate::transport;
@@ -110,6 +122,7 @@ fn is_ours(neighbor: &Neighbor) -> bool {
 }
 
 impl Kind for NeighborDescriptor {
+    const NATIVE: Option<Bind> = Some(NativeNeighbor::bind);
     const READ: Read = Read::Kernel {
         class: &NEIGHBORS,
         one: |key| Some(Query::OnLink(&NEIGHBORS, first_text(key)?)),
@@ -245,6 +258,126 @@ fn message(
     message.attributes.extend(mac);
     message.attributes.push(NeighbourAttribute::Protocol(RouteProtocol::from(protocol)));
     Ok(message)
+}
+
+nodes!(
+    /// Neighbours of one family.
+    NeighborNodes {
+        container: "",
+        list: "/neighbor",
+        mac: "/neighbor/link-layer-address",
+        state: "/neighbor/state",
+        state_ip: "/neighbor/state/ip",
+        state_mac: "/neighbor/state/link-layer-address",
+        state_origin: "/neighbor/state/origin",
+        state_state: "/neighbor/state/neighbor-state",
+        state_effective_status: "/neighbor/state/effective-status",
+    }
+);
+
+/// `neighbor` in the native model.
+#[derive(Debug)]
+struct NativeNeighbor {
+    interfaces: InterfaceNodes,
+    v4: NeighborNodes,
+    v6: NeighborNodes,
+}
+
+impl NativeNeighbor {
+    fn bind(schema: &Schema) -> Result<Box<dyn NativeKind>, ModelError> {
+        Ok(Box::new(Self {
+            interfaces: InterfaceNodes::bind(schema)?,
+            v4: NeighborNodes::find(schema, &format!("{INTERFACE}/ipv4"))?,
+            v6: NeighborNodes::find(schema, &format!("{INTERFACE}/ipv6"))?,
+        }))
+    }
+
+    fn family(&self, family: Family) -> &NeighborNodes {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
+    }
+
+    fn neighbor(
+        &self,
+        link: &SmolStr,
+        family: Family,
+        entry: &Entry<'_>,
+    ) -> Result<Neighbor, ObjectError> {
+        let leaf = self.family(family).mac;
+        let mac: MacAddr = entry.parsed(leaf)?.ok_or_else(|| entry.incomplete(leaf))?;
+        if let Some(reason) = not_of_one_host(mac) {
+            return Err(entry.leaf_error(leaf, format!("{mac} is {reason}")));
+        }
+        let ip: IpAddr = entry.key_as()?;
+        let fault =
+            |why: &str| Err(entry.error(format!("{ip} cannot be a neighbor of {link}: {why}")));
+        if let Some(what) = not_of_a_host(ip) {
+            return fault(&format!("it is {what}"));
+        }
+        if ip.is_loopback() {
+            return fault("it is a loopback address");
+        }
+        if link == "lo" {
+            return fault("nothing is connected to the loopback link");
+        }
+        Ok(Neighbor { link: link.clone(), ip, mac: Some(mac), facts: None })
+    }
+
+    fn neighbor_state(&self, neighbor: &Neighbor) -> StateEntry {
+        let nodes = self.family(Family::of(neighbor.ip));
+        let path =
+            self.interfaces.on_link(&neighbor.link, nodes.container, nodes.list, neighbor.ip);
+        let mut leaves = Leaves::of(nodes.state);
+        leaves.put(nodes.state_ip, ip_text(neighbor.ip));
+        let mac = neighbor.mac.map(|mac| text_value(&mac.to_string()));
+        leaves.optional(nodes.state_mac, mac);
+        if let Some(facts) = &neighbor.facts {
+            let permanent = facts.state == NeighborState::Permanent;
+            let origin = if permanent { "STATIC" } else { "DYNAMIC" };
+            leaves.text_enum(nodes.state_origin, origin);
+            leaves.text_enum(nodes.state_state, facts.state.name());
+        }
+        leaves.entry(path)
+    }
+}
+
+impl NativeKind for NativeNeighbor {
+    fn lists(&self) -> Vec<NodeId> {
+        vec![self.v4.list, self.v6.list]
+    }
+
+    fn values(&self, entry: &Entry<'_>) -> Result<ObjectValues, ObjectError> {
+        let is_v4 = entry.node() == Some(self.v4.list);
+        let family = if is_v4 { Family::V4 } else { Family::V6 };
+        let neighbor = self.neighbor(entry.name_of_step(LINK_STEP)?, family, entry)?;
+        Ok(smallvec![(key(&neighbor.link, neighbor.ip), Arc::new(neighbor) as SharedValue)])
+    }
+
+    fn own_key(&self, entry: &Entry<'_>) -> Result<Option<Key>, ObjectError> {
+        Ok(Some(key(entry.name_of_step(LINK_STEP)?, entry.key_as()?)))
+    }
+
+    fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
+        Some(self.neighbor_state(planes.observed()?))
+    }
+
+    fn value_entry(&self, key: &Key, _: Planes<'_>) -> Option<ValueEntry> {
+        let (link, ip) = link_and_ip(key)?;
+        let nodes = self.family(Family::of(ip));
+        let path = self.interfaces.on_link(&link, nodes.container, nodes.list, ip);
+        Some(ValueEntry { path, share: EntryShare::Whole })
+    }
+
+    fn status_nodes(&self) -> Vec<StatusNodes> {
+        let of = |nodes: &NeighborNodes| StatusNodes {
+            list: nodes.list,
+            container: nodes.state,
+            leaf: nodes.state_effective_status,
+        };
+        vec![of(&self.v4), of(&self.v6)]
+    }
 }
 
 /// Neighbours of links.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::{EncodeError, Op, Requests};
 use super::links::LinkIndex;
+use super::native::Bind;
 use super::reading::Read;
 
 /// One kind of value.
@@ -35,6 +36,8 @@ pub struct KindRow {
     pub json: JsonForm,
     /// Form of the original state of an object in the database; `None` for kinds with nothing to restore.
     pub pre_image: Option<PreImageForm>,
+    /// Its side in the native model.
+    pub(crate) native: Option<Bind>,
     /// What of this kind the kernel removes with a link; `None` for kinds that are not on links.
     pub goes_with_link: Option<fn(&str) -> Cascade>,
 }
@@ -54,10 +57,10 @@ pub enum Shown {
 pub type EncodeOperation = fn(&Operation, &mut LinkIndex) -> Result<Requests, EncodeError>;
 
 /// Requests that carry out an operation on a value of type `V`. Records in the index the links that they create or remove.
-pub type Encode<V> = fn(Op<'_, V>, &mut LinkIndex) -> Result<Requests, EncodeError>;
+pub(crate) type Encode<V> = fn(Op<'_, V>, &mut LinkIndex) -> Result<Requests, EncodeError>;
 
 /// A kind of value, as its author describes it.
-pub trait Kind: Descriptor<Value: Serialize + DeserializeOwned> + Default {
+pub(crate) trait Kind: Descriptor<Value: Serialize + DeserializeOwned> + Default {
     /// Encoding of operations.
     const ENCODE: Option<Encode<Self::Value>> = None;
     /// How its values are read back.
@@ -66,6 +69,8 @@ pub trait Kind: Descriptor<Value: Serialize + DeserializeOwned> + Default {
     const SHOWN: Shown = Shown::AsLeaves;
     /// Form of its values in the database.
     const PRE_IMAGE: Option<PreImageForm> = None;
+    /// Its side in the native model.
+    const NATIVE: Option<Bind> = None;
     /// What of it goes with a link.
     const GOES_WITH_LINK: Option<fn(&str) -> Cascade> = None;
 
@@ -81,7 +86,7 @@ pub trait Kind: Descriptor<Value: Serialize + DeserializeOwned> + Default {
 }
 
 /// The row of a kind.
-pub fn row<K: Kind>() -> KindRow {
+pub(crate) fn row<K: Kind>() -> KindRow {
     let descriptor = K::default();
     KindRow {
         id: descriptor.kind(),
@@ -98,6 +103,7 @@ pub fn row<K: Kind>() -> KindRow {
             read: |document| Ok(Arc::new(serde_json::from_value::<K::Value>(document)?)),
         },
         pre_image: K::PRE_IMAGE,
+        native: K::NATIVE,
         goes_with_link: K::GOES_WITH_LINK,
     }
 }
@@ -135,7 +141,7 @@ pub struct PreImageForm {
 
 /// Row in the database for the values of a kind. Fields are only ever added, with a default: rows outlive the version that
 /// wrote them.
-pub trait PreImageRow<K: Kind>: Serialize + DeserializeOwned {
+pub(crate) trait PreImageRow<K: Kind>: Serialize + DeserializeOwned {
     /// The `kind` in each row.
     const TAG: &'static str;
     /// The row of a value; `None` for one with nothing to restore.
@@ -146,7 +152,7 @@ pub trait PreImageRow<K: Kind>: Serialize + DeserializeOwned {
 
 impl PreImageForm {
     /// Values of `K` in rows of type `R`.
-    pub const fn of<K: Kind, R: PreImageRow<K>>() -> Self {
+    pub(crate) const fn of<K: Kind, R: PreImageRow<K>>() -> Self {
         Self {
             tag: R::TAG,
             write: |value| {

@@ -1,15 +1,20 @@
 //! The box itself: its name, its domain, its banners.
 
-use holdfast_scheduler::{Descriptor, Effect, Key, KindId};
+use holdfast_config::{InstancePath, NodeId, Schema, Step, Value};
+use holdfast_scheduler::{Descriptor, Effect, Key, KindId, SharedValue};
 use holdfast_security::credentialz::GLOME_FILE;
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use smol_str::SmolStr;
+use std::sync::Arc;
 
 use super::codec::{EncodeError, Op, Request, Requests};
+use super::entry::{Entry, ObjectError, ObjectKeys, ObjectValues};
 use super::links::LinkIndex;
+use super::native::{Bind, ModelError, NativeKind, nodes};
 use super::reading::Read;
 use super::row::{Encode, Kind, PreImageForm, PreImageRow};
+use super::state::{Leaves, Planes, StateEntry};
 use crate::transport;
 
 /// Name in the UTS namespace.
@@ -142,6 +147,7 @@ pub(crate) fn search_block(domains: &[SmolStr]) -> String {
 }
 
 impl Kind for HostnameDescriptor {
+    const NATIVE: Option<Bind> = Some(|schema| Ok(Box::new(NativeSystem::find(schema)?)));
     const READ: Read = Read::Files;
     const ENCODE: Option<Encode<Hostname>> = Some(encode_hostname);
     const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, Hostname>());
@@ -199,6 +205,8 @@ fn encode_hostname(op: Op<'_, Hostname>, _: &mut LinkIndex) -> Result<Requests, 
 }
 
 impl Kind for TextFileDescriptor {
+    const NATIVE: Option<Bind> =
+        Some(|schema| Ok(Box::new(NativeFile(NativeSystem::find(schema)?))));
     const READ: Read = Read::Files;
     const ENCODE: Option<Encode<TextFile>> = Some(encode_file);
     const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, FileRow>());
@@ -291,4 +299,178 @@ fn encode_file(op: Op<'_, TextFile>, _: &mut LinkIndex) -> Result<Requests, Enco
         Op::Delete(old) => (&old.path, Content::Absent),
     };
     Ok(smallvec![Request::File { path: path.clone(), content }])
+}
+
+/// Octets of the longest host name that the kernel takes (`__NEW_UTS_LEN`).
+const MAX_HOSTNAME_OCTETS: usize = 64;
+
+/// Settings of the box, each of which a file or the kernel has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct System {
+    pub(crate) hostname: Option<SmolStr>,
+    pub(crate) domain_name: Option<SmolStr>,
+    /// Search domains for short names, in this order.
+    pub(crate) search_domains: Vec<SmolStr>,
+    /// Banner shown before login.
+    pub(crate) login_banner: Option<SmolStr>,
+    /// Banner shown after login.
+    pub(crate) motd_banner: Option<SmolStr>,
+}
+
+impl System {
+    /// The host name and the files.
+    pub(crate) fn values(&self) -> ObjectValues {
+        let file = |(path, content): (&str, Content)| {
+            let value = TextFile { path: path.into(), content };
+            (file_key(path), Arc::new(value) as SharedValue)
+        };
+        let name = self.hostname.clone().map(|name| Hostname { name });
+        let name = name.map(|name| (hostname_key(), Arc::new(name) as SharedValue));
+        self.files().map(file).chain(name).collect()
+    }
+
+    fn keys(&self) -> ObjectKeys {
+        let name = self.hostname.as_ref().map(|_| hostname_key());
+        self.files().map(|(path, _)| file_key(path)).chain(name).collect::<Vec<Key>>().into()
+    }
+
+    /// Files, by path, with our content in each.
+    fn files(&self) -> impl Iterator<Item = (&'static str, Content)> {
+        let line = |text: &SmolStr| Content::Whole(format!("{text}\n"));
+        let hosts = self.domain_name.as_ref().map(|domain| match &self.hostname {
+            Some(hostname) => Content::Block(hosts_block(hostname, domain)),
+            None => Content::OwnHost { domain: domain.clone(), host: None },
+        });
+        let domains = &self.search_domains;
+        let resolv = (!domains.is_empty()).then(|| Content::Block(search_block(domains)));
+        let files = [
+            (HOSTNAME_FILE, self.hostname.as_ref().map(line)),
+            (HOSTS_FILE, hosts),
+            (RESOLV_FILE, resolv),
+            (ISSUE_FILE, self.login_banner.as_ref().map(line)),
+            (MOTD_FILE, self.motd_banner.as_ref().map(line)),
+        ];
+        files.into_iter().filter_map(|(path, content)| Some((path, content?)))
+    }
+}
+
+nodes!(
+    /// `system`, of configuration and below `state`.
+    SystemNodes {
+        system: "",
+        hostname: "/hostname",
+        domain_name: "/domain-name",
+        search_domain: "/search-domain",
+        login_banner: "/login-banner",
+        motd_banner: "/motd-banner",
+        state: "/state",
+        state_hostname: "/state/hostname",
+        state_domain_name: "/state/domain-name",
+        state_search_domain: "/state/search-domain",
+        state_login_banner: "/state/login-banner",
+        state_motd_banner: "/state/motd-banner",
+        state_boot_time: "/state/boot-time",
+        state_software_version: "/state/software-version",
+    }
+);
+
+/// `system` in the native model.
+#[derive(Debug)]
+struct NativeSystem {
+    nodes: SystemNodes,
+}
+
+impl NativeSystem {
+    fn find(schema: &Schema) -> Result<Self, ModelError> {
+        Ok(Self { nodes: SystemNodes::find(schema, "/system")? })
+    }
+
+    fn system(&self, entry: &Entry<'_>) -> Result<System, ObjectError> {
+        let system = self.system_of(entry);
+        if system.hostname.as_ref().is_some_and(|name| name.len() > MAX_HOSTNAME_OCTETS) {
+            let reason = format!("a host name has at most {MAX_HOSTNAME_OCTETS} octets");
+            return Err(entry.leaf_error(self.nodes.hostname, reason));
+        }
+        Ok(system)
+    }
+
+    /// Settings as they are configured, checked or not.
+    fn system_of(&self, entry: &Entry<'_>) -> System {
+        let nodes = &self.nodes;
+        System {
+            hostname: entry.text(nodes.hostname),
+            domain_name: entry.text(nodes.domain_name),
+            search_domains: entry.texts(nodes.search_domain),
+            login_banner: entry.text(nodes.login_banner),
+            motd_banner: entry.text(nodes.motd_banner),
+        }
+    }
+
+    fn file_state(&self, file: &TextFile) -> Option<StateEntry> {
+        let nodes = &self.nodes;
+        let text = match &file.content {
+            Content::Whole(text) | Content::Block(text) | Content::Link { text, .. } => {
+                text.as_str()
+            }
+            Content::OwnHost { domain, .. } => {
+                return self.system_leaf(nodes.state_domain_name, domain);
+            }
+            Content::Absent => return None,
+        };
+        match file.path.as_str() {
+            HOSTS_FILE => self.system_leaf(nodes.state_domain_name, domain_of(text)?),
+            RESOLV_FILE => {
+                let domains = search_domains_of(text)?;
+                let domains = domains.map(|domain| Value::Str(domain.into())).collect();
+                self.system_value(nodes.state_search_domain, Value::List(domains))
+            }
+            ISSUE_FILE => self.system_leaf(nodes.state_login_banner, last_newline_off(text)),
+            MOTD_FILE => self.system_leaf(nodes.state_motd_banner, last_newline_off(text)),
+            _ => None,
+        }
+    }
+
+    fn system_leaf(&self, leaf: NodeId, text: &str) -> Option<StateEntry> {
+        self.system_value(leaf, Value::Str(text.into()))
+    }
+
+    fn system_value(&self, leaf: NodeId, value: Value) -> Option<StateEntry> {
+        let path = InstancePath(vec![Step::node(self.nodes.system)]);
+        let mut leaves = Leaves::of(self.nodes.state);
+        leaves.put(leaf, value);
+        Some(leaves.entry(path))
+    }
+}
+
+impl NativeKind for NativeSystem {
+    fn lists(&self) -> Vec<NodeId> {
+        vec![self.nodes.system]
+    }
+
+    fn values(&self, entry: &Entry<'_>) -> Result<ObjectValues, ObjectError> {
+        Ok(self.system(entry)?.values())
+    }
+
+    fn keys(&self, entry: &Entry<'_>) -> Result<ObjectKeys, ObjectError> {
+        Ok(self.system_of(entry).keys())
+    }
+
+    fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
+        let hostname: &Hostname = planes.observed()?;
+        self.system_leaf(self.nodes.state_hostname, &hostname.name)
+    }
+}
+
+/// Files of `system` in the native model: its values are those of [`NativeSystem`].
+#[derive(Debug)]
+struct NativeFile(NativeSystem);
+
+impl NativeKind for NativeFile {
+    fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
+        self.0.file_state(planes.observed()?)
+    }
+}
+
+fn last_newline_off(text: &str) -> &str {
+    text.strip_suffix('\n').unwrap_or(text)
 }

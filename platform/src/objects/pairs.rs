@@ -76,7 +76,7 @@ impl Registry {
         for (path, name) in paths {
             let Some(kind) = after.changed.ends.get(&name) else { continue };
             if let Some(reason) = after.contradiction(&name, kind) {
-                let (nodes, path) = (&self.nodes.link, path.clone());
+                let (nodes, path) = (&self.link.nodes, path.clone());
                 let path = match kind {
                     LinkKind::Veth { .. } => {
                         path.join(Step::node(nodes.veth)).join(Step::node(nodes.veth_peer))

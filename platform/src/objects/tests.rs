@@ -5,9 +5,11 @@ use holdfast_config::{LayerKey, LayerSet, Path, ProvenanceKind};
 
 use super::state::{Planes, StateEntry};
 use super::*;
+use crate::kinds;
 use crate::values::{
-    AddressFacts, AddressOrigin, Duplex, Ethernet, LinkFacts, LinkKind, OperState,
+    Address, AddressFacts, AddressOrigin, Duplex, Ethernet, Link, LinkFacts, LinkKind, OperState,
 };
+use holdfast_scheduler::SharedValue;
 
 /// Configuration as `path = value` lines of the native model; the registry and its schema.
 pub(super) struct Model {
@@ -93,6 +95,18 @@ impl Model {
         };
         entry.leaves().map(line).collect::<Vec<_>>().join("\n")
     }
+}
+
+#[test]
+fn every_object_of_the_native_model_has_one_kind() {
+    let model = Model::new();
+    let nodes = (0..).zip(model.schema.nodes()).filter(|(_, node)| node.object.is_some());
+    let objects: Vec<NodeId> = nodes.map(|(number, _)| NodeId(number)).collect();
+    assert!(objects.len() > 10, "{objects:?}");
+    let mut lists: Vec<NodeId> =
+        model.registry.natives.iter().flat_map(|native| native.lists()).collect();
+    lists.sort_unstable();
+    assert_eq!(lists, objects);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 mod decode;
 mod encode;
 mod mtu;
+pub(crate) mod native;
+pub(crate) mod status;
 mod value;
 
 use std::borrow::Cow;
@@ -20,6 +22,7 @@ use smol_str::{SmolStr, format_smolstr};
 use crate::kinds::codec::Observation;
 use crate::kinds::link_setting::{LinkSetting, LinkSysctl};
 use crate::kinds::links::LinkIndex;
+use crate::kinds::native::{AttributeOfLink, Bind};
 use crate::kinds::reading::{
     ClassList, ClassRow, Query, RTM_DELLINK, RTM_NEWLINK, Read, first_text,
 };
@@ -251,6 +254,7 @@ fn vxlan_identity(params: &VxlanParams) -> Claim {
 }
 
 impl Kind for LinkDescriptor {
+    const NATIVE: Option<Bind> = Some(|schema| Ok(Box::new(native::NativeLink::find(schema)?)));
     const READ: Read = Read::Kernel { class: &LINKS, one: |key| link_of(key).map(Query::Link) };
     const ENCODE: Option<Encode<Link>> = Some(encode::link);
     const SHOWN: Shown = Shown::AsEntry;
@@ -734,6 +738,7 @@ impl Descriptor for LinkUpDescriptor {
 }
 
 impl Kind for LinkMasterDescriptor {
+    const NATIVE: Option<Bind> = Some(AttributeOfLink::bind);
     const READ: Read = Read::Kernel { class: &LINKS, one: |key| link_of(key).map(Query::Link) };
     const ENCODE: Option<Encode<LinkMaster>> = Some(encode::master);
     const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, MasterRow>());

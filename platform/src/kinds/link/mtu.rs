@@ -15,6 +15,7 @@ use super::LinkMtu;
 use super::{LINK_MTU, LINKS, link_of};
 use crate::kinds::codec::{EncodeError, Op, Request, Requests};
 use crate::kinds::links::LinkIndex;
+use crate::kinds::native::{AttributeOfLink, Bind};
 use crate::kinds::reading::{Query, Read};
 use crate::kinds::row::{Encode, Kind, PreImageForm, PreImageRow};
 use crate::transport;
@@ -35,6 +36,7 @@ const EINVAL: i32 = nix::errno::Errno::EINVAL as i32;
 const OUT_OF_RANGE: &str = "mtu ";
 
 impl Kind for LinkMtuDescriptor {
+    const NATIVE: Option<Bind> = Some(AttributeOfLink::bind);
     const READ: Read = Read::Kernel { class: &LINKS, one: |key| link_of(key).map(Query::Link) };
     const ENCODE: Option<Encode<LinkMtu>> = Some(encode);
     const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, MtuRow>());

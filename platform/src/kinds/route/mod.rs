@@ -1,5 +1,6 @@
 //! Routes of the kernel.
 
+pub(crate) mod native;
 mod value;
 
 use std::net::IpAddr;
@@ -25,6 +26,7 @@ use crate::kinds::codec::{EncodeError, Op, Request, Requests};
 use crate::kinds::difference::difference;
 use crate::kinds::link;
 use crate::kinds::links::LinkIndex;
+use crate::kinds::native::Bind;
 use crate::kinds::reading::{ClassList, ClassRow, Query, RTM_DELROUTE, RTM_NEWROUTE, Read};
 use crate::kinds::row::{Encode, Kind, PreImageForm, PreImageRow, Shown};
 use crate::kinds::types::{MAIN_TABLE, OUR_PROTOCOL};
@@ -54,6 +56,7 @@ pub(super) fn via_facet(link: &str) -> Facet {
 }
 
 impl Kind for RouteDescriptor {
+    const NATIVE: Option<Bind> = Some(native::NativeRoute::bind);
     const READ: Read = Read::Kernel {
         class: &ROUTES,
         one: |key| match key.segments().nth(1) {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use holdfast_config::{LeafMeta, NodeId, Value};
+use holdfast_config::{NodeId, Value};
 
-use super::nodes::LinkNodes;
-use super::state::Leaves;
-use super::{Entry, ObjectError, Registry};
-use crate::values::OperState;
+use super::OperState;
+use super::native::{LinkNodes, NativeLink};
+use crate::kinds::entry::{Entry, ObjectError};
+use crate::kinds::state::Leaves;
 
 /// Settings of one link. The default holds nothing back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,13 +71,10 @@ pub struct LinkStatus {
     pub settings: LinkStatusSettings,
 }
 
-impl Registry {
+impl NativeLink {
     /// Settings of what is told of the status of the link that an entry configures.
-    pub(super) fn link_status_settings<M: LeafMeta>(
-        &self,
-        entry: &Entry<'_, M>,
-    ) -> LinkStatusSettings {
-        let nodes = &self.nodes.link;
+    pub(crate) fn link_status_settings(&self, entry: &Entry<'_>) -> LinkStatusSettings {
+        let nodes = &self.nodes;
         let hold = entry.container(nodes.hold_time);
         let hold = |leaf| milliseconds(hold.as_ref(), leaf);
         let penalty = entry.container(nodes.penalty);
@@ -97,11 +94,8 @@ impl Registry {
     }
 
     /// Refuses a penalty that would end above the figure from which on it counts.
-    pub(super) fn check_penalty<M: LeafMeta>(
-        &self,
-        entry: &Entry<'_, M>,
-    ) -> Result<(), ObjectError> {
-        let nodes = &self.nodes.link;
+    pub(crate) fn check_penalty(&self, entry: &Entry<'_>) -> Result<(), ObjectError> {
+        let nodes = &self.nodes;
         let PenaltySettings { suppress, reuse, .. } = self.link_status_settings(entry).penalty;
         let (Some(suppress), Some(reuse)) = (suppress, reuse) else { return Ok(()) };
         if suppress == 0 || reuse <= suppress {
@@ -116,7 +110,7 @@ impl Registry {
 
 impl LinkStatusSettings {
     /// Puts the configured settings where state shows them.
-    pub(super) fn show(&self, nodes: &LinkNodes, leaves: &mut Leaves) {
+    pub(crate) fn show(&self, nodes: &LinkNodes, leaves: &mut Leaves) {
         let milliseconds = |time: Option<Duration>| {
             time.map(|time| Value::Uint(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
         };
@@ -143,6 +137,6 @@ impl LinkStatusSettings {
     }
 }
 
-fn milliseconds<M: LeafMeta>(entry: Option<&Entry<'_, M>>, leaf: NodeId) -> Option<Duration> {
+fn milliseconds(entry: Option<&Entry<'_>>, leaf: NodeId) -> Option<Duration> {
     entry?.number(leaf).map(Duration::from_millis)
 }
