@@ -559,24 +559,6 @@ impl NativeAddress {
         let leased = entry.branch.is_leased(leaf);
         Ok(Address { leased, secondary, ..Address::new(link.clone(), ip, prefix_len) })
     }
-
-    fn address_state(&self, address: &Address, leased: bool) -> StateEntry {
-        let nodes = self.family(Family::of(address.ip));
-        let path = self.interfaces.on_link(&address.link, nodes.container, nodes.list, address.ip);
-        let mut leaves = Leaves::of(nodes.state);
-        leaves.put(nodes.state_ip, ip_text(address.ip));
-        leaves.put(nodes.state_prefix_len, Value::Uint(address.prefix_len.into()));
-        leaves.text_enum(nodes.state_type, address_type(address));
-        let reported = address.facts.as_ref().map(|facts| facts.origin);
-        let origin = reported.map(|reported| if leased { AddressOrigin::Dhcp } else { reported });
-        let origin = origin.map(|origin| enum_value(origin.name()));
-        leaves.optional(nodes.state_origin, origin);
-        let status = address.facts.as_ref().and_then(|facts| facts.status);
-        if address.ip.is_ipv6() {
-            leaves.optional(self.v6_status, status.map(|status| enum_value(status.name())));
-        }
-        leaves.entry(path)
-    }
 }
 
 impl NativeKind for NativeAddress {
@@ -598,7 +580,22 @@ impl NativeKind for NativeAddress {
     fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
         let intended: Option<&Address> = planes.intended();
         let leased = intended.is_some_and(|address| address.leased);
-        Some(self.address_state(planes.observed()?, leased))
+        let address: &Address = planes.observed()?;
+        let nodes = self.family(Family::of(address.ip));
+        let path = self.interfaces.on_link(&address.link, nodes.container, nodes.list, address.ip);
+        let mut leaves = Leaves::of(nodes.state);
+        leaves.put(nodes.state_ip, ip_text(address.ip));
+        leaves.put(nodes.state_prefix_len, Value::Uint(address.prefix_len.into()));
+        leaves.text_enum(nodes.state_type, address_type(address));
+        let reported = address.facts.as_ref().map(|facts| facts.origin);
+        let origin = reported.map(|reported| if leased { AddressOrigin::Dhcp } else { reported });
+        let origin = origin.map(|origin| enum_value(origin.name()));
+        leaves.optional(nodes.state_origin, origin);
+        let status = address.facts.as_ref().and_then(|facts| facts.status);
+        if address.ip.is_ipv6() {
+            leaves.optional(self.v6_status, status.map(|status| enum_value(status.name())));
+        }
+        Some(leaves.entry(path))
     }
 
     fn value_entry(&self, key: &Key, _: Planes<'_>) -> Option<ValueEntry> {

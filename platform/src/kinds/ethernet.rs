@@ -187,8 +187,11 @@ impl NativeEthernet {
             (InterfaceNodes::bind(schema)?, EthernetNodes::find(schema, INTERFACE)?);
         Ok(Box::new(Self { interfaces, nodes }))
     }
+}
 
-    fn ethernet_state(&self, ethernet: &Ethernet) -> StateEntry {
+impl NativeKind for NativeEthernet {
+    fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
+        let ethernet: &Ethernet = planes.observed()?;
         let nodes = &self.nodes;
         let path = self.interfaces.link(&ethernet.link);
         let mut leaves = Leaves::of(nodes.state);
@@ -199,13 +202,7 @@ impl NativeEthernet {
         let duplex = ethernet.duplex.map(|duplex| enum_value(duplex.name()));
         leaves.optional(nodes.duplex_mode, duplex);
         leaves.optional(nodes.auto_negotiate, ethernet.auto_negotiate.map(Value::Bool));
-        leaves.entry(path)
-    }
-}
-
-impl NativeKind for NativeEthernet {
-    fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
-        Some(self.ethernet_state(planes.observed()?))
+        Some(leaves.entry(path))
     }
 
     fn value_entry(&self, key: &Key, _: Planes<'_>) -> Option<ValueEntry> {

@@ -232,8 +232,11 @@ impl NativeSetting {
             (InterfaceNodes::bind(schema)?, SettingNodes::find(schema, INTERFACE)?);
         Ok(Box::new(Self { interfaces, nodes }))
     }
+}
 
-    fn setting_state(&self, part: &LinkSetting) -> StateEntry {
+impl NativeKind for NativeSetting {
+    fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
+        let part: &LinkSetting = planes.observed()?;
         let nodes = &self.nodes;
         let path = self.interfaces.link(&part.link);
         let mut leaves = Leaves::of(nodes.state);
@@ -244,13 +247,7 @@ impl NativeSetting {
             (LinkSysctl::IgnoreRoutesWithLinkdown, Family::V6) => nodes.ipv6_ignore_linkdown,
         };
         leaves.put(leaf, Value::Bool(part.enabled));
-        leaves.entry(path)
-    }
-}
-
-impl NativeKind for NativeSetting {
-    fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
-        Some(self.setting_state(planes.observed()?))
+        Some(leaves.entry(path))
     }
 
     fn value_entry(&self, key: &Key, _: Planes<'_>) -> Option<ValueEntry> {

@@ -53,6 +53,8 @@ pub mod route;
 pub mod row;
 pub mod state;
 pub mod system;
+#[cfg(test)]
+mod tests;
 pub mod types;
 
 use codec::{EncodeError, Observation, Requests};
@@ -161,35 +163,4 @@ pub fn decode(
 ) -> Vec<Observation> {
     let class = class_of(message.message_type());
     class.map_or_else(Vec::new, |class| (class.decode)(message, flags, time_ns, links))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kind_has_one_complete_row() {
-        let registry = registry();
-        assert_eq!(registry.iter().count(), KINDS.len());
-        for row in KINDS.iter() {
-            let same = |other: &&KindRow| other.id == row.id || other.name == row.name;
-            assert_eq!(KINDS.iter().filter(same).count(), 1, "{}", row.name);
-            let descriptor = registry.descriptor(row.id).unwrap();
-            assert_eq!((descriptor.kind(), descriptor.name()), (row.id, row.name));
-            let is_carried_out = match descriptor.effect() {
-                Effect::Operation(transport) => transport != TransportId::NONE,
-                Effect::Property => false,
-            };
-            assert_eq!(row.encode.is_some(), is_carried_out, "{}", row.name);
-        }
-        let read = KINDS.iter().filter_map(|row| match row.read {
-            reading::Read::Kernel { class, .. } => Some(class),
-            reading::Read::Never | reading::Read::Files => None,
-        });
-        assert!(read.clone().all(|class| CLASSES.contains(&class)));
-        assert!(CLASSES.iter().all(|class| read.clone().any(|it| it == *class)));
-        let tags = KINDS.iter().filter_map(|row| Some(row.pre_image?.tag));
-        let distinct: std::collections::BTreeSet<&str> = tags.clone().collect();
-        assert_eq!(distinct.len(), tags.count(), "tags of rows in the database");
-    }
 }

@@ -324,23 +324,6 @@ impl NativeNeighbor {
         }
         Ok(Neighbor { link: link.clone(), ip, mac: Some(mac), facts: None })
     }
-
-    fn neighbor_state(&self, neighbor: &Neighbor) -> StateEntry {
-        let nodes = self.family(Family::of(neighbor.ip));
-        let path =
-            self.interfaces.on_link(&neighbor.link, nodes.container, nodes.list, neighbor.ip);
-        let mut leaves = Leaves::of(nodes.state);
-        leaves.put(nodes.state_ip, ip_text(neighbor.ip));
-        let mac = neighbor.mac.map(|mac| text_value(&mac.to_string()));
-        leaves.optional(nodes.state_mac, mac);
-        if let Some(facts) = &neighbor.facts {
-            let permanent = facts.state == NeighborState::Permanent;
-            let origin = if permanent { "STATIC" } else { "DYNAMIC" };
-            leaves.text_enum(nodes.state_origin, origin);
-            leaves.text_enum(nodes.state_state, facts.state.name());
-        }
-        leaves.entry(path)
-    }
 }
 
 impl NativeKind for NativeNeighbor {
@@ -360,7 +343,21 @@ impl NativeKind for NativeNeighbor {
     }
 
     fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
-        Some(self.neighbor_state(planes.observed()?))
+        let neighbor: &Neighbor = planes.observed()?;
+        let nodes = self.family(Family::of(neighbor.ip));
+        let path =
+            self.interfaces.on_link(&neighbor.link, nodes.container, nodes.list, neighbor.ip);
+        let mut leaves = Leaves::of(nodes.state);
+        leaves.put(nodes.state_ip, ip_text(neighbor.ip));
+        let mac = neighbor.mac.map(|mac| text_value(&mac.to_string()));
+        leaves.optional(nodes.state_mac, mac);
+        if let Some(facts) = &neighbor.facts {
+            let permanent = facts.state == NeighborState::Permanent;
+            let origin = if permanent { "STATIC" } else { "DYNAMIC" };
+            leaves.text_enum(nodes.state_origin, origin);
+            leaves.text_enum(nodes.state_state, facts.state.name());
+        }
+        Some(leaves.entry(path))
     }
 
     fn value_entry(&self, key: &Key, _: Planes<'_>) -> Option<ValueEntry> {
