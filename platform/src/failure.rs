@@ -1,13 +1,12 @@
 //! Failures of resources, as the engine walks them: see [`ImpactWalk`](holdfast_scheduler::ImpactWalk).
 //!
-//! The objects that fail with a link are those that the kernel would remove with it, so the lists are those of
-//! [`descriptors`].
+//! What goes with a link is what the kernel would remove with it, so the lists are those of [`kinds`].
 
 use std::net::IpAddr;
 
 use holdfast_scheduler::{Failure, Key, KindId, Space, Target};
 
-use crate::descriptors::{kinds, link};
+use crate::kinds::{self, KINDS, link};
 use crate::values::MAIN_TABLE;
 
 /// Kinds whose values fail with their link even if they are not ours: the engine has to find them by their keys.
@@ -18,14 +17,14 @@ pub fn of_interface(name: &str) -> Failure {
     Failure {
         targets: vec![Target::Exact(link::up_key(name))],
         keys: vec![link::key(name)],
-        below: link::below(name).collect(),
+        below: link::below(&KINDS, name).collect(),
     }
 }
 
 /// Prefixes of the keys of an interface: of the link, of its properties, and of everything that the kernel would remove with it.
 pub fn keys_of_interface(name: &str) -> Vec<Key> {
     let own = [link::key(name), link::up_key(name), Key::of(kinds::ETHERNET_CONFIG).str(name)];
-    own.into_iter().chain(link::below(name)).collect()
+    own.into_iter().chain(link::below(&KINDS, name)).collect()
 }
 
 /// True for a need that names an interface: that the link is there, or up.

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 
 use holdfast_scheduler::{Fact, Key, Scope, Segment};
 
-use crate::descriptors::route;
-use crate::kinds;
+use crate::kinds::{self, route};
 use crate::transport::Event;
 use crate::values::{Destination, KernelRoute};
 
@@ -190,10 +189,8 @@ mod tests {
     fn routes_that_go_are_forgotten() {
         let theirs = route(0, "10.0.0.254", Some(3));
         let place = Destination::of(&theirs);
-        let on = |link: &str| Scope::On {
-            kind: kinds::ROUTE,
-            object: crate::descriptors::link::key(link),
-        };
+        let on =
+            |link: &str| Scope::On { kind: kinds::ROUTE, object: crate::kinds::link::key(link) };
         let nothing = |scope| Event::Retrieved { scope, facts: Vec::new().into() };
         let check = |event: &Event, goes: bool| {
             let mut foreign = ForeignRoutes::default();

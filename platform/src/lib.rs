@@ -1,7 +1,7 @@
 //! Management of a Linux network box: the objects, and access to the kernel and to files.
 //!
-//! Start at [`objects`] for the conversion between entries of the native model and the typed values of [`values`],
-//! at [`descriptors`] for the engine's view of each kind and the encoding of its operations ([`codec`]), at
+//! Start at [`objects`] for the conversion between entries of the native model and the typed [`values`], at [`kinds`]
+//! for the engine's view of each kind and the encoding of its operations ([`kinds::codec`]), at
 //! [`transport`] for the threads that carry requests out. [`probe`] implements ping and traceroute, independently
 //! of all that. Everything but the transports and the sockets of probes is pure: no socket, file, clock or lock.
 //!
@@ -10,16 +10,12 @@
 //! requests is rolled back.
 #![warn(missing_docs)]
 
-pub mod codec;
 mod collector;
-pub mod descriptors;
 pub mod failure;
 mod foreign_routes;
 pub mod hostname;
 pub mod kinds;
-pub mod links;
 mod listed_route;
-mod mtu_limits;
 pub mod namespace_lock;
 pub mod netns;
 pub mod objects;
@@ -34,9 +30,9 @@ pub mod value_json;
 pub mod values;
 mod vault;
 
-pub use codec::is_in_the_way;
 pub use collector::{Collector, PolledLeaves};
 pub use foreign_routes::ForeignRoutes;
+pub use kinds::codec::is_in_the_way;
 pub use platform::{Platform, PlatformError, PlatformSettings};
 pub use rights::is_missing_right;
 pub use transport::{BestRoutes, RouteLookup};

@@ -8,6 +8,8 @@ use holdfast_scheduler::{Key, OpId, Operation};
 
 use crate::collector::Collector;
 use crate::hostname::HostnameWriter;
+use crate::kinds::reading::Read;
+use crate::kinds::row_of;
 use crate::netns::{Netns, NetnsError, NetnsSetting};
 use crate::probe::Probes;
 use crate::route_table::RouteTable;
@@ -15,7 +17,7 @@ use crate::transport::codecs::Codecs;
 use crate::transport::rtnetlink::{self, Rtnetlink};
 use crate::transport::texts::{self, FileTransport, FileTransportSettings};
 use crate::transport::{
-    Events, RTNETLINK, ReadQuery, RouteLookup, RtnetlinkError, SYSCTL, Transport, mailbox,
+    Events, RTNETLINK, RouteLookup, RtnetlinkError, SYSCTL, Transport, mailbox,
 };
 use crate::vault::Vault;
 
@@ -123,8 +125,9 @@ impl Transport for Platform {
     }
 
     fn read(&mut self, keys: Vec<Key>) {
-        let (texts, network): (Vec<_>, Vec<_>) =
-            keys.into_iter().partition(|key| ReadQuery::of(key).is_file_transport());
+        let is_file =
+            |key: &Key| row_of(key.kind()).is_some_and(|row| matches!(row.read, Read::Files));
+        let (texts, network): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_file);
         if !network.is_empty() {
             self.rtnetlink.line().command(rtnetlink::Command::Read(network));
         }

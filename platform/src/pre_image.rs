@@ -1,132 +1,23 @@
 //! Encoding of the original state of objects, for the database.
 //!
 //! Only values from [`Descriptor::restore`](holdfast_scheduler::Descriptor::restore) are stored: the attributes to
-//! put back when a port, a setting or a file is given up. Rows outlive the version that wrote them, so their form is kept
-//! apart from the types of values. [`value_json`](crate::value_json) follows these types, and may change with them.
-
-use std::net::IpAddr;
-use std::sync::Arc;
+//! put back when a port, a setting or a file is given up. Rows outlive the version that wrote them, so each kind says their
+//! form apart from its type of values ([`PreImageRow`](crate::kinds::row::PreImageRow)). [`value_json`](crate::value_json) follows these types, and may change with them.
 
 use holdfast_scheduler::{Key, ObjectValue, SharedValue};
-use holdfast_security::credentialz::DigestError;
-use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
 
-use crate::descriptors::{address, credential, link, link_setting, neighbor, route, system};
-use crate::values::{
-    Address, BridgeParams, Content, Family, ForeignRoute, Hop, Hostname, KernelRoute, Link,
-    LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkSetting, LinkSysctl, MAIN_TABLE, MacAddr,
-    Neighbor, Password, RouteTarget, TextFile,
-};
+use crate::kinds::KINDS;
+use crate::kinds::row::Tag;
 
 /// The bytes cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the stored pre-image of an object")]
-pub struct PreImageError(#[source] Box<dyn std::error::Error + Send + Sync>);
-
-/// Row format. Fields are only ever added, with a default.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-enum PreImageRow {
-    Link {
-        name: String,
-        enabled: bool,
-        description: Option<String>,
-        mtu: Option<u32>,
-        mac: Option<String>,
-        bridge: Option<BridgeRow>,
-        /// `ifindex`, which differs for another device of the same name.
-        #[serde(default)]
-        index: Option<u32>,
-        /// `disable_ipv6`, inverted.
-        #[serde(default)]
-        ipv6_enabled: Option<bool>,
-    },
-    Master {
-        link: String,
-        master: Option<String>,
-    },
-    Mtu {
-        link: String,
-        mtu: Option<u32>,
-        /// Link below a tunnel.
-        device: Option<String>,
-    },
-    Forwarding {
-        link: String,
-        ipv6: bool,
-        enabled: bool,
-    },
-    IgnoreLinkdown {
-        link: String,
-        ipv6: bool,
-        enabled: bool,
-    },
-    Address {
-        link: String,
-        ip: IpAddr,
-        prefix_len: u8,
-    },
-    Neighbor {
-        link: String,
-        ip: IpAddr,
-        mac: Option<String>,
-    },
-    /// A route of another program that ours took the place of.
-    Route {
-        prefix: IpNet,
-        /// Metric of ours; that of the other route is in `message`.
-        metric: u32,
-        /// Next hops; `None` for a route that drops packets.
-        hops: Option<Vec<HopRow>>,
-        /// `rtm_protocol`.
-        protocol: u8,
-        /// `RTM_NEWROUTE` as the kernel showed it.
-        message: Vec<u8>,
-    },
-    Hostname {
-        name: String,
-    },
-    Password {
-        account: String,
-        /// Digest of the hash, in hexadecimal digits. The hash itself is in the vault.
-        digest: String,
-    },
-    File {
-        path: String,
-        whole: Option<String>,
-        block: Option<String>,
-        /// Target of the symbolic link that the file replaced.
-        #[serde(default)]
-        link: Option<String>,
-    },
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct BridgeRow {
-    stp: bool,
-    vlan_filtering: bool,
-    ageing_time_s: u32,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct HopRow {
-    gateway: Option<IpAddr>,
-    link: Option<String>,
-}
-
-/// A setting of a link as a value.
-fn setting(sysctl: LinkSysctl, link: String, ipv6: bool, enabled: bool) -> (Key, SharedValue) {
-    let family = if ipv6 { Family::V6 } else { Family::V4 };
-    let link = link.into();
-    let part = LinkSetting { sysctl, link, family, enabled, on_our_link: false };
-    (link_setting::key(sysctl, &part.link, family), Arc::new(part))
-}
+pub struct PreImageError(#[from] serde_json::Error);
 
 /// Encodes a value; `None` for a kind with nothing to restore.
 pub fn to_bytes(value: &dyn ObjectValue) -> Option<Vec<u8>> {
-    let row = row(value)?;
-    Some(serde_json::to_vec(&row).expect("the rows have no maps and no foreign types"))
+    KINDS.iter().filter_map(|row| row.pre_image).find_map(|form| (form.write)(value))
 }
 
 /// Decodes the output of [`to_bytes`].
@@ -134,185 +25,11 @@ pub fn to_bytes(value: &dyn ObjectValue) -> Option<Vec<u8>> {
 /// # Errors
 /// When the bytes have another form.
 pub fn from_bytes(octets: &[u8]) -> Result<(Key, SharedValue), PreImageError> {
-    let row: PreImageRow =
-        serde_json::from_slice(octets).map_err(|error| PreImageError(error.into()))?;
-    value(row)
-}
-
-fn row(value: &dyn ObjectValue) -> Option<PreImageRow> {
-    let any = value.as_any();
-    let mac = |mac: Option<MacAddr>| mac.map(|mac| mac.to_string());
-    if let Some(it) = any.downcast_ref::<Link>() {
-        let bridge = match &it.kind {
-            LinkKind::Bridge(params) => Some(BridgeRow {
-                stp: params.stp,
-                vlan_filtering: params.vlan_filtering,
-                ageing_time_s: params.ageing_time_s,
-            }),
-            _ => None,
-        };
-        return Some(PreImageRow::Link {
-            name: it.name.to_string(),
-            enabled: it.enabled,
-            description: it.description.as_ref().map(ToString::to_string),
-            mtu: it.mtu,
-            mac: mac(it.mac),
-            bridge,
-            index: it.facts.as_ref().map(|facts| facts.index),
-            ipv6_enabled: it.ipv6_enabled,
-        });
-    }
-    if let Some(it) = any.downcast_ref::<LinkMaster>() {
-        let master = it.master.as_ref().map(ToString::to_string);
-        return Some(PreImageRow::Master { link: it.link.to_string(), master });
-    }
-    if let Some(it) = any.downcast_ref::<LinkMtu>() {
-        let device = it.device.as_ref().map(ToString::to_string);
-        return Some(PreImageRow::Mtu { link: it.link.to_string(), mtu: it.mtu, device });
-    }
-    if let Some(it) = any.downcast_ref::<LinkSetting>() {
-        let (link, ipv6, enabled) = (it.link.to_string(), it.family == Family::V6, it.enabled);
-        return Some(match it.sysctl {
-            LinkSysctl::Forwarding => PreImageRow::Forwarding { link, ipv6, enabled },
-            LinkSysctl::IgnoreRoutesWithLinkdown => {
-                PreImageRow::IgnoreLinkdown { link, ipv6, enabled }
-            }
-        });
-    }
-    if let Some(it) = any.downcast_ref::<Address>() {
-        let link = it.link.to_string();
-        return Some(PreImageRow::Address { link, ip: it.ip, prefix_len: it.prefix_len });
-    }
-    if let Some(it) = any.downcast_ref::<Neighbor>() {
-        return Some(PreImageRow::Neighbor {
-            link: it.link.to_string(),
-            ip: it.ip,
-            mac: mac(it.mac),
-        });
-    }
-    if let Some(it) = any.downcast_ref::<KernelRoute>() {
-        let foreign = it.foreign.as_ref()?;
-        let hop = |hop: &Hop| HopRow {
-            gateway: hop.gateway,
-            link: hop.link.as_ref().map(ToString::to_string),
-        };
-        let hops = match &it.target {
-            RouteTarget::Hops(hops) => Some(hops.iter().map(hop).collect()),
-            RouteTarget::Blackhole => None,
-        };
-        return Some(PreImageRow::Route {
-            prefix: it.prefix,
-            metric: it.metric,
-            hops,
-            protocol: foreign.protocol,
-            message: foreign.message.clone(),
-        });
-    }
-    if let Some(it) = any.downcast_ref::<Hostname>() {
-        return Some(PreImageRow::Hostname { name: it.name.to_string() });
-    }
-    if let Some(it) = any.downcast_ref::<Password>() {
-        let digest = it.digest.to_string();
-        return Some(PreImageRow::Password { account: it.account.to_string(), digest });
-    }
-    let it = any.downcast_ref::<TextFile>()?;
-    let (whole, block, link) = match &it.content {
-        Content::Whole(text) => (Some(text.clone()), None, None),
-        Content::Block(text) => (None, Some(text.clone()), None),
-        Content::OwnHost { domain, host } => {
-            (None, host.as_ref().map(|host| system::hosts_block(host, domain)), None)
-        }
-        Content::Absent => (None, None, None),
-        Content::Link { target, text } => (Some(text.clone()), None, Some(target.clone())),
-    };
-    Some(PreImageRow::File { path: it.path.to_string(), whole, block, link })
-}
-
-fn value(row: PreImageRow) -> Result<(Key, SharedValue), PreImageError> {
-    let mac = |text: Option<String>| {
-        text.map(|text| text.parse::<MacAddr>()).transpose().map_err(|e| PreImageError(e.into()))
-    };
-    Ok(match row {
-        PreImageRow::Link {
-            name,
-            enabled,
-            description,
-            mtu,
-            mac: text,
-            bridge,
-            index,
-            ipv6_enabled,
-        } => {
-            // Only attributes are restored, so the parameters of other kinds do not matter.
-            let kind = bridge.map_or(LinkKind::Physical, |bridge| {
-                LinkKind::Bridge(BridgeParams {
-                    stp: bridge.stp,
-                    vlan_filtering: bridge.vlan_filtering,
-                    ageing_time_s: bridge.ageing_time_s,
-                })
-            });
-            let description = description.map(Into::into);
-            let facts = index.map(|index| LinkFacts { index, ..LinkFacts::default() });
-            let mac = mac(text)?;
-            let new = Link::new(name, kind);
-            let link = Link { enabled, description, mtu, mac, ipv6_enabled, facts, ..new };
-            (link::key(&link.name), Arc::new(link))
-        }
-        PreImageRow::Master { link, master } => {
-            let master = master.map(Into::into);
-            let part = LinkMaster { link: link.into(), master, on_our_link: false };
-            (link::master_key(&part.link), Arc::new(part))
-        }
-        PreImageRow::Mtu { link, mtu, device } => {
-            let device = device.map(Into::into);
-            let link = link.into();
-            let part = LinkMtu { link, mtu, device, limit: None, on_our_link: false };
-            (link::mtu_key(&part.link), Arc::new(part))
-        }
-        PreImageRow::Forwarding { link, ipv6, enabled } => {
-            setting(LinkSysctl::Forwarding, link, ipv6, enabled)
-        }
-        PreImageRow::IgnoreLinkdown { link, ipv6, enabled } => {
-            setting(LinkSysctl::IgnoreRoutesWithLinkdown, link, ipv6, enabled)
-        }
-        PreImageRow::Address { link, ip, prefix_len } => {
-            let address = Address::new(link, ip, prefix_len);
-            (address::key(&address.link, ip), Arc::new(address))
-        }
-        PreImageRow::Neighbor { link, ip, mac: text } => {
-            let neighbor = Neighbor { link: link.into(), ip, mac: mac(text)?, facts: None };
-            (neighbor::key(&neighbor.link, ip), Arc::new(neighbor))
-        }
-        PreImageRow::Route { prefix, metric, hops, protocol, message } => {
-            let hop = |row: HopRow| Hop { gateway: row.gateway, link: row.link.map(Into::into) };
-            let target = hops.map_or(RouteTarget::Blackhole, |hops| {
-                RouteTarget::Hops(hops.into_iter().map(hop).collect())
-            });
-            let foreign = Some(Box::new(ForeignRoute { protocol, message }));
-            let table = MAIN_TABLE;
-            let route = KernelRoute { foreign, ..KernelRoute::new(table, prefix, metric, target) };
-            (route::key(table, prefix, metric), Arc::new(route))
-        }
-        PreImageRow::Hostname { name } => {
-            (system::hostname_key(), Arc::new(Hostname { name: name.into() }))
-        }
-        PreImageRow::Password { account, digest } => {
-            let digest =
-                digest.parse().map_err(|error: DigestError| PreImageError(error.into()))?;
-            let password = Password { account: account.into(), digest };
-            (credential::password_key(&password.account), Arc::new(password))
-        }
-        PreImageRow::File { path, whole, block, link } => {
-            let content = match (whole, block, link) {
-                (text, _, Some(target)) => Content::Link { target, text: text.unwrap_or_default() },
-                (Some(text), ..) => Content::Whole(text),
-                (None, Some(text), _) => Content::Block(text),
-                (None, None, None) => Content::Absent,
-            };
-            let key = system::file_key(&path);
-            (key, Arc::new(TextFile { path: path.into(), content }))
-        }
-    })
+    let Tag { kind } = serde_json::from_slice(octets)?;
+    let mut forms = KINDS.iter().filter_map(|row| row.pre_image);
+    let form = forms.find(|form| form.tag == kind);
+    let form = form.ok_or_else(|| serde_json::Error::custom(format!("no kind `{kind}`")))?;
+    Ok((form.read)(octets)?)
 }
 
 #[cfg(test)]
@@ -320,7 +37,11 @@ mod tests {
     use holdfast_security::credentialz::Digest;
 
     use super::*;
-    use crate::values::{AddressFacts, AddressOrigin, Port};
+    use crate::values::{
+        Address, AddressFacts, AddressOrigin, BridgeParams, Content, Family, ForeignRoute, Hop,
+        Hostname, KernelRoute, Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkSetting,
+        LinkSysctl, MAIN_TABLE, MacAddr, Neighbor, Password, Port, RouteTarget, TextFile,
+    };
 
     #[test]
     fn stored_values_round_trip() {
@@ -406,7 +127,7 @@ mod tests {
         let octets = to_bytes(&value).unwrap();
         let (key, read) = from_bytes(&octets).unwrap();
         assert!(value.same(&*read), "{value:?} {read:?}");
-        let registry = crate::descriptors::registry();
+        let registry = crate::kinds::registry();
         assert_eq!(key, registry.descriptor(key.kind()).unwrap().key(&*read));
     }
 

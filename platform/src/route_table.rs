@@ -12,8 +12,8 @@ use holdfast_base::now_ns;
 use ipnet::IpNet;
 use tokio::sync::oneshot;
 
-use crate::descriptors::route;
-use crate::links::LinkIndex;
+use crate::kinds::links::LinkIndex;
+use crate::kinds::route;
 pub use crate::listed_route::{HopFault, ListedHop, ListedRoute};
 use crate::netns::{Netns, NetnsError};
 use crate::transport::codecs::Codecs;

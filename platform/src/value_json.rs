@@ -3,18 +3,9 @@
 //! The form is that of the types of values in this version: nothing of it is stored. The database keeps a
 //! [`pre_image`](crate::pre_image) of a value, whose form later versions read.
 
-use std::sync::Arc;
-
 use holdfast_scheduler::{KindId, ObjectValue, SharedValue};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::kinds;
-use crate::values::{
-    Account, Address, ConnectedPrefix, CredentialFile, Ethernet, GlomeLogin, Hostname, KernelRoute,
-    Link, LinkMaster, LinkMtu, LinkSetting, LinkUp, Neighbor, Password, Port, Program, SshServer,
-    TextFile,
-};
 
 /// A document cannot be read as a value.
 #[derive(Debug, thiserror::Error)]
@@ -32,101 +23,11 @@ pub enum ValueJsonError {
     },
 }
 
-/// JSON conversion of one type.
-struct JsonConversion {
-    kind: KindId,
-    write: fn(&dyn ObjectValue) -> Option<serde_json::Value>,
-    read: fn(serde_json::Value) -> serde_json::Result<SharedValue>,
-}
-
-/// One line for each kind of value.
-const FORMS: &[JsonConversion] = &[
-    form::<Hostname>(kinds::HOSTNAME),
-    form::<TextFile>(kinds::TEXT_FILE),
-    form::<Program>(kinds::PROGRAM),
-    form::<Account>(kinds::ACCOUNT),
-    form::<CredentialFile>(kinds::CREDENTIAL_FILE),
-    form::<SshServer>(kinds::SSH_SERVER),
-    form::<GlomeLogin>(kinds::GLOME_LOGIN),
-    form::<Password>(kinds::PASSWORD),
-    form::<Port>(kinds::PORT),
-    form::<Link>(kinds::LINK),
-    form::<LinkUp>(kinds::LINK_UP),
-    form::<LinkMaster>(kinds::LINK_MASTER),
-    form::<LinkMtu>(kinds::LINK_MTU),
-    form::<Ethernet>(kinds::ETHERNET),
-    form::<Ethernet>(kinds::ETHERNET_CONFIG),
-    form::<LinkSetting>(kinds::FORWARDING),
-    form::<LinkSetting>(kinds::IGNORE_LINKDOWN),
-    form::<Address>(kinds::ADDRESS),
-    form::<ConnectedPrefix>(kinds::CONNECTED),
-    form::<Neighbor>(kinds::NEIGHBOR),
-    form::<KernelRoute>(kinds::ROUTE),
-];
-
-const fn form<T: ObjectValue + Serialize + DeserializeOwned>(kind: KindId) -> JsonConversion {
-    JsonConversion {
-        kind,
-        write: |value| serde_json::to_value(value.as_any().downcast_ref::<T>()?).ok(),
-        read: |document| Ok(Arc::new(serde_json::from_value::<T>(document)?)),
-    }
-}
-
 /// Converts a value to JSON; to its `Debug` text when its kind has no JSON form.
 pub fn to_json(kind: KindId, value: &dyn ObjectValue) -> serde_json::Value {
-    let form = FORMS.iter().find(|form| form.kind == kind);
-    form.and_then(|form| (form.write)(value))
+    kinds::row_of(kind)
+        .and_then(|row| (row.json.write)(value))
         .unwrap_or_else(|| serde_json::Value::String(format!("{value:?}")))
-}
-
-/// Longest text of one attribute in [`difference`], in characters: an MTU or an address, not a file.
-const MAX_WORD: usize = 64;
-
-/// Attributes of the requested value that the observed one has otherwise, as `mtu 1450 instead of 9000`. Attributes that
-/// the request leaves open are not compared.
-pub(crate) fn difference(
-    kind: KindId,
-    expected: &dyn ObjectValue,
-    observed: &dyn ObjectValue,
-) -> String {
-    let mut words = Vec::new();
-    compare("value", &to_json(kind, expected), &to_json(kind, observed), &mut words);
-    words.join(", ")
-}
-
-fn compare(
-    name: &str,
-    expected: &serde_json::Value,
-    observed: &serde_json::Value,
-    words: &mut Vec<String>,
-) {
-    use serde_json::Value;
-    match (expected, observed) {
-        (Value::Null, _) => {}
-        (expected, observed) if expected == observed => {}
-        (Value::Object(expected), Value::Object(observed))
-            if expected.keys().eq(observed.keys()) =>
-        {
-            for (name, expected) in expected {
-                compare(name, expected, &observed[name], words);
-            }
-        }
-        (expected, observed) => {
-            let word = |value: &Value| {
-                let text = match value {
-                    Value::Null => "none".to_owned(),
-                    Value::String(text) => text.clone(),
-                    other => other.to_string(),
-                };
-                match text.char_indices().nth(MAX_WORD) {
-                    Some((end, _)) => format!("{}...", &text[..end]),
-                    None => text,
-                }
-            };
-            let name = name.replace('_', "-").to_ascii_lowercase();
-            words.push(format!("{name} {} instead of {}", word(observed), word(expected)));
-        }
-    }
 }
 
 /// Converts a document of [`to_json`] back to a value.
@@ -134,32 +35,25 @@ fn compare(
 /// # Errors
 /// When the kind has no JSON form, or the document is not of that form.
 pub fn from_json(kind: KindId, document: serde_json::Value) -> Result<SharedValue, ValueJsonError> {
-    let form = FORMS.iter().find(|form| form.kind == kind).ok_or(ValueJsonError::Kind(kind))?;
-    (form.read)(document).map_err(|source| ValueJsonError::Document { kind, source })
+    let row = kinds::row_of(kind).ok_or(ValueJsonError::Kind(kind))?;
+    (row.json.read)(document).map_err(|source| ValueJsonError::Document { kind, source })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::{BridgeParams, Hop, LinkKind, MacAddr, RouteTarget};
+    use crate::values::{
+        Address, BridgeParams, Hop, KernelRoute, Link, LinkKind, MacAddr, Port, RouteTarget,
+    };
 
     #[test]
     fn every_kind_has_a_json_conversion() {
-        let unrecorded: Vec<_> = crate::descriptors::registry()
+        let unrecorded: Vec<_> = kinds::registry()
             .iter()
-            .filter(|descriptor| !FORMS.iter().any(|form| form.kind == descriptor.kind()))
+            .filter(|descriptor| kinds::row_of(descriptor.kind()).is_none())
             .map(|descriptor| descriptor.name())
             .collect();
         assert!(unrecorded.is_empty(), "{unrecorded:?}");
-    }
-
-    #[test]
-    fn a_difference_names_attributes_and_both_values() {
-        let expected = Link { mtu: Some(9000), ..Link::new("br0", LinkKind::Dummy) };
-        let observed = Link { mtu: Some(1450), description: Some("x".into()), ..expected.clone() };
-        let words = difference(kinds::LINK, &expected, &observed);
-        assert_eq!(words, "mtu 1450 instead of 9000");
-        assert_eq!(difference(kinds::LINK, &expected, &expected), "");
     }
 
     #[test]

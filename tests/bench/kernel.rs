@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use holdfast_platform::descriptors::{address, link, registry, route};
+use holdfast_platform::kinds::{address, link, registry, route};
 use holdfast_platform::netns::NetnsSetting;
 use holdfast_platform::transport::{Event, Events, Transport as _};
 use holdfast_platform::values::{

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use holdfast_platform::{descriptors, value_json};
+use holdfast_platform::{kinds, value_json};
 use holdfast_scheduler::{
     Action, Cause, Key, ObjectValue, OperationResult, RecordedOperation, Registry, SharedValue,
     TransactionOutcome, TransactionRecord, Trigger, TxnId, ValueState, ValueStatus,
@@ -23,7 +23,7 @@ pub(crate) struct Renderer {
 
 impl Default for Renderer {
     fn default() -> Self {
-        Self { registry: Arc::new(descriptors::registry()) }
+        Self { registry: Arc::new(kinds::registry()) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use holdfast_platform::descriptors::{kinds, link};
+use holdfast_platform::kinds::{self, link};
 use holdfast_platform::values::{Address, KernelRoute, Neighbor, RouteTarget};
 use holdfast_scheduler::{Engine, Key, Registry, ValueState};
 use ipnet::IpNet;
@@ -148,11 +148,11 @@ pub(super) fn key_prefixes(registry: &Registry, text: &str) -> Result<Vec<Key>, 
 
 #[cfg(test)]
 mod tests {
-    use holdfast_platform::descriptors::{self, address, link, route};
+    use holdfast_platform::kinds::{self, address, link, route};
 
     #[test]
     fn key_texts_parse_back_to_their_keys() {
-        let registry = descriptors::registry();
+        let registry = kinds::registry();
         let net = "10.0.0.0/8".parse().unwrap();
         for (key, text) in [
             (link::key("eth0"), "link/eth0"),

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_core::CoreView;
-use holdfast_platform::descriptors::kinds;
+use holdfast_platform::kinds;
 use holdfast_platform::value_json;
 use holdfast_platform::values::{Link, LinkKind};
 use holdfast_scheduler::{Key, OperationResult, SharedValue, TransactionRecord, TxnId};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_platform::transport::{Events, SimulatedKernel, SimulatedTransport, Transport};
-use holdfast_platform::{descriptors, value_json};
+use holdfast_platform::{kinds, value_json};
 use holdfast_scheduler::{Delta, Engine, EngineOutput, Key, Now, SharedValue};
 use serde_json::json;
 
@@ -27,7 +27,7 @@ impl Replay {
     async fn restore(recording: &Recording) -> Self {
         let ports: Vec<&str> = recording.ports.iter().map(String::as_str).collect();
         let (mut transport, events) = SimulatedKernel::new(&ports).connect();
-        let mut engine = Engine::new(descriptors::registry());
+        let mut engine = Engine::new(kinds::registry());
         let intent = recording.before.iter().map(value).map(|(key, it)| (key, it.unwrap()));
         engine.load(intent.collect(), Vec::new());
         transport.retrieve();
@@ -79,7 +79,7 @@ impl Replay {
 
 /// The value of a document, with its key by its descriptor.
 fn value(it: &RecordedValue) -> (Key, Option<SharedValue>) {
-    let registry = descriptors::registry();
+    let registry = kinds::registry();
     let kind = registry.by_name(it.key.split('/').next().unwrap()).unwrap();
     if it.data.is_null() {
         let keys = key_lookup::key_prefixes(&registry, &it.key).unwrap_or_default();

@@ -8,7 +8,7 @@ use holdfast_scheduler::{
 use tokio::runtime::{Builder, Runtime};
 
 use super::fixture::{enter_fresh_namespaces, ip, own_namespace};
-use crate::descriptors::{registry, route};
+use crate::kinds::{registry, route};
 use crate::transport::simulated::tests::{change, values};
 use crate::transport::{Events, Transport};
 use crate::values::MAIN_TABLE;

@@ -11,7 +11,7 @@ use nix::sched::{CloneFlags, unshare};
 use tokio::runtime::{Builder, Runtime};
 
 use super::kernel_defaults;
-use crate::descriptors::registry;
+use crate::kinds::registry;
 use crate::netns::NetnsSetting;
 use crate::transport::codecs::Codecs;
 use crate::transport::{Event, Events, Transport};
@@ -229,7 +229,7 @@ fn shared(value: impl holdfast_scheduler::ObjectValue) -> SharedValue {
 
 /// Key of the value by its own descriptor.
 fn key_and_transport(value: &dyn holdfast_scheduler::ObjectValue) -> (Key, TransportId) {
-    use crate::descriptors::kinds;
+    use crate::kinds;
     let is_setting =
         |sysctl| value.as_any().downcast_ref::<LinkSetting>().is_some_and(|it| it.sysctl == sysctl);
     let value_is = |kind| match kind {

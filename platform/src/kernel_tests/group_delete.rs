@@ -7,9 +7,9 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkAttribute;
 
 use super::fixture::{ManagedNetns, enter_fresh_namespaces, ip, veth};
-use crate::codec::Observation;
-use crate::descriptors::{self, link};
-use crate::links::LinkIndex;
+use crate::kinds::codec::Observation;
+use crate::kinds::links::LinkIndex;
+use crate::kinds::{self, link};
 use crate::transport::codecs::Codecs;
 use crate::transport::rtnetlink::teardown::DELETION_GROUP;
 
@@ -28,7 +28,7 @@ fn counting(
     {
         count.fetch_add(1, Ordering::SeqCst);
     }
-    descriptors::decode(message, flags, time_ns, links)
+    kinds::decode(message, flags, time_ns, links)
 }
 
 /// Creates `count` pairs, and returns the deletions of both ends of each.

@@ -5,9 +5,9 @@ use std::sync::{Arc, Barrier};
 use holdfast_scheduler::{Action, OpId, Operation, OperationError, Scope, SharedValue};
 use nix::errno::Errno;
 
-use crate::codec::{EncodeError, Requests};
-use crate::descriptors::{self, ethernet, link, link_setting, neighbor};
-use crate::links::LinkIndex;
+use crate::kinds::codec::{EncodeError, Requests};
+use crate::kinds::links::LinkIndex;
+use crate::kinds::{self, ethernet, link, link_setting, neighbor};
 use crate::netns::NetnsSetting;
 use crate::transport::Transport;
 use crate::transport::codecs::Codecs;
@@ -36,7 +36,7 @@ fn nth_prefix(n: usize) -> String {
 }
 
 fn route_key(prefix: &str) -> holdfast_scheduler::Key {
-    descriptors::route::key(MAIN_TABLE, prefix.parse().unwrap(), IPV4_METRIC)
+    kinds::route::key(MAIN_TABLE, prefix.parse().unwrap(), IPV4_METRIC)
 }
 
 #[test]
@@ -85,10 +85,10 @@ fn a_new_link_and_its_dependents_fit_in_one_batch() {
     // The facts arrived before the completions.
     let left: &Link = net.latest(&link::key("left")).expect("heard of");
     assert!(left.is_ours() && left.enabled, "{left:?}");
-    assert!(left.facts.as_ref().unwrap().index > crate::links::FIRST_OUR_INDEX);
+    assert!(left.facts.as_ref().unwrap().index > crate::kinds::links::FIRST_OUR_INDEX);
     assert!(net.latest::<KernelRoute>(&route_key("172.16.0.0/12")).is_some());
     let ip6 = "2001:db8::1".parse().unwrap();
-    assert!(net.latest::<Address>(&descriptors::address::key("left", ip6)).is_some());
+    assert!(net.latest::<Address>(&kinds::address::key("left", ip6)).is_some());
     assert!(ip("route").contains("172.16.0.0/12 via 10.1.0.2 dev left proto 150"));
 }
 
@@ -109,7 +109,7 @@ fn foreign_changes_are_reported_as_facts() {
         (link.facts.as_ref()?.oper == OperState::Up).then_some(())
     });
     ip("address add 10.9.0.1/24 dev eth1");
-    let key = descriptors::address::key("eth1", "10.9.0.1".parse().unwrap());
+    let key = kinds::address::key("eth1", "10.9.0.1".parse().unwrap());
     net.until("an address", |net| net.latest::<Address>(&key).map(|_| ()));
     ip("route add 10.10.0.0/16 via 10.9.0.2 proto 150 metric 20");
     net.until("a route", |net| net.latest::<KernelRoute>(&route_key("10.10.0.0/16")).map(|_| ()));
@@ -164,8 +164,8 @@ fn foreign_routes_are_filtered_unless_they_replace_ours() {
 
 #[test]
 fn routes_dropped_without_notification_are_detected() {
-    let all = Scope::Kinds(vec![descriptors::kinds::ROUTE]);
-    let on_link = Scope::On { kind: descriptors::kinds::ROUTE, object: link::key("eth0") };
+    let all = Scope::Kinds(vec![kinds::ROUTE]);
+    let on_link = Scope::On { kind: kinds::ROUTE, object: link::key("eth0") };
     for (cause, after, scopes) in [
         ("link set eth0 down", "link down", vec![&on_link]),
         ("address del 10.0.0.1/24 dev eth0", "no address", vec![&on_link]),
@@ -208,7 +208,7 @@ fn routes_are_read_again_when_their_link_gets_another_name() {
     net.lists.clear();
     ip("link set eth0 down");
     ip("link set eth0 name eth8");
-    let all = Scope::Kinds(vec![descriptors::kinds::ROUTE]);
+    let all = Scope::Kinds(vec![kinds::ROUTE]);
     net.until("a list of all routes", |net| net.lists.contains(&all).then_some(()));
 }
 
@@ -231,7 +231,7 @@ fn an_overrun_causes_a_complete_reading() {
     std::fs::write(&script, lines).unwrap();
     ip(&format!("-batch {}", script.display()));
     net.until("a complete report", |net| (!net.lists.is_empty()).then_some(()));
-    let deleted = descriptors::address::key("eth0", "10.77.0.1".parse().unwrap());
+    let deleted = kinds::address::key("eth0", "10.77.0.1".parse().unwrap());
     net.until("the address gone", |net| net.is_gone(&deleted).then_some(()));
     for n in 0..COUNT {
         let key = route_key(&nth_prefix(n));
@@ -252,7 +252,7 @@ fn a_delete_of_an_absent_object_succeeds_and_a_refused_create_is_read_back() {
     let there = net.create(address("eth0", "10.66.0.1/24"));
     let result = net.run(vec![there]).remove(0);
     assert_eq!(result.unwrap_err().errno, Some(Errno::EEXIST as i32));
-    let key = descriptors::address::key("eth0", "10.66.0.1".parse().unwrap());
+    let key = kinds::address::key("eth0", "10.66.0.1".parse().unwrap());
     assert!(net.latest::<Address>(&key).is_some(), "what is there was read back");
 }
 
@@ -294,7 +294,7 @@ fn addresses_of_a_replaced_link_are_reported_gone() {
             ip("link del eth0");
             ip("link add eth0 type veth peer name far0");
         }
-        descriptors::encode(operation, links)
+        kinds::encode(operation, links)
     }
     enter_fresh_namespaces();
     CABLE.iter().for_each(|command| drop(ip(command)));
@@ -307,7 +307,7 @@ fn addresses_of_a_replaced_link_are_reported_gone() {
     assert_eq!(refused[0].as_ref().unwrap_err().errno, Some(Errno::ENODEV as i32));
     let read = net.latest::<Link>(&link::key("eth0")).expect("the new link was read back");
     assert_ne!(read.facts.as_ref().unwrap().index, before.facts.unwrap().index);
-    let deleted = descriptors::address::key("eth0", "10.0.0.1".parse().unwrap());
+    let deleted = kinds::address::key("eth0", "10.0.0.1".parse().unwrap());
     net.until("its address gone", |net| net.is_gone(&deleted).then_some(()));
 }
 
@@ -329,9 +329,9 @@ fn reads_report_present_and_absent_objects() {
     for (key, there) in [
         (link::key("eth0"), true),
         (link::key("eth9"), false),
-        (descriptors::address::key("eth0", ip_of("10.0.0.1")), true),
-        (descriptors::address::key("eth0", ip_of("10.0.0.9")), false),
-        (descriptors::address::key("eth9", ip_of("10.0.0.1")), false),
+        (kinds::address::key("eth0", ip_of("10.0.0.1")), true),
+        (kinds::address::key("eth0", ip_of("10.0.0.9")), false),
+        (kinds::address::key("eth9", ip_of("10.0.0.1")), false),
         (neighbor::key("eth0", ip_of("10.0.0.7")), true),
         (neighbor::key("eth0", ip_of("10.0.0.8")), false),
         (route_key("172.16.0.0/12"), true),
@@ -380,7 +380,7 @@ fn the_host_name_is_set_in_the_managed_namespace_only() {
     let before = nix::unistd::gethostname().unwrap();
     let name = net.create(Hostname { name: "spine-1".into() });
     assert_eq!(net.run(vec![name]), [Ok(())]);
-    let key = descriptors::system::hostname_key();
+    let key = kinds::system::hostname_key();
     assert_eq!(net.latest::<Hostname>(&key).unwrap().name, "spine-1");
     assert!(net.read(&key).is_some());
     assert_eq!(nix::unistd::gethostname().unwrap(), before);
@@ -395,7 +395,7 @@ fn files_are_written_below_the_root() {
     let write = net.create(motd());
     assert_eq!(net.run(vec![write]), [Ok(())]);
     assert_eq!(std::fs::read_to_string(net.root.path().join("etc/motd")).unwrap(), "hi\n");
-    let key = descriptors::system::file_key("etc/motd");
+    let key = kinds::system::file_key("etc/motd");
     assert_eq!(net.latest::<TextFile>(&key).unwrap().content, Content::Whole("hi\n".into()));
     let hosts = net.root.path().join("etc/hosts");
     std::fs::write(&hosts, "127.0.0.1 localhost\n").unwrap();
@@ -411,7 +411,7 @@ fn a_panicking_codec_fails_its_operation_alone() {
         let value = operation.new.as_ref().and_then(|it| it.as_any().downcast_ref());
         let unlucky = value.is_some_and(|route: &KernelRoute| route.prefix.prefix_len() == 13);
         assert!(!unlucky, "13 is an unlucky length");
-        descriptors::encode(operation, links)
+        kinds::encode(operation, links)
     }
     enter_fresh_namespaces();
     CABLE.iter().for_each(|command| drop(ip(command)));
@@ -434,7 +434,7 @@ fn operations_cancelled_before_their_start_are_not_executed() {
             HELD_UP.wait(); // it is begun
             HELD_UP.wait(); // the others are cancelled
         }
-        descriptors::encode(operation, links)
+        kinds::encode(operation, links)
     }
     enter_fresh_namespaces();
     CABLE.iter().for_each(|command| drop(ip(command)));
@@ -512,11 +512,11 @@ fn a_retrieve_reports_links_addresses_routes_texts_at_once() {
     for key in [
         link::key("lo"),
         link::key("eth0"),
-        descriptors::address::key("eth0", "10.0.0.1".parse().unwrap()),
+        kinds::address::key("eth0", "10.0.0.1".parse().unwrap()),
         route_key(prefix),
         link_setting::key(LinkSysctl::Forwarding, "far0", Family::V6),
-        descriptors::system::hostname_key(),
-        descriptors::system::file_key("etc/motd"),
+        kinds::system::hostname_key(),
+        kinds::system::file_key("etc/motd"),
     ] {
         assert!(net.facts.iter().any(|fact| fact.key == key && fact.value.is_some()), "{key}");
     }

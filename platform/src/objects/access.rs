@@ -1,11 +1,14 @@
 //! State of users, and the check and state of the gRPC server. The agent looks both up in its configuration; no kernel object
 //! stands for them.
 
-use holdfast_config::{InstancePath, Keys, LeafMeta, NodeId, Step, Value};
+use holdfast_config::{InstancePath, Keys, Step, Value};
 use smol_str::SmolStr;
 
-use super::state::{Leaves, StateEntry};
-use super::{Entry, ObjectError, Registry};
+use super::Registry;
+use super::entries::NativeEntries;
+use crate::kinds::entry::{Entry, ObjectError};
+use crate::kinds::native::nodes;
+use crate::kinds::state::{Leaves, StateEntry};
 
 /// The TLS profile that always exists: the identity of the box.
 const DEFAULT_PROFILE: &str = "system_default_profile";
@@ -29,40 +32,59 @@ impl Profiles for DefaultProfile {
     }
 }
 
-impl Registry {
-    pub(super) fn check_server<M: LeafMeta>(
-        &self,
-        entry: &Entry<'_, M>,
-    ) -> Result<(), ObjectError> {
-        let leaf = self.nodes.server.certificate_id;
+nodes!(
+    /// `user` of the system.
+    UserNodes {
+        entry: "",
+        role: "/role",
+        state: "/state",
+        state_name: "/state/username",
+        state_role: "/state/role",
+    }
+);
+
+nodes!(
+    /// `grpc-server` of the system.
+    ServerNodes {
+        entry: "",
+        certificate_id: "/certificate-id",
+        state: "/state",
+        state_name: "/state/name",
+        state_services: "/state/services",
+    }
+);
+
+impl NativeEntries {
+    pub(super) fn check_server(&self, entry: &Entry<'_>) -> Result<(), ObjectError> {
+        let leaf = self.server.certificate_id;
         match entry.text(leaf).and_then(|id| self.profiles.refusal(&id)) {
             Some(reason) => Err(entry.leaf_error(leaf, reason)),
             None => Ok(()),
         }
     }
 
-    pub(super) fn user_state<M: LeafMeta>(&self, name: &str, entry: &Entry<'_, M>) -> StateEntry {
-        let nodes = &self.nodes.user;
+    pub(super) fn user_state(&self, entry: &Entry<'_>) -> Option<StateEntry> {
+        let nodes = &self.user;
         let mut leaves = Leaves::of(nodes.state);
-        leaves.text(nodes.state_name, name);
+        leaves.text(nodes.state_name, entry.key_text()?);
         leaves.optional(nodes.state_role, entry.value(nodes.role).cloned());
-        leaves.entry(self.in_system(nodes.entry, name))
+        Some(leaves.entry(entry.path.clone()))
     }
+}
 
+impl Registry {
     /// State of the gRPC server, which exists even without any configuration. `services` are the short names of the service
     /// families that it offers: `gnmi`, `gnoi`. Where it listens is published by the agent as its sockets are opened.
     pub fn server_state(&self, services: &[&'static str]) -> StateEntry {
-        let nodes = &self.nodes.server;
-        let path = self.in_system(nodes.entry, GRPC_SERVER);
+        let nodes = &self.entries.server;
+        let path = InstancePath(vec![
+            Step::node(self.system.system),
+            Step::entry(nodes.entry, Keys::single(Value::Str(SmolStr::new_static(GRPC_SERVER)))),
+        ]);
         let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, GRPC_SERVER);
         let services = services.iter().map(|name| Value::Str(SmolStr::new_static(name)));
         leaves.put(nodes.state_services, Value::List(services.collect()));
         leaves.entry(path)
-    }
-
-    fn in_system(&self, list: NodeId, name: &str) -> InstancePath {
-        let entry = Step::entry(list, Keys::single(Value::Str(name.into())));
-        InstancePath(vec![Step::node(self.nodes.system.system), entry])
     }
 }

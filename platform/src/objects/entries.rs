@@ -1,114 +1,70 @@
-//! Entries of the native model that a fault touches: which one shows a value, and where it is marked.
+//! Entries of the native model that no kind of value stands for: they are checked, and some show their configuration.
 
-use std::net::IpAddr;
+use std::sync::Arc;
 
-use holdfast_config::{Branch, InstancePath, LeafMeta, NodeId};
-use holdfast_scheduler::{Key, Segment};
-use smol_str::SmolStr;
+use holdfast_config::{NodeId, Schema};
 
-use super::Registry;
-use super::state::Planes;
-use crate::descriptors::kinds;
-use crate::descriptors::link::link_of;
-use crate::values::{Family, Link};
+use super::access::{DefaultProfile, Profiles, ServerNodes, UserNodes};
+use super::instances::{InstanceNodes, ProtocolNodes, check_instance};
+use super::reconciliation::ReconciliationNodes;
+use crate::kinds::entry::{Entry, ObjectError, ObjectValues};
+use crate::kinds::native::{ModelError, NativeKind};
+use crate::kinds::state::StateEntry;
 
-/// Where the entries of one list have their effective status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StatusNodes {
-    /// The list.
-    pub list: NodeId,
-    /// Its container of state.
-    pub container: NodeId,
-    /// The leaf in it.
-    pub leaf: NodeId,
+/// Users, servers, policies, instances and protocols in the native model.
+#[derive(Clone, Debug)]
+pub(super) struct NativeEntries {
+    pub(super) user: UserNodes,
+    pub(super) server: ServerNodes,
+    pub(super) reconciliation: ReconciliationNodes,
+    pub(super) instance: InstanceNodes,
+    pub(super) protocol: ProtocolNodes,
+    /// TLS profiles that may be referred to.
+    pub(super) profiles: Arc<dyn Profiles>,
 }
 
-/// The entry that shows a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ValueEntry {
-    /// Path of the entry.
-    pub path: InstancePath,
-    /// Part of the entry that the value is.
-    pub share: EntryShare,
-}
-
-/// Part of an entry that one value is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryShare {
-    /// The entry stands for this value: without it, nothing of the entry works.
-    Whole,
-    /// An attribute of the entry with operations of its own.
-    Attribute,
-    /// One of several values that the entry stands for: [`Registry::keys`] has the others.
-    OneOfSeveral,
-}
-
-impl Registry {
-    /// Where the entries that are objects of the engine have their effective status.
-    pub fn status_nodes(&self) -> [StatusNodes; 6] {
-        let (link, route) = (&self.nodes.link, &self.nodes.route);
-        let of = |list, container, leaf| StatusNodes { list, container, leaf };
-        let [v4, v6] = [&self.nodes.v4, &self.nodes.v6];
-        [
-            of(link.entry, link.state, link.state_effective_status),
-            of(v4.address, v4.address_state, v4.address_state_effective_status),
-            of(v4.neighbor, v4.neighbor_state, v4.neighbor_state_effective_status),
-            of(v6.address, v6.address_state, v6.address_state_effective_status),
-            of(v6.neighbor, v6.neighbor_state, v6.neighbor_state_effective_status),
-            of(route.route, route.route_state, route.route_state_effective_status),
-        ]
-    }
-
-    /// The entry that shows a value; `None` for a value that no list shows, and for a link that is administratively
-    /// down, which is not a fault.
-    pub fn value_entry(&self, key: &Key, planes: Planes<'_>) -> Option<ValueEntry> {
-        use EntryShare::{Attribute, OneOfSeveral, Whole};
-        let (path, share) = match key.kind() {
-            kinds::LINK => {
-                let links = [planes.intended::<Link>(), planes.observed::<Link>()];
-                let is_shut = links.into_iter().flatten().any(|link| !link.enabled);
-                let name = link_of(key).filter(|_| !is_shut)?;
-                (self.link_path(&name), Whole)
-            }
-            kinds::LINK_MASTER
-            | kinds::LINK_MTU
-            | kinds::ETHERNET
-            | kinds::ETHERNET_CONFIG
-            | kinds::FORWARDING
-            | kinds::IGNORE_LINKDOWN => (self.link_path(&link_of(key)?), Attribute),
-            kinds::ADDRESS | kinds::NEIGHBOR => {
-                let (link, ip) = on_link(key)?;
-                let nodes = self.nodes.family(Family::of(ip));
-                let is_address = key.kind() == kinds::ADDRESS;
-                let list = if is_address { nodes.address } else { nodes.neighbor };
-                (self.family_path(&link, nodes.container, list, ip), Whole)
-            }
-            kinds::ROUTE => {
-                let value = planes.applied.or(planes.intended)?;
-                (self.applied_entry(value)?, OneOfSeveral)
-            }
-            _ => return None,
-        };
-        Some(ValueEntry { path, share })
-    }
-
-    /// Keys of the other values that the entry of a value stands for. `branch` is the entry of the configuration.
-    pub fn keys_beside<M: LeafMeta>(
-        &self,
-        path: &InstancePath,
-        branch: &Branch<M>,
-        keys: &[Key],
-    ) -> Vec<Key> {
-        let all = self.keys(path, branch).unwrap_or_default();
-        all.into_iter().filter(|key| !keys.contains(key)).collect()
+impl NativeEntries {
+    pub(super) fn find(schema: &Schema) -> Result<Self, ModelError> {
+        Ok(Self {
+            user: UserNodes::find(schema, "/system/user")?,
+            server: ServerNodes::find(schema, "/system/grpc-server")?,
+            reconciliation: ReconciliationNodes::find(schema, "/reconciliation")?,
+            instance: InstanceNodes::find(schema, "/network-instances")?,
+            protocol: ProtocolNodes::find(schema, "/network-instances/network-instance/static")?,
+            profiles: Arc::new(DefaultProfile),
+        })
     }
 }
 
-/// Link and address that the key of an address or a neighbour consists of.
-fn on_link(key: &Key) -> Option<(SmolStr, IpAddr)> {
-    let mut segments = key.segments();
-    match (segments.next()?, segments.next()?) {
-        (Segment::Str(link), Segment::Ip(ip)) => Some((link.into(), ip)),
-        _ => None,
+impl NativeKind for NativeEntries {
+    fn lists(&self) -> Vec<NodeId> {
+        let policies = [self.reconciliation.container, self.reconciliation.rule];
+        let others = [self.user.entry, self.server.entry];
+        let instances = [self.instance.instance, self.protocol.protocol];
+        [policies, others, instances].concat()
+    }
+
+    fn values(&self, entry: &Entry<'_>) -> Result<ObjectValues, ObjectError> {
+        match entry.node() {
+            Some(node) if node == self.server.entry => self.check_server(entry)?,
+            Some(node) if node == self.reconciliation.rule => {
+                self.reconciliation.check_rule(entry)?;
+            }
+            Some(node) if node == self.instance.instance => check_instance(entry)?,
+            _ => {}
+        }
+        Ok(ObjectValues::new())
+    }
+
+    fn has_configured_state(&self, list: NodeId) -> bool {
+        [self.user.entry, self.protocol.protocol].contains(&list)
+    }
+
+    fn configured_state(&self, entry: &Entry<'_>) -> Option<StateEntry> {
+        match entry.node() {
+            Some(node) if node == self.user.entry => self.user_state(entry),
+            Some(node) if node == self.protocol.protocol => self.protocol_state(entry),
+            _ => None,
+        }
     }
 }

@@ -8,7 +8,7 @@ use imbl::{OrdMap, OrdSet};
 use smol_str::SmolStr;
 
 use super::{ObjectError, Registry};
-use crate::descriptors::{kinds, link};
+use crate::kinds::{self, link};
 use crate::values::{Link, LinkKind};
 
 /// Index of the configured links that the agent creates, by name and by the peer that they name. A copy costs nothing.
@@ -76,7 +76,7 @@ impl Registry {
         for (path, name) in paths {
             let Some(kind) = after.changed.ends.get(&name) else { continue };
             if let Some(reason) = after.contradiction(&name, kind) {
-                let (nodes, path) = (&self.nodes.link, path.clone());
+                let (nodes, path) = (&self.link.nodes, path.clone());
                 let path = match kind {
                     LinkKind::Veth { .. } => {
                         path.join(Step::node(nodes.veth)).join(Step::node(nodes.veth_peer))

@@ -4,8 +4,10 @@
 use holdfast_config::{Branch, InstancePath, LeafMeta};
 use smol_str::SmolStr;
 
-use super::{Entry, LinkStatusSettings, Object, ObjectError, Registry};
-use crate::descriptors;
+use super::{LinkStatusSettings, Registry};
+use crate::kinds;
+use crate::kinds::entry::{Entry, LINK_STEP, ObjectError};
+use crate::kinds::native::nodes;
 
 /// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,40 +39,30 @@ pub enum DriftAction {
     Report,
 }
 
-impl Registry {
-    /// The setting that an object is, or has; `None` for all other objects. Without `branch`, the object is not in force.
-    pub fn setting<M: LeafMeta>(
-        &self,
-        path: &InstancePath,
-        branch: Option<&Branch<M>>,
-    ) -> Option<Setting> {
-        let entry = branch.map(|branch| Entry::of(path, branch));
-        match Object::of(&self.nodes, path)? {
-            Object::Reconciliation => {
-                let leaf = self.nodes.reconciliation.resync_interval;
-                Some(Setting::ResyncInterval(entry.and_then(|entry| entry.number(leaf))))
-            }
-            Object::DriftRule(object) => {
-                let action = entry.and_then(|entry| self.action(&entry));
-                Some(Setting::DriftPolicy { object: object.clone(), action })
-            }
-            Object::Link(name) => {
-                let settings = entry.map(|entry| self.link_status_settings(&entry));
-                let settings = settings.unwrap_or_default();
-                Some(Setting::LinkStatus { link: name.clone(), settings })
-            }
+nodes!(
+    /// `reconciliation` and the policies below it.
+    ReconciliationNodes {
+        container: "",
+        resync_interval: "/resync-interval",
+        rule: "/drift-policy",
+        action: "/drift-policy/action",
+    }
+);
+
+impl ReconciliationNodes {
+    fn action_of(&self, entry: &Entry<'_>) -> Option<DriftAction> {
+        match entry.text(self.action).as_deref() {
+            Some("repair") => Some(DriftAction::Repair),
+            Some("report") => Some(DriftAction::Report),
             _ => None,
         }
     }
 
-    pub(super) fn drift_action<M: LeafMeta>(
-        &self,
-        object: &SmolStr,
-        entry: &Entry<'_, M>,
-    ) -> Result<DriftAction, ObjectError> {
-        let action = self.action(entry);
-        let action = action.ok_or_else(|| entry.incomplete(self.nodes.reconciliation.action))?;
-        let kinds = descriptors::registry();
+    pub(super) fn check_rule(&self, entry: &Entry<'_>) -> Result<(), ObjectError> {
+        let object = entry.name_of_step(RULE_STEP)?;
+        let action = self.action_of(entry);
+        action.ok_or_else(|| entry.incomplete(self.action))?;
+        let kinds = kinds::registry();
         if kinds.keys_from_text(object).is_empty() {
             let kind_names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
             let reason = format!(
@@ -80,13 +72,39 @@ impl Registry {
             );
             return Err(entry.error(reason));
         }
-        Ok(action)
+        Ok(())
     }
+}
 
-    fn action<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> Option<DriftAction> {
-        match entry.text(self.nodes.reconciliation.action).as_deref() {
-            Some("repair") => Some(DriftAction::Repair),
-            Some("report") => Some(DriftAction::Report),
+/// Step of a path that names the objects of a rule: `reconciliation/drift-policy[object]`.
+const RULE_STEP: usize = 1;
+
+impl Registry {
+    /// The setting that an object is, or has; `None` for all other objects. Without `branch`, the object is not in force.
+    pub fn setting<M: LeafMeta>(
+        &self,
+        path: &InstancePath,
+        branch: Option<&Branch<M>>,
+    ) -> Option<Setting> {
+        let nodes = &self.entries.reconciliation;
+        let empty = Branch::<()>::default();
+        let entry = branch.map(|branch| Entry::of(path, branch));
+        let named = Entry::of(path, &empty);
+        match path.last()?.node {
+            node if node == nodes.container => {
+                let interval = entry.and_then(|entry| entry.number(nodes.resync_interval));
+                Some(Setting::ResyncInterval(interval))
+            }
+            node if node == nodes.rule => {
+                let object = named.name_of_step(RULE_STEP).ok()?.clone();
+                let action = entry.and_then(|entry| nodes.action_of(&entry));
+                Some(Setting::DriftPolicy { object, action })
+            }
+            node if node == self.link.nodes.entry => {
+                let link = named.name_of_step(LINK_STEP).ok()?.clone();
+                let settings = entry.map(|entry| self.link.link_status_settings(&entry));
+                Some(Setting::LinkStatus { link, settings: settings.unwrap_or_default() })
+            }
             _ => None,
         }
     }

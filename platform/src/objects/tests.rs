@@ -5,9 +5,11 @@ use holdfast_config::{LayerKey, LayerSet, Path, ProvenanceKind};
 
 use super::state::{Planes, StateEntry};
 use super::*;
+use crate::kinds;
 use crate::values::{
-    AddressFacts, AddressOrigin, Duplex, Ethernet, LinkFacts, LinkKind, OperState,
+    Address, AddressFacts, AddressOrigin, Duplex, Ethernet, Link, LinkFacts, LinkKind, OperState,
 };
+use holdfast_scheduler::SharedValue;
 
 /// Configuration as `path = value` lines of the native model; the registry and its schema.
 pub(super) struct Model {
@@ -96,10 +98,22 @@ impl Model {
 }
 
 #[test]
+fn every_object_of_the_native_model_has_one_kind() {
+    let model = Model::new();
+    let nodes = (0..).zip(model.schema.nodes()).filter(|(_, node)| node.object.is_some());
+    let objects: Vec<NodeId> = nodes.map(|(number, _)| NodeId(number)).collect();
+    assert!(objects.len() > 10, "{objects:?}");
+    let mut lists: Vec<NodeId> =
+        model.registry.natives.iter().flat_map(|native| native.lists()).collect();
+    lists.sort_unstable();
+    assert_eq!(lists, objects);
+}
+
+#[test]
 fn objects_become_values() {
     let check = |object: &str, lines: &str, label: &str, want: &[&str]| {
         let (key, value) = Model::new().value(object, lines).unwrap();
-        let registry = descriptors::registry();
+        let registry = kinds::registry();
         assert_eq!(registry.label(&key, Some(&*value)), label);
         assert_eq!(key, registry.descriptor(key.kind()).unwrap().key(&*value));
         let text = format!("{value:?}");
@@ -152,7 +166,7 @@ const ROUTE: &str =
 fn an_object_has_a_value_for_each_object_of_the_system() {
     let check = |object: &str, lines: &str, want: &[(&str, &str)]| {
         let values = Model::new().values(object, lines).unwrap();
-        let registry = descriptors::registry();
+        let registry = kinds::registry();
         let labels: Vec<_> =
             values.iter().map(|(key, value)| registry.label(key, Some(&**value))).collect();
         assert_eq!(labels, want.iter().map(|(label, _)| *label).collect::<Vec<_>>(), "{object}");
@@ -193,7 +207,7 @@ fn an_object_has_a_value_for_each_object_of_the_system() {
     let search_domains = vec!["a.example".into(), "b.example".into()];
     let system = System { search_domains, ..System::default() };
     let (key, value) = system.values().remove(0);
-    assert_eq!(descriptors::registry().key_text(&key), "file/etc%2Fresolv.conf");
+    assert_eq!(kinds::registry().key_text(&key), "file/etc%2Fresolv.conf");
     assert!(format!("{value:?}").contains("search a.example b.example"), "{value:?}");
     for (object, lines) in [
         ("/system/user[username=a]", "/system/user[username=a]/role = admin"),
@@ -219,7 +233,7 @@ fn a_change_touches_the_keys_before_and_after_it() {
         let (tree, path) = (model.tree(lines, LayerKey::CLIENT_NATIVE), model.path(ROUTE));
         let branch = tree.find_branch(&path.0).unwrap_or_default();
         let keys = model.registry.keys(&path, &branch).unwrap();
-        keys.iter().map(|key| descriptors::registry().key_text(key)).collect::<Vec<_>>().join(" ")
+        keys.iter().map(|key| kinds::registry().key_text(key)).collect::<Vec<_>>().join(" ")
     };
     let hop = |index: &str, leaf: &str| format!("{ROUTE}/next-hop[index={index}]/{leaf}\n");
     assert_eq!(keys(""), "");
@@ -381,7 +395,7 @@ fn speed_and_duplex_that_a_port_contradicts_are_refused() {
             let model = Model::new();
             let (before, value) = (of(&model, before), of(&model, requested));
             let planes = |key: &Key| {
-                let is_link = key.kind() == descriptors::kinds::LINK;
+                let is_link = key.kind() == kinds::LINK;
                 let observed =
                     ethernet.map(|ethernet| ethernet as &dyn holdfast_scheduler::ObjectValue);
                 Planes {
@@ -481,7 +495,7 @@ fn state_shows_what_the_kernel_has() {
         ..Link::new("eth0", LinkKind::Physical)
     };
     let request = Link { enabled: false, mtu: Some(1400), ..Link::new("eth0", LinkKind::Physical) };
-    let key = descriptors::link::key("eth0");
+    let key = kinds::link::key("eth0");
     let planes =
         Planes { intended: Some(&request), applied: Some(&request), observed: Some(&actual) };
     let state = "/interfaces/interface[name=eth0]/state";
@@ -521,7 +535,7 @@ fn the_status_of_a_link_is_shown_as_it_is_told() {
     let without = Setting::LinkStatus { link, settings: Default::default() };
     assert_eq!(model.registry.setting(&path, none), Some(without));
 
-    let key = descriptors::link::key("eth0");
+    let key = kinds::link::key("eth0");
     let request = Link::new("eth0", LinkKind::Physical);
     let planes = Planes { intended: Some(&request), ..Planes::default() };
     let status = LinkStatus {
@@ -565,7 +579,7 @@ fn a_port_that_is_not_there_is_not_present() {
     let state = "/interfaces/interface[name=eth9]/state";
     let want = ["name = eth9", "admin-status = UP", "oper-status = NOT_PRESENT"];
     assert_eq!(
-        model.state(&descriptors::link::key("eth9"), planes),
+        model.state(&kinds::link::key("eth9"), planes),
         want.map(|leaf| format!("{state}/{leaf}")).join("\n")
     );
 }

@@ -14,6 +14,7 @@ use nix::net::if_::if_nametoindex;
 use smol_str::SmolStr;
 
 use super::{ProbeError, Probes};
+use crate::kinds::types::address_family;
 use crate::transport::rtnetlink::query::{self, Listing, QueryError, QuerySocket};
 use crate::transport::rtnetlink::socket::DATAGRAM_SIZE;
 use crate::transport::rtnetlink::window::put_message;
@@ -111,7 +112,7 @@ impl Neighbors {
 
     fn entry(&self, index: u32) -> RouteNetlinkMessage {
         let mut message = NeighbourMessage::default();
-        message.header.family = query::address_family(Family::of(self.address));
+        message.header.family = address_family(Family::of(self.address));
         message.header.ifindex = index;
         let address = match self.address {
             IpAddr::V4(ip) => NeighbourAddress::Inet(ip),

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use holdfast_scheduler::{Key, KindId, Operation, Segment, SharedValue};
-use ipnet::IpNet;
+use holdfast_scheduler::{Key, Operation, SharedValue};
 use netlink_packet_route::RouteNetlinkMessage;
 use smol_str::SmolStr;
 
 use super::files;
-use crate::codec::{EncodeError, Observation, Requests};
-use crate::descriptors::{self, kinds, link_setting, system};
-use crate::links::LinkIndex;
+use crate::kinds::codec::{EncodeError, Observation, Requests};
+use crate::kinds::links::LinkIndex;
+use crate::kinds::{self, link_setting, system};
 use crate::values::{Content, Family, Hostname, LinkSysctl, TextFile};
 
-/// Encoding and decoding by [`descriptors`]; tests substitute their own.
+/// Encoding and decoding by [`kinds`]; tests substitute their own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Codecs {
     pub(crate) encode: fn(&Operation, &mut LinkIndex) -> Result<Requests, EncodeError>,
@@ -22,117 +21,7 @@ pub(crate) struct Codecs {
 
 impl Default for Codecs {
     fn default() -> Self {
-        Self { encode: descriptors::encode, decode: descriptors::decode }
-    }
-}
-
-/// Way to read an object back.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ReadQuery {
-    /// `RTM_GETLINK` by name.
-    Link(SmolStr),
-    /// The addresses of a link.
-    Addresses(SmolStr),
-    /// The neighbours of a link.
-    Neighbors(SmolStr),
-    /// A route of ours to this destination, with any metric.
-    Route(IpNet),
-    /// Speed and duplex of a link, by ethtool.
-    Ethernet(SmolStr),
-    /// The sysctl of a setting of a link.
-    Setting(LinkSysctl, SmolStr, Family),
-    /// A file below the root.
-    File(SmolStr),
-    /// The name in the UTS namespace.
-    Hostname,
-    /// Presence of an installed program.
-    Program(SmolStr),
-    /// Presence of an account of the box.
-    Account(SmolStr),
-    /// A file in the folder of credentials.
-    CredentialFile(SmolStr),
-    /// Our part of the configuration of the SSH server.
-    SshServer,
-    /// The hash of an account in the shadow file.
-    Password(SmolStr),
-    /// The object cannot be read.
-    Nothing,
-}
-
-/// A group of objects that the kernel lists together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ObjectClass {
-    Links,
-    Settings,
-    Addresses,
-    Neighbors,
-    Routes,
-}
-
-impl ObjectClass {
-    /// Everything that the rtnetlink transport watches.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Links, Self::Settings, Self::Addresses, Self::Neighbors, Self::Routes];
-
-    /// Kinds of values that a list of this class covers completely.
-    pub(crate) fn kinds(self) -> &'static [KindId] {
-        match self {
-            Self::Links => {
-                &[kinds::PORT, kinds::LINK, kinds::LINK_MASTER, kinds::LINK_MTU, kinds::ETHERNET]
-            }
-            Self::Settings => &[kinds::FORWARDING, kinds::IGNORE_LINKDOWN],
-            Self::Addresses => &[kinds::ADDRESS],
-            Self::Neighbors => &[kinds::NEIGHBOR],
-            Self::Routes => &[kinds::ROUTE],
-        }
-    }
-}
-
-impl ReadQuery {
-    /// The query for the object of this key.
-    pub(crate) fn of(key: &Key) -> Self {
-        let mut segments = key.segments();
-        let first = segments.next();
-        match (key.kind(), first) {
-            (kinds::HOSTNAME, _) => Self::Hostname,
-            (kinds::SSH_SERVER, _) => Self::SshServer,
-            (kinds::PROGRAM, Some(Segment::Str(path))) => Self::Program(path.into()),
-            (kinds::ACCOUNT, Some(Segment::Str(name))) => Self::Account(name.into()),
-            (kinds::PASSWORD, Some(Segment::Str(name))) => Self::Password(name.into()),
-            (kinds::CREDENTIAL_FILE, Some(Segment::Str(path))) => Self::CredentialFile(path.into()),
-            (kinds::TEXT_FILE, Some(Segment::Str(path))) => Self::File(path.into()),
-            (
-                kinds::PORT | kinds::LINK | kinds::LINK_MASTER | kinds::LINK_MTU,
-                Some(Segment::Str(name)),
-            ) => Self::Link(name.into()),
-            (kinds::ETHERNET, Some(Segment::Str(link))) => Self::Ethernet(link.into()),
-            (kinds::ADDRESS, Some(Segment::Str(link))) => Self::Addresses(link.into()),
-            (kinds::NEIGHBOR, Some(Segment::Str(link))) => Self::Neighbors(link.into()),
-            (kinds::ROUTE, _) => match segments.next() {
-                Some(Segment::Prefix(prefix)) => Self::Route(prefix),
-                _ => Self::Nothing,
-            },
-            (kind, Some(Segment::Str(link))) => {
-                match (link_setting::of_kind(kind), segments.next()) {
-                    (Some(sysctl), Some(Segment::Int(4))) => {
-                        Self::Setting(sysctl, link.into(), Family::V4)
-                    }
-                    (Some(sysctl), _) => Self::Setting(sysctl, link.into(), Family::V6),
-                    (None, _) => Self::Nothing,
-                }
-            }
-            _ => Self::Nothing,
-        }
-    }
-
-    /// True when the transport of files and host name answers the query.
-    pub(crate) fn is_file_transport(&self) -> bool {
-        match self {
-            Self::File(_) | Self::Hostname | Self::Program(_) | Self::Account(_) => true,
-            Self::CredentialFile(_) | Self::SshServer | Self::Password(_) => true,
-            Self::Link(_) | Self::Addresses(_) | Self::Neighbors(_) | Self::Route(_) => false,
-            Self::Setting(..) | Self::Ethernet(_) | Self::Nothing => false,
-        }
+        Self { encode: kinds::encode, decode: kinds::decode }
     }
 }
 

@@ -13,13 +13,14 @@ use holdfast_scheduler::{Key, OperationError, SharedValue};
 use holdfast_security::credentialz::{CREDENTIALS_FOLDER, Digest, FRAGMENT_FILE};
 use zeroize::Zeroizing;
 
-use super::codecs::ReadQuery;
 use super::files::{self, Attributes, Root};
 use super::shadow::ShadowFile;
 use super::sshd::Sshd;
 use super::texts::failed;
-use crate::codec::Request;
-use crate::descriptors::credential::{self, PROGRAMS};
+use crate::kinds;
+use crate::kinds::codec::Request;
+use crate::kinds::credential::{self, PROGRAMS};
+use crate::kinds::reading::first_text;
 use crate::rights::Work;
 use crate::values::{Account, CredentialFile, Password, Program, SshServer};
 use crate::vault::Vault;
@@ -119,7 +120,7 @@ impl CredentialFiles {
         keys.push(credential::server_key());
         keys.extend(self.files().iter().map(|path| credential::file_key(path)));
         for key in keys {
-            match self.read(&ReadQuery::of(&key)) {
+            match self.read(&key) {
                 Ok(value) => all.extend(value.map(|value| (key, value))),
                 Err(error) => tracing::warn!(%key, %error, "cannot read back"),
             }
@@ -158,27 +159,27 @@ impl CredentialFiles {
         found
     }
 
-    pub(super) fn read(&self, query: &ReadQuery) -> io::Result<Option<SharedValue>> {
-        Ok(match query {
-            ReadQuery::Program(path) => {
-                let there = self.root.place(path)?.is_file();
-                there.then(|| Arc::new(Program { path: path.clone() }) as SharedValue)
+    pub(super) fn read(&self, key: &Key) -> io::Result<Option<SharedValue>> {
+        let name = first_text(key).unwrap_or_default();
+        Ok(match key.kind() {
+            kinds::PROGRAM => {
+                let there = self.root.place(&name)?.is_file();
+                there.then(|| Arc::new(Program { path: name }) as SharedValue)
             }
-            ReadQuery::Account(name) => {
-                let there = ShadowFile::accounts(&self.root)?.iter().any(|(it, _)| it == name);
-                there.then(|| Arc::new(Account { name: name.clone() }) as SharedValue)
+            kinds::ACCOUNT => {
+                let there = ShadowFile::accounts(&self.root)?.iter().any(|(it, _)| *it == name);
+                there.then(|| Arc::new(Account { name }) as SharedValue)
             }
-            ReadQuery::Password(account) => ShadowFile::read(&self.root, account)?.map(|digest| {
-                Arc::new(Password { account: account.clone(), digest }) as SharedValue
-            }),
-            ReadQuery::CredentialFile(path) => {
-                let file = self.root.place(path)?;
+            kinds::PASSWORD => ShadowFile::read(&self.root, &name)?
+                .map(|digest| Arc::new(Password { account: name, digest }) as SharedValue),
+            kinds::CREDENTIAL_FILE => {
+                let file = self.root.place(&name)?;
                 let Some(content) = read(&file)? else { return Ok(None) };
                 let mode = fs::metadata(&file)?.permissions().mode() & 0o7777;
                 let digest = Digest::of(&content);
-                Some(Arc::new(CredentialFile { path: path.clone(), digest, mode }))
+                Some(Arc::new(CredentialFile { path: name, digest, mode }))
             }
-            ReadQuery::SshServer => read(&self.root.place(FRAGMENT_FILE)?)?.map(|content| {
+            kinds::SSH_SERVER => read(&self.root.place(FRAGMENT_FILE)?)?.map(|content| {
                 let text = String::from_utf8_lossy(&content).into_owned();
                 Arc::new(SshServer { text, files: Vec::new(), programs: Vec::new() }) as SharedValue
             }),

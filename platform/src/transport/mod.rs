@@ -25,7 +25,6 @@ mod uts;
 mod watch;
 
 pub use crate::transport_id::{FILES, RTNETLINK, SYSCTL, UTS};
-pub(crate) use codecs::ReadQuery;
 pub use mailbox::Events;
 pub(crate) use mailbox::mailbox;
 pub use route_lookup::{BestRoutes, RouteLookup};

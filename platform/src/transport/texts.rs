@@ -14,16 +14,18 @@ use holdfast_scheduler::{Completion, Fact, Key, OpId, Operation, OperationError,
 use tracing::warn;
 
 use super::cancellation::CancelledOperations;
-use super::codecs::{self, Codecs, ReadQuery};
+use super::codecs::{self, Codecs};
 use super::credentials::CredentialFiles;
 use super::files::Root;
 use super::mailbox::Mailbox;
 use super::watch::Watch;
 use super::{Event, uts};
-use crate::codec::Request;
-use crate::descriptors::system::{HOSTS_FILE, hosts_block};
 use crate::hostname::HostnameWriter;
-use crate::links::LinkIndex;
+use crate::kinds;
+use crate::kinds::codec::Request;
+use crate::kinds::links::LinkIndex;
+use crate::kinds::reading::first_text;
+use crate::kinds::system::{HOSTS_FILE, hosts_block};
 use crate::netns::{Netns, NetnsError};
 use crate::rights::{self, Work};
 use crate::values::Content;
@@ -239,15 +241,15 @@ impl Task {
     }
 
     fn read(&self, key: &Key) -> io::Result<Option<SharedValue>> {
-        Ok(match ReadQuery::of(key) {
-            ReadQuery::Hostname => Some(codecs::hostname(&uts::read()?)),
-            ReadQuery::File(path) => {
+        Ok(match (key.kind(), first_text(key)) {
+            (kinds::HOSTNAME, _) => Some(codecs::hostname(&uts::read()?)),
+            (kinds::TEXT_FILE, Some(path)) => {
                 let text = self.root.read(&path)?;
                 let link = self.root.link(&path)?;
                 let hostname = if path == HOSTS_FILE { Some(uts::read()?) } else { None };
                 Some(codecs::text_file(&path, text.as_deref(), link, hostname.as_deref()))
             }
-            query => self.credentials.read(&query)?,
+            _ => self.credentials.read(key)?,
         })
     }
 }

@@ -8,7 +8,7 @@ use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::NeededCalls;
 use holdfast_config::{Configuration, Layers, Models, Namespace};
-use holdfast_platform::descriptors;
+use holdfast_platform::kinds;
 use holdfast_platform::objects::Registry;
 use holdfast_scheduler::{Engine, Key, KindId, OperationError, TransactionOutcome, TxnId};
 use holdfast_store::StoreError;
@@ -182,7 +182,7 @@ fn unanswered() -> UnansweredChange {
     let state = Arc::new(ObservedBox {
         revision: Arc::new(Revision::new(Arc::clone(&MODELS), DerivedLists::default())),
         configuration: configuration(),
-        engine: SharedEngine::new(Engine::new(descriptors::registry())),
+        engine: SharedEngine::new(Engine::new(kinds::registry())),
         registry: Arc::new(Registry::new(&MODELS.native).unwrap()),
     });
     UnansweredChange { intent: intent(), calls: UnansweredCalls { needed, state } }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{Applied, BoxState};
 use holdfast_config::{ClaimKey, Configuration, InstancePath, PathPattern, Value};
-use holdfast_platform::descriptors::credential;
+use holdfast_platform::kinds::credential;
 use holdfast_platform::objects::Registry;
 use holdfast_scheduler::{Engine, Key, ValueState};
 use holdfast_telemetry::Revision;

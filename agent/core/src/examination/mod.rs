@@ -23,7 +23,7 @@ use holdfast_config::{
     Branch, CancelToken, Configuration, Footprint, InstancePath, LayerDifference, Layers, Models,
     ObjectChange, PackageChange, Provenance, ServiceTag, is_configuration_row,
 };
-use holdfast_platform::descriptors::kinds;
+use holdfast_platform::kinds;
 use holdfast_platform::objects::{
     ModelError, ObjectError, ObjectKeys, ObjectValues, Profiles, Registry, VethPairs,
 };

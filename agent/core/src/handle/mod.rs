@@ -24,7 +24,7 @@ use holdfast_config::services::{Applied, BoxState};
 use holdfast_config::{
     ClaimKey, Configuration, InstancePath, Models, Namespace, ServiceTag, Value,
 };
-use holdfast_platform::descriptors::credential;
+use holdfast_platform::kinds::credential;
 use holdfast_platform::objects::Registry;
 use holdfast_platform::{Collector, RouteLookup};
 use holdfast_scheduler::ValueStatus;

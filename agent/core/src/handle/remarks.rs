@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_platform::descriptors::kinds;
-use holdfast_platform::descriptors::route::{hop_text, route_text};
+use holdfast_platform::kinds;
+use holdfast_platform::kinds::route::{hop_text, route_text};
 use holdfast_platform::values::{Hop, KernelRoute};
 use holdfast_platform::{BestRoutes, Destination};
 use holdfast_scheduler::Key;

@@ -22,8 +22,7 @@ use super::derived::{NewEntries, NewState};
 use super::prepared::PreparedEntries;
 use super::service_transactions;
 use super::state::{
-    Others, SHOWN_AS_APPLIED, StateChange, StateSource, StateUpdate, clear, follow_configuration,
-    in_both,
+    Others, StateChange, StateSource, StateUpdate, clear, follow_configuration, in_both, is_applied,
 };
 use crate::changes::AppliedChange;
 use crate::examination::EntryChange;
@@ -271,8 +270,4 @@ impl RevisionBuilder {
 
 fn keys_of(change: &EntryChange) -> impl Iterator<Item = &Key> {
     change.values.iter().map(|(key, _)| key)
-}
-
-fn is_applied(key: &Key) -> bool {
-    SHOWN_AS_APPLIED.contains(&key.kind())
 }

@@ -29,7 +29,7 @@ pub(crate) fn derived_lists(registry: &Registry, models: &Models) -> DerivedList
         let StatusNodes { list, container, leaf } = it;
         MarkPlace { origin: Origin::Native, list, container, leaf }
     };
-    let marks = registry.status_nodes().map(mark).to_vec();
+    let marks = registry.status_nodes().into_iter().map(mark).collect();
     DerivedLists { openconfig: openconfig.into_iter().collect(), native: vec![native], marks }
 }
 

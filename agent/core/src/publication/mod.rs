@@ -33,7 +33,7 @@ use holdfast_base::now_ns;
 use holdfast_common::parallel;
 use holdfast_config::{Configuration, InstancePath, Layers, Value};
 use holdfast_platform::Collector;
-use holdfast_platform::descriptors::{self, kinds};
+use holdfast_platform::kinds;
 use holdfast_platform::objects::state::StateEntry;
 use holdfast_platform::objects::{LinkStatusSettings, Registry};
 use holdfast_platform::values::{Link, OperState};
@@ -54,8 +54,8 @@ pub(crate) use deferral::Deferrals;
 pub(crate) use derived::{DerivedChanges, NewEntries, NewState, derived_lists};
 pub(crate) use prepared::{EntryPreparation, PreparedEntries};
 pub(crate) use state::{
-    FEW_KEYS, Others, SHOWN_AS_APPLIED, StateSource, StateUpdate, as_planes, follow_configuration,
-    in_both, show,
+    FEW_KEYS, Others, StateSource, StateUpdate, as_planes, follow_configuration, in_both,
+    is_applied, show,
 };
 pub(crate) use told::{LinkObservation, ToldLinks};
 
@@ -181,7 +181,7 @@ impl Publisher {
         settings: LinkStatusSettings,
         now: Now,
     ) {
-        let key = descriptors::link::key(link);
+        let key = kinds::link::key(link);
         if self.source.told.configure(&key, settings, now) {
             self.mark_dirty(vec![key]);
         }
@@ -189,7 +189,7 @@ impl Publisher {
 
     /// Tells these links as down, and no others, whatever the kernel shows.
     pub(super) fn force_down(&mut self, links: &BTreeSet<SmolStr>, now: Now) {
-        let links = links.iter().map(|link| descriptors::link::key(link)).collect();
+        let links = links.iter().map(|link| kinds::link::key(link)).collect();
         let changed = self.source.told.force_down(&links, now);
         self.mark_dirty(changed);
     }
@@ -315,7 +315,6 @@ impl Publisher {
         sort_keys(&mut keys);
         let source = self.source.clone();
         let others = self.chain.others();
-        let is_applied = |key: &Key| SHOWN_AS_APPLIED.contains(&key.kind());
         let (applied, mut keys): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_applied);
         let derived = DerivedChanges::of(&source.registry, applied, engine, draft.native());
         let DerivedChanges { states, stored } = derived;
@@ -363,7 +362,7 @@ fn link_observation(engine: &Engine, key: &Key, now: Now) -> Option<LinkObservat
 
 /// Keys of objects that are not shown as applied: what is shown of these is noted.
 fn stored_kinds(keys: &[Key]) -> impl Iterator<Item = &Key> {
-    keys.iter().filter(|key| !SHOWN_AS_APPLIED.contains(&key.kind()))
+    keys.iter().filter(|key| !is_applied(key))
 }
 
 /// Shows the state of changed objects that is their configuration in force.

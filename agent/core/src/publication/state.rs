@@ -6,10 +6,11 @@ use std::sync::Arc;
 use holdfast_common::parallel;
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath, Map, NodeId, Step, Value};
-use holdfast_platform::descriptors::kinds;
+use holdfast_platform::kinds;
+use holdfast_platform::kinds::row::Shown;
 use holdfast_platform::objects::Registry;
 use holdfast_platform::objects::state::{Planes, StateEntry, StateGroup};
-use holdfast_scheduler::{Engine, Key, KindId, SharedValue};
+use holdfast_scheduler::{Engine, Key, SharedValue};
 use holdfast_telemetry::{
     ConfigOrState, Draft, DraftTree, Mutation, PreparedTree, Revision, TreeWriter,
 };
@@ -21,12 +22,6 @@ use super::service_plans;
 use super::told::ToldLinks;
 use crate::examination::EntryChange;
 
-/// Values whose state is what was applied. It goes with their configuration, whose path says where it is.
-pub(crate) const SHOWN_AS_APPLIED: [KindId; 1] = [kinds::ROUTE];
-
-/// Objects whose state is a list entry of its own: with the object goes the entry.
-pub(super) const HOLDS_ITS_ENTRY: [KindId; 3] = [kinds::LINK, kinds::ADDRESS, kinds::NEIGHBOR];
-
 /// Keys up to which both trees of a revision are made one after the other: to wake a thread costs more.
 pub(crate) const FEW_KEYS: usize = 1000;
 
@@ -35,6 +30,11 @@ pub(crate) const FEW_KEYS: usize = 1000;
 pub(crate) struct StateSource {
     pub(super) registry: Arc<Registry>,
     pub(super) told: ToldLinks,
+}
+
+/// True for a value whose state is what was applied.
+pub(crate) fn is_applied(key: &Key) -> bool {
+    kinds::shown(key.kind()) == Shown::AsApplied
 }
 
 /// State of one key, as the planes of the engine give it.
@@ -73,7 +73,7 @@ impl StateReading {
     /// Notes the state that is shown of the key from now on.
     pub(super) fn note(self, shown: &mut HashMap<Key, StateEntry>) -> StateChange {
         let Self { key, now, before } = self;
-        let holds_its_entry = HOLDS_ITS_ENTRY.contains(&key.kind());
+        let holds_its_entry = kinds::shown(key.kind()) == Shown::AsEntry;
         let before = match (before, &now) {
             (Some(before), _) => before,
             (None, Some(now)) => shown.insert(key, now.clone()),
@@ -113,7 +113,7 @@ impl StateSource {
     ) -> StateReading {
         let status = self.told.status(&key);
         let now = self.registry.state_as_told(&key, as_planes(planes), status);
-        let applied = SHOWN_AS_APPLIED.contains(&key.kind());
+        let applied = is_applied(&key);
         let before = || self.applied_before(last, &key, planes[0], now.as_ref());
         let before = applied.then(before);
         StateReading { key, now, before }

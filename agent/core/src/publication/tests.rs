@@ -1,7 +1,7 @@
 //! Rows for the work of one turn.
 
 use holdfast_config::Models;
-use holdfast_platform::descriptors::{self, route};
+use holdfast_platform::kinds::{self, route};
 use holdfast_store::Store;
 
 use super::*;
@@ -25,7 +25,7 @@ fn what_changed_while_a_revision_was_built_is_shown_in_portions() {
     const PORTIONS: usize = 3;
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(folder.path()).unwrap();
-    let engine = Engine::new(descriptors::registry());
+    let engine = Engine::new(kinds::registry());
     let mut publisher = publisher();
     let many = u32::try_from(PORTIONS * TURN_KEYS).unwrap();
     let prefix = |number: u32| format!("10.{}.{}.0/24", number / 256, number % 256);

@@ -239,7 +239,7 @@ fn log_lines(due: DueLines<Key, Line>) {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_platform::descriptors::{link, registry};
+    use holdfast_platform::kinds::{link, registry};
     use holdfast_scheduler::{Cause, TxnId};
 
     use super::*;

@@ -12,7 +12,7 @@ use holdfast_config::services::Services;
 use holdfast_config::{Configuration, Layers, Models, Tree, document};
 use holdfast_platform::objects::{Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
-use holdfast_platform::{Collector, descriptors, failure, pre_image};
+use holdfast_platform::{Collector, failure, kinds, pre_image};
 use holdfast_scheduler::{Engine, IntentChange, TxnId};
 use holdfast_store::{ArtefactTable, LayerRows, Store, StoreError, StoredState};
 use tokio::sync::{mpsc, oneshot};
@@ -146,7 +146,7 @@ impl Core {
         let transactions = loaded.artefacts.get(&ArtefactTable::ServiceTransactions);
         let service_history = transactions.map(ServiceHistory::load).unwrap_or_default();
         let begin_engine = || {
-            let mut engine = Engine::new(descriptors::registry());
+            let mut engine = Engine::new(kinds::registry());
             engine.number_from(TxnId(loaded.last_recorded + 1));
             engine.index_kinds(&failure::INDEXED_KINDS);
             engine.load(intent, restores);
@@ -308,7 +308,7 @@ fn first_configuration(
         None => Tree::new(),
     };
     if fresh {
-        return Ok(Configuration::of_factory(models, services, (factory, layers.factory_text)));
+        return Ok(Configuration::of_factory(models, services, factory, layers.factory_text));
     }
     let stored = Configuration::new(Arc::clone(models), layers);
     Ok(stored.with_services(services).with_factory(factory).restarted())

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_base::now_ns;
-use holdfast_platform::descriptors::route::{self, route_text};
+use holdfast_platform::kinds::route::{self, route_text};
 use holdfast_platform::transport::Event;
 use holdfast_platform::values::KernelRoute;
 use holdfast_platform::{BestRoutes, Destination, ForeignRoutes, RouteLookup};

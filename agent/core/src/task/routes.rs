@@ -1,7 +1,7 @@
 //! Routes of other programs: what of them the engine is shown, and what is logged.
 
 use holdfast_platform::Destination;
-use holdfast_platform::descriptors::kinds;
+use holdfast_platform::kinds;
 use holdfast_platform::transport::Event;
 use holdfast_platform::values::{KernelRoute, MAIN_TABLE};
 use holdfast_scheduler::{Fact, Key, Scope};

@@ -7,7 +7,7 @@ use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
 use holdfast_config::{BootChange, BootConfiguration, Configuration, Layers, Models};
 use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore, Intent, Statuses};
-use holdfast_platform::descriptors::link;
+use holdfast_platform::kinds::link;
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_platform::values::{Link, LinkKind};
 use holdfast_store::{self, Store};

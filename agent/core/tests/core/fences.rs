@@ -9,7 +9,7 @@ use holdfast_config::{
     InstancePath, Lift,
 };
 use holdfast_core::{ConfirmAction, Confirmation, FenceRequest, LastWay};
-use holdfast_platform::descriptors::link;
+use holdfast_platform::kinds::link;
 use holdfast_platform::values::Link;
 use holdfast_store::faults::WriteKind;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_core::{CommitError, CommitOptions, Datastore};
-use holdfast_platform::descriptors::{kinds, link};
+use holdfast_platform::kinds::{self, link};
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_scheduler::ValueState;
 use holdfast_store::faults::WriteKind;

@@ -6,7 +6,7 @@ use holdfast_config::{LeasedPort, LeasedRoute};
 use holdfast_core::{
     CommitError, CommitOptions, CommitStamp, Datastore, Intent, Preview, Statuses,
 };
-use holdfast_platform::descriptors::route;
+use holdfast_platform::kinds::route;
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_scheduler::{Key, Target};
 

@@ -9,7 +9,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::tree::{Branch, Child, NodeRef};
 use holdfast_config::{InstancePath, Name, NodeId, Value, json};
 use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore, ServiceState};
-use holdfast_platform::descriptors::route;
+use holdfast_platform::kinds::route;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_platform::values::IPV4_METRIC;
 use holdfast_scheduler::{Key, ValueState};

@@ -2,7 +2,7 @@
 
 use holdfast_config::services::ServicePlan;
 use holdfast_core::Datastore;
-use holdfast_platform::descriptors::kinds;
+use holdfast_platform::kinds;
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_store::faults::Fault;
 use holdfast_telemetry::BoundaryReceiver;

@@ -11,7 +11,7 @@ use holdfast_core::{
     CommitError, CommitOptions, CommitStamp, ConfirmAction, Confirmation, CoreHandle, Datastore,
     Intent,
 };
-use holdfast_platform::descriptors::kinds;
+use holdfast_platform::kinds;
 use holdfast_platform::transport::SimulatedKernel;
 use proptest::prelude::*;
 use tokio::task::JoinHandle;

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use holdfast_config::{Configuration, SecretLeaf};
 use holdfast_core::{CredentialSource, Values};
 use holdfast_platform::Vault;
-use holdfast_platform::descriptors::credential;
+use holdfast_platform::kinds::credential;
 use holdfast_platform::values::{CredentialFile, GlomeLogin, Password, SshServer};
 use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::{

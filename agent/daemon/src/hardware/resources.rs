@@ -33,8 +33,11 @@ const SHARES: [(&str, &[usize]); 8] = [
     ("software-interrupt", &[6]),
 ];
 
-/// Leaves of the memory, and the fields of proc_meminfo(5) for each.
-const MEMORY: [(&str, fn(&Memory) -> u64); 4] = [
+/// A figure of the memory, in bytes.
+type MemoryFigure = fn(&Memory) -> u64;
+
+/// Leaves of the memory.
+const MEMORY: [(&str, MemoryFigure); 4] = [
     ("physical", |memory| memory.total),
     ("used", |memory| memory.total.saturating_sub(memory.free).saturating_sub(memory.cached)),
     ("free", |memory| memory.free),

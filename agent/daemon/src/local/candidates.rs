@@ -8,7 +8,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::tree::Child;
 use holdfast_config::{InstancePath, Path, Step};
 use holdfast_core::CoreView;
-use holdfast_platform::descriptors::registry;
+use holdfast_platform::kinds::registry;
 use serde::Deserialize;
 
 use super::rights::{LookError, require_reader};

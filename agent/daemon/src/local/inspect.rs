@@ -17,7 +17,7 @@ use holdfast_config::{
     tree::NodeRef,
 };
 use holdfast_core::{Datastore, IncompleteEntry, Remark, Statuses, UnconfirmedCommit};
-use holdfast_platform::descriptors::registry;
+use holdfast_platform::kinds::registry;
 use holdfast_scheduler::{Registry, ValueState, ValueStatus};
 use holdfast_telemetry::polled::with_polled_leaves;
 use serde::Serialize;
@@ -215,7 +215,7 @@ fn reason(status: &ValueStatus, all: &[ValueStatus], registry: &Registry, now: D
 
 #[cfg(test)]
 mod tests {
-    use holdfast_platform::descriptors::{address, link, route};
+    use holdfast_platform::kinds::{address, link, route};
     use holdfast_scheduler::{Detail, Key, OperationError, Owner};
 
     use super::*;

@@ -6,7 +6,7 @@
 use netlink_packet_core::{DecodeError, NetlinkDeserializable, NetlinkHeader};
 use netlink_packet_route::RouteNetlinkMessage;
 
-use super::listener::{RTM_DELLINK, RTM_NEWLINK};
+use crate::kinds::reading::{RTM_DELLINK, RTM_NEWLINK};
 
 /// `struct nlmsghdr`: length u32, type u16, flags u16, sequence u32, port u32.
 pub(crate) const HEADER_LEN: usize = 16;

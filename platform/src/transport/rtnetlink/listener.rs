@@ -10,25 +10,14 @@ use socket2::{SockFilter, SockRef};
 
 use super::frame::{Frame, frames};
 use super::socket::{ReceiveResult, RouteSocket};
-use crate::descriptors::route::WATCHED_PROTOCOLS;
+use crate::kinds::CLASSES;
+use crate::kinds::reading::{RTM_DELROUTE, RTM_NEWROUTE};
+use crate::kinds::route::WATCHED_PROTOCOLS;
 use crate::values::{MAIN_TABLE, OUR_PROTOCOL};
-
-/// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`, `_IPV6_IFINFO`,
-/// `_IPV4_NETCONF`, `_IPV6_NETCONF`.
-const GROUPS: [u32; 9] = [1, 3, 5, 7, 9, 11, 12, 24, 25];
 
 /// Most datagrams received at a time, so that commands get their turn.
 const MAX_DATAGRAMS: usize = 4096;
 
-pub(crate) const RTM_NEWLINK: u16 = 16;
-pub(crate) const RTM_DELLINK: u16 = 17;
-pub(crate) const RTM_NEWADDR: u16 = 20;
-pub(crate) const RTM_DELADDR: u16 = 21;
-pub(crate) const RTM_NEWROUTE: u16 = 24;
-pub(crate) const RTM_DELROUTE: u16 = 25;
-pub(crate) const RTM_NEWNEIGH: u16 = 28;
-pub(crate) const RTM_DELNEIGH: u16 = 29;
-pub(crate) const RTM_NEWNETCONF: u16 = 80;
 /// Flag of a route notification: the route replaced another one of the same key.
 pub(crate) const NLM_F_REPLACE: u16 = 0x100;
 
@@ -50,7 +39,8 @@ pub(crate) struct DrainStatus {
 impl Listener {
     /// Subscribes; notifications wait in the receive buffer after that.
     pub(crate) fn open(receive_buffer: Option<usize>) -> io::Result<Self> {
-        let socket = RouteSocket::for_groups(&GROUPS, receive_buffer)?;
+        let groups = CLASSES.into_iter().flat_map(|class| class.groups);
+        let socket = RouteSocket::for_groups(groups, receive_buffer)?;
         SockRef::from(&socket).attach_filter(&without_foreign_routes())?;
         Ok(Self { socket })
     }

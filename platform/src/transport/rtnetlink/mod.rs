@@ -44,7 +44,7 @@ use super::carrier::{CarrierSampler, UrgentReads};
 use super::codecs::Codecs;
 use super::mailbox::Mailbox;
 use super::sysctl;
-use crate::links::LinkIndex;
+use crate::kinds::links::LinkIndex;
 use crate::netns::{Netns, NetnsError};
 use crate::transport::BestRoutes;
 use crate::values::Destination;

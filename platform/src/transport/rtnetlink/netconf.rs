@@ -5,7 +5,7 @@
 use holdfast_scheduler::Fact;
 
 use super::frame::{Frame, u32_at};
-use crate::links::LinkIndex;
+use crate::kinds::links::LinkIndex;
 use crate::transport::codecs;
 use crate::values::{Family, LinkSysctl};
 

@@ -10,15 +10,15 @@ use smol_str::SmolStr;
 use tracing::{debug, error, warn};
 
 use super::frame::{Frame, u32_at};
-use super::listener::{
-    RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH,
-    RTM_NEWNETCONF, RTM_NEWROUTE,
-};
 use super::query::{self, Listing};
 use super::{Event, Task, netconf};
-use crate::descriptors::link;
-use crate::links::LinkIndex;
-use crate::transport::codecs::{Codecs, ObjectClass};
+use crate::kinds::links::LinkIndex;
+use crate::kinds::reading::{
+    ClassRow, RTM_DELADDR, RTM_DELLINK, RTM_NEWLINK, RTM_NEWNETCONF, RTM_NEWROUTE,
+};
+use crate::kinds::{CLASSES, class_of};
+use crate::kinds::{link, route};
+use crate::transport::codecs::Codecs;
 use crate::values::OperState;
 
 /// `struct ifinfomsg`: offsets of index and flags.
@@ -30,11 +30,6 @@ const ADDRESS_LINK: usize = 4;
 const UP: u32 = 1;
 /// `IFF_LOWER_UP`: the link has a carrier.
 const LOWER_UP: u32 = 1 << 16;
-
-/// Links and the classes of objects that the kernel announces with the index of their link. A link that is read may be
-/// newer than the announcements that wait: those of the link that had its name before cannot be decoded then.
-const ON_LINKS: [ObjectClass; 4] =
-    [ObjectClass::Links, ObjectClass::Settings, ObjectClass::Addresses, ObjectClass::Neighbors];
 
 /// Links whose routes are listed one by one. The kernel walks all routes for each of these lists.
 const MAX_LINKS_SINGLY: usize = 8;
@@ -247,7 +242,7 @@ impl Task {
         let links = std::mem::take(&mut self.stale.links);
         if std::mem::take(&mut self.stale.everything) {
             self.stale.routes = StaleRoutes::None;
-            self.read_classes(&ObjectClass::ALL);
+            self.read_classes(&CLASSES);
         } else {
             self.read(
                 links
@@ -256,15 +251,18 @@ impl Task {
                     .map(|it| link::key(it))
                     .collect(),
             );
+            // A link that is read may be newer than the announcements that wait: those of the link that had its name before
+            // cannot be decoded then.
             if self.links.take_dropped_early() {
-                self.read_classes(&ON_LINKS);
+                let on_links = CLASSES.into_iter().filter(|class| class.is_on_links);
+                self.read_classes(&on_links.collect::<Vec<&ClassRow>>());
             }
             match std::mem::take(&mut self.stale.routes) {
                 StaleRoutes::None => {}
                 StaleRoutes::Through(links) => {
                     links.iter().for_each(|(index, name)| self.read_routes_through(*index, name));
                 }
-                StaleRoutes::All => self.read_classes(&[ObjectClass::Routes]),
+                StaleRoutes::All => self.read_classes(&[&route::ROUTES]),
             }
         }
         // Objects on links that these lists dropped were listed after them.
@@ -308,12 +306,10 @@ fn decode(
     facts: &mut Vec<Fact>,
 ) {
     match frame.kind {
-        RTM_NEWLINK | RTM_DELLINK | RTM_NEWNEIGH | RTM_DELNEIGH if is_bridge_port(frame) => return,
+        _ if class_of(frame.kind).is_none() || is_bridge_port(frame) => return,
         RTM_NEWLINK | RTM_DELLINK if is_ipv6_of_link(frame) => return,
-        RTM_NEWLINK | RTM_DELLINK | RTM_NEWADDR | RTM_DELADDR | RTM_NEWNEIGH | RTM_DELNEIGH => {}
-        RTM_NEWROUTE | RTM_DELROUTE => {}
         RTM_NEWNETCONF => return facts.extend(netconf::facts(frame, links, time_ns)),
-        _ => return,
+        _ => {}
     }
     match frame.decode() {
         Ok(message) => {

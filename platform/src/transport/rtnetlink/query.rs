@@ -6,9 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
-use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteProtocol,
 };
@@ -16,6 +14,7 @@ use netlink_packet_route::route::{
 use super::frame::{Frame, FrameAnswer, HEADER_LEN, frames};
 use super::socket::{ReceiveResult, RouteSocket};
 use super::window::{put_header, put_message, wait_readable};
+use crate::kinds::types::address_family;
 use crate::values::{Family, MAIN_TABLE};
 
 /// The objects changed while the kernel listed them, so some may be missing from the list.
@@ -214,24 +213,6 @@ pub(crate) fn link(name: &str) -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetLink(message)
 }
 
-/// The addresses of one family, of one link or of all (`link` 0).
-pub(crate) fn addresses(family: Family, link: u32) -> RouteNetlinkMessage {
-    let mut message = AddressMessage::default();
-    message.header.family = address_family(family);
-    message.header.index = link;
-    RouteNetlinkMessage::GetAddress(message)
-}
-
-/// The neighbours of one family, of one link or of all (`link` 0).
-pub(crate) fn neighbors(family: Family, link: u32) -> RouteNetlinkMessage {
-    let mut message = NeighbourMessage::default();
-    message.header.family = address_family(family);
-    if link != 0 {
-        message.attributes.push(NeighbourAttribute::IfIndex(link));
-    }
-    RouteNetlinkMessage::GetNeighbour(message)
-}
-
 /// The routes of table main of one program, through one link or all (`link` 0).
 ///
 /// The kernel filters: a million routes of other programs cost it one iteration, and us nothing.
@@ -268,13 +249,6 @@ pub(crate) fn best_route(address: IpAddr) -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetRoute(message)
 }
 
-pub(crate) fn address_family(family: Family) -> netlink_packet_route::AddressFamily {
-    match family {
-        Family::V4 => netlink_packet_route::AddressFamily::Inet,
-        Family::V6 => netlink_packet_route::AddressFamily::Inet6,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
@@ -301,15 +275,19 @@ mod tests {
         let mut asker = QuerySocket::new().unwrap();
         let (mut begun, mut entries) = (0, 0);
         asker
-            .list(&addresses(Family::V4, 0), &mut vec![0; DATAGRAM_SIZE], &mut |listing| {
-                match listing {
-                    Listing::Begin => (begun, entries) = (begun + 1, 0),
-                    Listing::Object(_) => entries += 1,
-                }
-                if (begun, entries) == (1, 1) {
-                    ip("address add 10.2.0.1/32 dev lo");
-                }
-            })
+            .list(
+                &crate::kinds::address::list(Family::V4, 0),
+                &mut vec![0; DATAGRAM_SIZE],
+                &mut |listing| {
+                    match listing {
+                        Listing::Begin => (begun, entries) = (begun + 1, 0),
+                        Listing::Object(_) => entries += 1,
+                    }
+                    if (begun, entries) == (1, 1) {
+                        ip("address add 10.2.0.1/32 dev lo");
+                    }
+                },
+            )
             .unwrap();
         assert_eq!((begun, entries), (2, COUNT + 2)); // 127.0.0.1 and the late one
     }

@@ -17,9 +17,11 @@ use tracing::warn;
 use super::notifications::facts_of;
 use super::query::{self, Listing, QueryError};
 use super::{Event, LinkCounters, Task};
-use crate::descriptors::{kinds, link, route};
+use crate::kinds::CLASSES;
+use crate::kinds::reading::{ClassList, ClassRow, Query};
+use crate::kinds::{self, link, route};
 use crate::transport::BestRoutes;
-use crate::transport::codecs::{self, ObjectClass, ReadQuery};
+use crate::transport::codecs;
 use crate::transport::sysctl;
 use crate::values::{
     Destination, Ethernet, Family, KernelRoute, LinkSysctl, OUR_PROTOCOL, setting_path,
@@ -44,22 +46,21 @@ impl Task {
             return;
         }
         let mut missing: HashSet<Key> = keys.iter().cloned().collect();
-        let mut questions: Vec<ReadQuery> = keys.iter().map(ReadQuery::of).collect();
+        let mut questions: Vec<Query> = keys.iter().filter_map(Query::of).collect();
         let mut reported = HashSet::new();
         questions.retain(|question| reported.insert(question.clone()));
         let mut answers = Vec::new();
-        let singles = questions.iter().filter(|query| matches!(query, ReadQuery::Route(_))).count();
+        let singles = questions.iter().filter(|query| matches!(query, Query::Route(_))).count();
         for question in questions {
             let facts = match question {
-                ReadQuery::Route(_) if singles > MAX_SINGLE_ROUTES => continue,
+                Query::Route(_) if singles > MAX_SINGLE_ROUTES => continue,
                 other => self.query(&other),
             };
             if self.take(facts, &mut missing, &mut answers).is_err() {
                 return; // everything is read instead
             }
         }
-        let route_left =
-            missing.iter().any(|key| matches!(ReadQuery::of(key), ReadQuery::Route(_)));
+        let route_left = missing.iter().any(|key| matches!(Query::of(key), Some(Query::Route(_))));
         if route_left {
             let facts = self.list_routes();
             if self.take(facts, &mut missing, &mut answers).is_err() {
@@ -92,23 +93,19 @@ impl Task {
         }
     }
 
-    pub(super) fn query(&mut self, question: &ReadQuery) -> QueryResult {
+    pub(super) fn query(&mut self, question: &Query) -> QueryResult {
         match question {
-            ReadQuery::Link(name) => self.get_link(name),
-            ReadQuery::Addresses(link) => self.list_of_link(link, query::addresses),
-            ReadQuery::Neighbors(link) => self.list_of_link(link, query::neighbors),
-            ReadQuery::Route(prefix) => {
+            Query::Link(name) => self.get_link(name),
+            Query::OnLink(class, link) => self.list_of_link(link, class),
+            Query::Route(prefix) => {
                 self.get(&query::best_route(prefix.network())).or_else(|error| match error {
                     // Unreachable, blackhole or no route at all: the list has the answer.
                     QueryError::Refused { .. } => Ok(Vec::new()),
                     other => Err(other),
                 })
             }
-            ReadQuery::Ethernet(link) => Ok(self.ethernet_of(std::slice::from_ref(link))),
-            ReadQuery::Setting(sysctl, link, family) => {
-                Ok(self.get_setting(*sysctl, link, *family)?)
-            }
-            _ => Ok(Vec::new()), // other transports answer these
+            Query::Ethernet(link) => Ok(self.ethernet_of(std::slice::from_ref(link))),
+            Query::Setting(sysctl, link, family) => Ok(self.get_setting(*sysctl, link, *family)?),
         }
     }
 
@@ -188,12 +185,9 @@ impl Task {
         Ok(observed.into_iter().map(|(key, value)| Fact { key, value, time_ns }).collect())
     }
 
-    fn list_of_link(
-        &mut self,
-        link: &str,
-        question: fn(Family, u32) -> RouteNetlinkMessage,
-    ) -> QueryResult {
+    fn list_of_link(&mut self, link: &str, class: &ClassRow) -> QueryResult {
         let Some(index) = self.links.index(link) else { return Ok(Vec::new()) };
+        let ClassList::Families(question) = class.list else { return Ok(Vec::new()) };
         let mut facts = Vec::new();
         for family in FAMILIES {
             let listed = none_if_refused(self.list(&question(family, index)), NO_FAMILY);
@@ -233,7 +227,7 @@ impl Task {
             }
             Err(error) => {
                 warn!(link = name, %error, "cannot list the routes through a link; reading all routes");
-                self.read_classes(&[ObjectClass::Routes]);
+                self.read_classes(&[&route::ROUTES]);
             }
         }
     }
@@ -298,39 +292,36 @@ impl Task {
         Ok(facts)
     }
 
-    fn list_class(&mut self, class: ObjectClass) -> QueryResult {
-        let families = |task: &mut Self, question: fn(Family, u32) -> RouteNetlinkMessage| {
-            let mut facts = Vec::new();
-            for family in FAMILIES {
-                facts.extend(none_if_refused(task.list(&question(family, 0)), NO_FAMILY)?);
-            }
-            Ok(facts)
-        };
-        match class {
-            ObjectClass::Links => {
-                let mut facts = self.list_links()?;
+    fn list_class(&mut self, class: &ClassRow) -> QueryResult {
+        let mut facts = Vec::new();
+        match class.list {
+            ClassList::Links => {
+                facts.extend(self.list_links()?);
                 facts.extend(self.list_ethernet()?);
-                Ok(facts)
             }
-            ObjectClass::Addresses => families(self, query::addresses),
-            ObjectClass::Neighbors => families(self, query::neighbors),
-            ObjectClass::Routes => self.list_routes(),
-            ObjectClass::Settings => self.list_settings(),
+            ClassList::Families(question) => {
+                for family in FAMILIES {
+                    facts.extend(none_if_refused(self.list(&question(family, 0)), NO_FAMILY)?);
+                }
+            }
+            ClassList::Routes => facts.extend(self.list_routes()?),
+            ClassList::Settings => facts.extend(self.list_settings()?),
         }
+        Ok(facts)
     }
 
     /// Reads whole classes and reports them as complete.
-    pub(super) fn read_classes(&mut self, classes: &[ObjectClass]) {
+    pub(super) fn read_classes(&mut self, classes: &[&ClassRow]) {
         let mut kinds: Vec<KindId> = Vec::new();
         let mut facts = Vec::new();
         for class in classes {
-            match self.list_class(*class) {
+            match self.list_class(class) {
                 Ok(more) => {
                     facts.extend(more);
                     kinds.extend(class.kinds());
                 }
                 Err(error) => {
-                    warn!(?class, %error, "cannot list what the kernel has");
+                    warn!(class = %class.name, %error, "cannot list what the kernel has");
                     if matches!(error, QueryError::Interrupted) {
                         self.stale.all(); // again, after the notifications received meanwhile
                     }
@@ -355,11 +346,11 @@ impl Task {
             self.drain_notifications();
         }
         self.mailbox.post(Event::Observed(others));
-        self.read_classes(&ObjectClass::ALL);
+        self.read_classes(&CLASSES);
     }
 
     fn list_all(&mut self, facts: &mut Vec<Fact>) -> Result<(), QueryError> {
-        for class in ObjectClass::ALL {
+        for class in CLASSES {
             facts.extend(self.list_class(class)?);
         }
         Ok(())
@@ -394,7 +385,7 @@ fn none_if_refused(facts: QueryResult, with: &[Errno]) -> QueryResult {
 }
 
 fn ethernet_fact(ethernet: Ethernet) -> Fact {
-    let key = crate::descriptors::ethernet::key(&ethernet.link);
+    let key = crate::kinds::ethernet::key(&ethernet.link);
     Fact { key, value: Some(Arc::new(ethernet)), time_ns: now_ns() }
 }
 

@@ -48,7 +48,10 @@ impl RouteSocket {
     /// Opens a socket that receives these multicast groups.
     ///
     /// `receive_buffer` lets tests cause an overrun; otherwise the buffer is the largest possible.
-    pub(crate) fn for_groups(groups: &[u32], receive_buffer: Option<usize>) -> io::Result<Self> {
+    pub(crate) fn for_groups<'g>(
+        groups: impl Iterator<Item = &'g u32>,
+        receive_buffer: Option<usize>,
+    ) -> io::Result<Self> {
         let socket = Self::open(NETLINK_ROUTE, receive_buffer)?;
         for group in groups {
             socket.socket.add_membership(*group)?;

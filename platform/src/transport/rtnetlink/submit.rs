@@ -14,11 +14,11 @@ use super::frame::KernelRefusal;
 use super::teardown::together;
 use super::window::WindowAnswers;
 use super::{Event, RtnetlinkError, Task};
-use crate::codec::{EncodeError, Request, Requests};
-use crate::descriptors::route::{self, route_text};
-use crate::descriptors::{self, kinds};
+use crate::kinds::codec::{EncodeError, Request, Requests};
+use crate::kinds::reading::Query;
+use crate::kinds::route::{self, route_text};
+use crate::kinds::{self};
 use crate::rights::{self, Work};
-use crate::transport::codecs::{ObjectClass, ReadQuery};
 use crate::transport::{sysctl, texts};
 use crate::values::KernelRoute;
 
@@ -159,7 +159,8 @@ impl Task {
 
     fn read_back(&mut self, batch: &mut Batch, operation: usize) {
         let key = &batch.operations[operation].key;
-        if let Ok(Some(fact)) = self.query(&ReadQuery::of(key)).map(|mut facts| facts.pop()) {
+        let Some(query) = Query::of(key) else { return };
+        if let Ok(Some(fact)) = self.query(&query).map(|mut facts| facts.pop()) {
             batch.observed.push((operation, fact));
         }
     }
@@ -177,7 +178,7 @@ impl Task {
         self.drain_notifications();
         for failure in &mut failures {
             let operation = &batch.operations[failure.operation];
-            if let Some(reason) = descriptors::why_refused(operation, &self.links) {
+            if let Some(reason) = kinds::why_refused(operation, &self.links) {
                 failure.error.message = reason;
             }
         }
@@ -219,7 +220,7 @@ impl Task {
 
     /// The route of any program with the destination and metric of a key.
     fn route_in_the_way(&mut self, wanted: &Key) -> Option<KernelRoute> {
-        let ReadQuery::Route(prefix) = ReadQuery::of(wanted) else { return None };
+        let Some(Query::Route(prefix)) = Query::of(wanted) else { return None };
         let route = self.best_route(prefix.network())?;
         (route::key(route.table, route.prefix, route.metric) == *wanted).then_some(route)
     }
@@ -241,7 +242,7 @@ impl Task {
         }
         if links {
             // Failed creations may have reserved names of existing links.
-            self.read_classes(&[ObjectClass::Links]);
+            self.read_classes(&[&kinds::link::LINKS]);
         }
         keys.truncate(MAX_READ_BACK);
         self.read(keys);
@@ -321,9 +322,7 @@ impl Batch {
 fn link_below(key: &Key) -> Option<Key> {
     let on_links = [kinds::ADDRESS, kinds::NEIGHBOR, kinds::LINK_MTU];
     match key.segments().next() {
-        Some(Segment::Str(link)) if on_links.contains(&key.kind()) => {
-            Some(descriptors::link::key(&link))
-        }
+        Some(Segment::Str(link)) if on_links.contains(&key.kind()) => Some(kinds::link::key(&link)),
         _ => None,
     }
 }

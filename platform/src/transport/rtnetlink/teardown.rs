@@ -20,8 +20,8 @@ use super::frame::Frame;
 use super::query::{self, Listing};
 use super::submit::{Batch, Failure};
 use super::window::WindowAnswers;
-use crate::codec::{Request, Requests};
-use crate::descriptors::kinds;
+use crate::kinds;
+use crate::kinds::codec::{Request, Requests};
 
 /// Group of links that are about to be deleted: an unusual number that is not assigned by hand.
 pub(crate) const DELETION_GROUP: u32 = 0x4846_1EA5;

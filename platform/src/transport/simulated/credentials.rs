@@ -10,8 +10,8 @@ use nix::errno::Errno;
 use smol_str::SmolStr;
 
 use super::model::ModelResult;
-use crate::codec::Request;
-use crate::descriptors::credential;
+use crate::kinds::codec::Request;
+use crate::kinds::credential;
 use crate::values::{Account, CredentialFile, Password, Program, SshServer};
 
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use holdfast_scheduler::{
 };
 
 use super::{SimulatedKernel, SimulatedTransport};
-use crate::descriptors::registry;
+use crate::kinds::registry;
 use crate::transport::{Event, Events, Transport};
 
 /// Time in which a box comes to rest. An operation that the state of another object prevents is tried again for ever.

@@ -37,9 +37,9 @@ pub(crate) mod tests;
 
 use super::mailbox::{Mailbox, mailbox};
 use super::{Event, Events, Transport};
-use crate::codec::{Request, Requests};
-use crate::descriptors::{self, credential, kinds};
-use crate::links::{FIRST_OUR_INDEX, LinkIndex};
+use crate::kinds::codec::{Request, Requests};
+use crate::kinds::links::{FIRST_OUR_INDEX, LinkIndex};
+use crate::kinds::{self, credential};
 use crate::values::{Ethernet, Family, KernelRoute, Link, LinkSysctl, MAIN_TABLE, setting_path};
 use links::{SimLink, SimLinkKind};
 use model::{KernelModel, SimulatedRefusal};
@@ -211,7 +211,7 @@ impl SimulatedKernel {
 
     /// Changes the speed or duplex that the driver of a port reports, as after a new negotiation.
     pub fn set_ethernet(&self, ethernet: Ethernet) {
-        let key = descriptors::ethernet::key(&ethernet.link);
+        let key = kinds::ethernet::key(&ethernet.link);
         self.change_externally_and_read(key, |machine| {
             let index = machine.by_name(&ethernet.link);
             let link = index.and_then(|index| machine.links.get_mut(&index));
@@ -280,7 +280,7 @@ impl SimulatedKernel {
     /// Description of the whole box, one sorted line for each object, for comparison in tests.
     pub fn describe(&self) -> Vec<String> {
         let mut state = self.lock();
-        let registry = descriptors::registry();
+        let registry = kinds::registry();
         let mut lines = Vec::new();
         for (key, value) in state.everything() {
             if matches!(key.kind(), kinds::LINK | kinds::ADDRESS | kinds::NEIGHBOR | kinds::ROUTE) {
@@ -438,7 +438,7 @@ impl State {
     /// Carries one operation out; `None` when it hangs.
     fn operate(&mut self, operation: &Operation) -> Option<Result<(), OperationError>> {
         let mut links = self.links.clone();
-        let requests = match descriptors::encode(operation, &mut links) {
+        let requests = match kinds::encode(operation, &mut links) {
             Ok(requests) => requests,
             Err(error) => return Some(Err(error.into())),
         };
@@ -452,7 +452,7 @@ impl State {
         }
         self.links = links;
         let result = self.execute(requests).map_err(|error| {
-            let reason = descriptors::why_refused(operation, &self.links);
+            let reason = kinds::why_refused(operation, &self.links);
             OperationError { message: reason.unwrap_or(error.message), ..error }
         });
         if result.is_err() && operation.action == holdfast_scheduler::Action::Create {
@@ -466,7 +466,7 @@ impl State {
         let mut back = operation.clone();
         back.action = holdfast_scheduler::Action::Delete;
         back.old = back.new.take();
-        let requests = descriptors::encode(&back, &mut self.links).unwrap_or_default();
+        let requests = kinds::encode(&back, &mut self.links).unwrap_or_default();
         for request in &requests {
             // Deleting an object that was not created fails, which is fine.
             let _ = self.machine.request(request);

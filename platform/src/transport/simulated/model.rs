@@ -18,7 +18,7 @@ use nix::errno::Errno;
 use smol_str::SmolStr;
 
 use super::links::{SimLink, SimLinkKind, disable_ipv6_path};
-use crate::codec::Request;
+use crate::kinds::codec::Request;
 use crate::values::{Content, Family, MAIN_TABLE};
 
 /// Refusal of a request: errno, and the kernel's message if it has one.

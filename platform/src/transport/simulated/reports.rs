@@ -6,7 +6,7 @@ use holdfast_scheduler::{Fact, Key, Scope, SharedValue};
 use netlink_packet_route::RouteNetlinkMessage;
 
 use super::{Event, State};
-use crate::descriptors::{self, kinds, link_setting, system};
+use crate::kinds::{self, link_setting, system};
 use crate::values::{Content, Family, Hostname, Link, LinkSysctl, TextFile, setting_path};
 
 impl State {
@@ -16,7 +16,7 @@ impl State {
         let mut states = Vec::new();
         for (message, flags) in notes {
             self.time_ns += 1;
-            states.extend(descriptors::decode(&message, flags, self.time_ns, &mut self.links));
+            states.extend(kinds::decode(&message, flags, self.time_ns, &mut self.links));
         }
         states.extend(self.sysctls_of(&states));
         let facts = self.facts(states);
@@ -29,7 +29,7 @@ impl State {
         }
         for index in links {
             let Some(name) = self.links.name(index) else { continue };
-            let object = descriptors::link::key(name);
+            let object = kinds::link::key(name);
             let routes = self.machine.list_routes_through(index).collect();
             self.post_routes(Scope::On { kind: kinds::ROUTE, object }, routes);
         }
@@ -38,7 +38,7 @@ impl State {
     fn post_routes(&mut self, scope: Scope, routes: Vec<RouteNetlinkMessage>) {
         let mut states = Vec::new();
         for message in routes {
-            states.extend(descriptors::decode(&message, 0, self.time_ns, &mut self.links));
+            states.extend(kinds::decode(&message, 0, self.time_ns, &mut self.links));
         }
         let facts = self.facts(states);
         self.post(Event::Retrieved { scope, facts: facts.into() });
@@ -69,19 +69,17 @@ impl State {
         let messages = self.machine.list();
         // Two passes, so that a link can refer to another in any order.
         for message in &messages {
-            descriptors::decode(message, 0, self.time_ns, &mut self.links);
+            kinds::decode(message, 0, self.time_ns, &mut self.links);
         }
         let mut states = Vec::new();
         for message in &messages {
-            states.extend(descriptors::decode(message, 0, self.time_ns, &mut self.links));
+            states.extend(kinds::decode(message, 0, self.time_ns, &mut self.links));
         }
         let names: Vec<_> = self.machine.links.values().map(|link| link.name.clone()).collect();
         states.extend(names.iter().flat_map(|name| self.settings(name)));
         let cables = self.machine.links.values().filter_map(|link| link.ethernet.clone());
         states.extend(
-            cables.map(|it| {
-                (descriptors::ethernet::key(&it.link), Some(Arc::new(it) as SharedValue))
-            }),
+            cables.map(|it| (kinds::ethernet::key(&it.link), Some(Arc::new(it) as SharedValue))),
         );
         let hostname = Hostname { name: self.machine.hostname.clone() };
         states.push((system::hostname_key(), Some(Arc::new(hostname))));

@@ -48,7 +48,7 @@ fn object(line: &str) -> ObjectValues {
         }
         _ => (kinds::LINK, Arc::new(link(&words))),
     };
-    let registry = descriptors::registry();
+    let registry = kinds::registry();
     let key = registry.descriptor(value.0).unwrap().key(&*value.1);
     [(key, value.1)].into()
 }
@@ -107,7 +107,7 @@ fn routes(words: &[&str]) -> ObjectValues {
     }
     let routes = KernelRoute::of_entry(&"DEFAULT".into(), &"s".into(), prefix, &next_hops);
     let value = |route: KernelRoute| {
-        let key = descriptors::route::key(route.table, route.prefix, route.metric);
+        let key = kinds::route::key(route.table, route.prefix, route.metric);
         (key, Arc::new(route) as SharedValue)
     };
     routes.into_iter().map(value).collect()
@@ -285,7 +285,7 @@ const UPLINKS: &str = "port eth0\naddress eth0 192.0.2.1/24\naddress eth0 2001:d
 fn uplinks(agent: &SimulatedBox) -> String {
     let routes = [("10.0.0.0/8", 20), ("2001:db8:1::/48", 1024)];
     let texts = routes.map(|(prefix, metric)| {
-        let key = descriptors::route::key(MAIN_TABLE, prefix.parse().unwrap(), metric);
+        let key = kinds::route::key(MAIN_TABLE, prefix.parse().unwrap(), metric);
         let observed = agent.kernel.observed(&key)?;
         let route: &KernelRoute = observed.as_any().downcast_ref().unwrap();
         let RouteTarget::Hops(hops) = &route.target else { return None };
@@ -419,7 +419,7 @@ fn all_of_ipv6_waits_for_a_link_that_carries_it() {
 #[test]
 fn the_mtu_of_a_tunnel_follows_its_device() {
     let mtu = |agent: &SimulatedBox, link: &str| {
-        let observed = agent.kernel.observed(&descriptors::link::mtu_key(link)).unwrap();
+        let observed = agent.kernel.observed(&kinds::link::mtu_key(link)).unwrap();
         observed.as_any().downcast_ref::<LinkMtu>().unwrap().mtu
     };
     let mut agent = SimulatedBox::new(&["eth0"]);
@@ -572,7 +572,7 @@ fn a_restored_alias_is_read_back() {
             for to in ways.iter().chain([&NOTHING]) {
                 let what = format!("{from} => {to} of {ways:?} after `{before}`");
                 commit(&mut agent, from, to);
-                let key = descriptors::link::key("eth0");
+                let key = kinds::link::key("eth0");
                 let observed = agent.engine.planes(&key)[2].cloned().unwrap();
                 assert!(
                     observed.same(&*agent.kernel.observed(&key).unwrap()),
@@ -668,9 +668,9 @@ fn facts_flow_while_an_operation_hangs() {
     agent.kernel.fault_at(1, Fault::Hang);
     let txn = agent.begin(change(NOTHING, "port eth0 mtu 1400"));
     agent.kernel.set_mtu("eth1", 1300);
-    let actual = agent.kernel.observed(&descriptors::link::key("eth1")).unwrap();
+    let actual = agent.kernel.observed(&kinds::link::key("eth1")).unwrap();
     agent.take_in_one();
-    let observed = agent.engine.planes(&descriptors::link::key("eth1"))[2].cloned().unwrap();
+    let observed = agent.engine.planes(&kinds::link::key("eth1"))[2].cloned().unwrap();
     assert!(observed.same(&*actual));
     assert!(!agent.engine.is_idle());
     agent.kernel.resume();

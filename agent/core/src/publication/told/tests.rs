@@ -1,6 +1,6 @@
 //! Rows of what becomes of a link's status, and a comparison with a model that looks at every millisecond.
 
-use holdfast_platform::descriptors::link;
+use holdfast_platform::kinds::link;
 use proptest::prelude::*;
 
 use super::*;

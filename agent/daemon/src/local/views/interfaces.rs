@@ -6,7 +6,7 @@ use holdfast_base::Caller;
 use holdfast_config::schema::Origin;
 use holdfast_core::CoreView;
 use holdfast_faults::{Alarm, Resource};
-use holdfast_platform::descriptors::link;
+use holdfast_platform::kinds::link;
 use holdfast_platform::values::Link;
 use serde_json::{Map, Value, json};
 use tokio::time::{Duration, sleep};

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use holdfast_base::Caller;
 use holdfast_config::schema::Origin;
 use holdfast_core::{CoreView, Statuses as _};
-use holdfast_platform::descriptors::{kinds, route};
+use holdfast_platform::kinds::{self, route};
 use holdfast_platform::route_table::{ListedHop, ListedRoute, RouteSelection};
 use holdfast_platform::values::{Hop, KernelRoute, RouteTarget};
 use holdfast_scheduler::{Key, ValueState, ValueStatus};

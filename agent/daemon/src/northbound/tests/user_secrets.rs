@@ -6,7 +6,7 @@ use std::sync::Arc;
 use holdfast_base::Role;
 use holdfast_config::layer::Namespace;
 use holdfast_core::{CredentialChange, Datastore, Intent};
-use holdfast_platform::descriptors::{credential, kinds};
+use holdfast_platform::kinds::{self, credential};
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_platform::values;
 use holdfast_proto::gnmi;

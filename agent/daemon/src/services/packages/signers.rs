@@ -91,7 +91,7 @@ impl SignatureVerifier<'_> {
         let unread = |error: &ServiceError| SignatureRefusal::Lists(ErrorChain(error).to_string());
         let lists = self.lists.as_ref().map_err(unread)?.as_ref();
         let lists = lists.map(RevocationLists::encodings).unwrap_or_default();
-        Ok(cms::verify_detached(signature, archive, (self.trusted, lists), at)?)
+        Ok(cms::verify_detached(signature, archive, self.trusted, lists, at)?)
     }
 }
 

@@ -1,0 +1,820 @@
+//! Links, with the properties that have keys of their own: presence, administrative state, bridge.
+
+mod decode;
+mod encode;
+mod mtu;
+pub(crate) mod native;
+pub(crate) mod status;
+mod value;
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use holdfast_scheduler::{
+    Cascade, ChangeMethod, Claim, Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId,
+    Offer, OperationError, Part, SharedValue,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use serde::{Deserialize, Serialize};
+use smol_str::{SmolStr, format_smolstr};
+
+use crate::kinds::codec::Observation;
+use crate::kinds::link_setting::{LinkSetting, LinkSysctl};
+use crate::kinds::links::LinkIndex;
+use crate::kinds::native::{AttributeOfLink, Bind};
+use crate::kinds::reading::{
+    ClassList, ClassRow, Query, RTM_DELLINK, RTM_NEWLINK, Read, first_text,
+};
+use crate::kinds::row::{Encode, Kind, KindRow, PreImageForm, PreImageRow, Shown};
+use crate::kinds::types::{Family, MacAddr};
+use crate::kinds::{ethernet, link_setting};
+
+use crate::kinds::difference::difference;
+use crate::transport_id;
+
+pub(crate) use decode::decode;
+pub use mtu::{LinkMtuDescriptor, mtu_key};
+pub use value::{
+    BridgeParams, Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkUp, OperState, Port,
+    VxlanParams, carrier_losses,
+};
+
+/// Presence of a link in the kernel.
+pub const PORT: KindId = KindId(10);
+
+/// A link.
+pub const LINK: KindId = KindId(11);
+
+/// Property: a link is up.
+pub const LINK_UP: KindId = KindId(12);
+
+/// Membership of a link in a bridge.
+pub const LINK_MASTER: KindId = KindId(13);
+
+/// The MTU of a link that other links limit.
+pub const LINK_MTU: KindId = KindId(17);
+
+/// Ticks in which the kernel counts the ageing of a bridge, hundredths of a second (`USER_HZ`).
+const AGEING_TICKS_PER_S: u32 = 100;
+
+/// Links.
+#[derive(Debug, Default)]
+pub struct LinkDescriptor {
+    /// All kinds, to ask them what goes with a link.
+    kinds: &'static [KindRow],
+}
+
+/// Presence of a link in the kernel.
+#[derive(Debug, Default)]
+pub struct PortDescriptor;
+
+/// Administrative state of a link.
+#[derive(Debug, Default)]
+pub struct LinkUpDescriptor {
+    kinds: &'static [KindRow],
+}
+
+/// Membership of a link in a bridge.
+#[derive(Debug, Default)]
+pub struct LinkMasterDescriptor;
+
+/// The key of a link.
+pub fn key(name: &str) -> Key {
+    Key::of(LINK).str(name)
+}
+
+/// Key of the observed presence of a link.
+pub fn port_key(name: &str) -> Key {
+    Key::of(PORT).str(name)
+}
+
+/// The key of the property that a link is up.
+pub fn up_key(name: &str) -> Key {
+    Key::of(LINK_UP).str(name)
+}
+
+/// The key of a link's bridge.
+pub fn master_key(name: &str) -> Key {
+    Key::of(LINK_MASTER).str(name)
+}
+
+/// All observations from a message about a link. `gone` says that the message was its `RTM_DELLINK`.
+pub(crate) fn observations(link: Link, is_deleted: bool) -> Vec<Observation> {
+    let name = link.name.clone();
+    let ours = link.is_ours();
+    let master = LinkMaster { link: name.clone(), master: link.master.clone(), on_our_link: ours };
+    let port: SharedValue = Arc::new(Port { link: name.clone() });
+    let mut all = vec![
+        (port_key(&name), Some(port)),
+        (key(&name), Some(Arc::new(link) as SharedValue)),
+        (master_key(&name), Some(Arc::new(master) as SharedValue)),
+    ];
+    if is_deleted {
+        all.iter_mut().for_each(|(_, value)| *value = None);
+        all.push((ethernet::key(&name), None));
+        all.push((mtu_key(&name), None));
+        all.extend(link_setting::keys(&name).map(|key| (key, None)));
+    }
+    all
+}
+
+/// Links, with their properties and their speed.
+pub(crate) static LINKS: ClassRow = ClassRow {
+    name: "Links",
+    groups: &[1, 12], // `RTNLGRP_LINK`, `RTNLGRP_IPV6_IFINFO`
+    messages: &[RTM_NEWLINK, RTM_DELLINK],
+    is_on_links: true,
+    list: ClassList::Links,
+    decode: |message, _, time_ns, links| match message {
+        RouteNetlinkMessage::NewLink(message) => match decode(message, links) {
+            Some(link) => new_link(link, time_ns, links),
+            None => Vec::new(),
+        },
+        RouteNetlinkMessage::DelLink(message) => match decode(message, links) {
+            Some(link) => gone_link(link, links),
+            None => Vec::new(),
+        },
+        _ => Vec::new(),
+    },
+};
+
+fn new_link(mut link: Link, time_ns: u64, links: &mut LinkIndex) -> Vec<Observation> {
+    let renamed = links.observe(&mut link, time_ns);
+    let mut all = Vec::new();
+    if let Some(old) = renamed {
+        let old = Link::new(old, link.kind.clone());
+        all.extend(observations(old, true));
+    }
+    all.extend(mtus(links.observe_mtu(&link)));
+    all.extend(observations(link, false));
+    all
+}
+
+/// MTUs of links that other links limit. One link that changes may change the limits of others.
+fn mtus(parts: Vec<LinkMtu>) -> impl Iterator<Item = Observation> {
+    parts.into_iter().map(|part| (mtu_key(&part.link), Some(Arc::new(part) as SharedValue)))
+}
+
+fn gone_link(link: Link, links: &mut LinkIndex) -> Vec<Observation> {
+    let index = link.facts.as_ref().map_or(0, |facts| facts.index);
+    // A new link of this name has another index.
+    let successor = links.index(&link.name).is_some_and(|current| current != index);
+    links.forget(index);
+    let mut all = if successor { Vec::new() } else { observations(link, true) };
+    all.extend(mtus(links.forget_mtu(index)));
+    all
+}
+
+/// Facet of bridges: only a bridge can be a master.
+fn bridge_facet(name: &str) -> Facet {
+    Facet::of(LINK, "bridge").str(name)
+}
+
+/// Dependency of what is on a link in IPv6: addresses, neighbours, routes to the link, and tunnels of IPv6 over it.
+pub(super) fn carries_ipv6(link: &str) -> Dependency {
+    let label = format_smolstr!(
+        "an MTU of {LEAST_IPV6_MTU} for IPv6 on link {link}, and IPv6 not switched off"
+    );
+    Dependency::any_of(label, Facet::of(LINK, "ipv6").str(link))
+}
+
+/// Dependency of the addresses on a link in IPv4.
+pub(super) fn carries_ipv4(link: &str) -> Dependency {
+    let label = format_smolstr!("IPv4 on link {link}");
+    Dependency::any_of(label, Facet::of(LINK, "ipv4").str(link))
+}
+
+/// Dependency of the settings of a family on a link, which the kernel has as long as the MTU is large enough, also while the
+/// family is switched off.
+pub(super) fn has_settings(link: &str, family: Family) -> Dependency {
+    let least = least_mtu(family);
+    let label = format_smolstr!("an MTU of {least} for {} on link {link}", family.name());
+    Dependency::any_of(label, settings_facet(link, family))
+}
+
+fn settings_facet(link: &str, family: Family) -> Facet {
+    let number = match family {
+        Family::V4 => 4,
+        Family::V6 => 6,
+    };
+    Facet::of(LINK, "settings").str(link).u32(number)
+}
+
+/// Smallest MTU of a link with IPv4, bytes of layer 3 (RFC 791, section 3.2). Below it, the kernel removes IPv4 from the link.
+const LEAST_IPV4_MTU: u32 = 68;
+
+/// Smallest MTU of a link with IPv6, bytes of layer 3 (RFC 8200, section 5). Below it, the kernel removes all of IPv6 from the
+/// link, its settings included, and refuses anything new.
+pub(crate) const LEAST_IPV6_MTU: u32 = 1280;
+
+fn least_mtu(family: Family) -> u32 {
+    match family {
+        Family::V4 => LEAST_IPV4_MTU,
+        Family::V6 => LEAST_IPV6_MTU,
+    }
+}
+
+/// True for an MTU with which the kernel has the family on a link; one that is not known counts as large enough.
+fn has_room(mtu: Option<u32>, family: Family) -> bool {
+    mtu.is_none_or(|mtu| mtu >= least_mtu(family))
+}
+
+/// True when IPv6 is switched as requested. A link that is too small for IPv6 has no switch.
+fn is_ipv6_as_requested(expected: &Link, observed: &Link) -> bool {
+    let without_switch = !has_room(observed.mtu, Family::V6);
+    expected.ipv6_enabled.is_none_or(|on| match observed.ipv6_enabled {
+        Some(is_on) => is_on == on,
+        None => !on || without_switch,
+    })
+}
+
+/// `errno` values by which the kernel refuses an address, neighbour or route of IPv6 on a link without IPv6, be it for its MTU
+/// or because IPv6 is switched off.
+const WITHOUT_IPV6: [i32; 2] = [nix::errno::Errno::EINVAL as i32, nix::errno::Errno::EACCES as i32];
+
+/// Class of an error for an object on a link. An object that passed our own checks is refused for the state of its
+/// link, which others may have changed without an announcement.
+pub(super) fn classify_on_link(error: &OperationError) -> ErrorClass {
+    let is_of_link = error.errno.is_some_and(|errno| WITHOUT_IPV6.contains(&errno));
+    if is_of_link { ErrorClass::Unmet } else { error.class() }
+}
+
+/// Message of the kernel for a tunnel of IPv6 on a link where IPv6 is switched off; its errno, EPERM, means other things too.
+const IPV6_OFF_ON_DEVICE: &str = "IPv6 support disabled";
+
+/// Identity of a VXLAN link in the kernel: no two have the same network identifier, port and family, and, with link-local
+/// addresses, the same link below (`vxlan_config_validate()`).
+fn vxlan_identity(params: &VxlanParams) -> Claim {
+    let is_link_local = |ip: IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let on_one_link = params.local.into_iter().chain(params.remote).any(is_link_local);
+    let device = params.device.as_deref().filter(|_| on_one_link).unwrap_or_default();
+    let identity = Facet::of(LINK, "vxlan").u32(params.vni).u32(params.port.into());
+    Claim::alone(identity.u32(params.is_ipv6().into()).str(device))
+}
+
+impl Kind for LinkDescriptor {
+    const NATIVE: Option<Bind> = Some(|schema| Ok(Box::new(native::NativeLink::find(schema)?)));
+    const READ: Read = Read::Kernel { class: &LINKS, one: |key| link_of(key).map(Query::Link) };
+    const ENCODE: Option<Encode<Link>> = Some(encode::link);
+    const SHOWN: Shown = Shown::AsEntry;
+    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, LinkRow>());
+
+    fn registered(kinds: &'static [KindRow]) -> Self {
+        Self { kinds }
+    }
+}
+
+impl Descriptor for LinkDescriptor {
+    type Value = Link;
+
+    fn kind(&self) -> KindId {
+        LINK
+    }
+
+    fn name(&self) -> &'static str {
+        "link"
+    }
+
+    fn key(&self, link: &Link) -> Key {
+        key(&link.name)
+    }
+
+    fn label(&self, link: &Link) -> String {
+        format!("link {}", link.name)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport_id::RTNETLINK)
+    }
+
+    /// A port waits until the kernel shows it, a tunnel waits for its underlying link.
+    fn dependencies(&self, link: &Link) -> Vec<Dependency> {
+        match &link.kind {
+            LinkKind::Physical | LinkKind::Loopback => {
+                vec![Dependency::exact(format!("port {}", link.name), port_key(&link.name))]
+            }
+            LinkKind::Vxlan(params) => {
+                let device = params.device.iter();
+                let below = device
+                    .clone()
+                    .map(|device| Dependency::exact(format!("link {device}"), key(device)));
+                let ipv6 = device.filter(|_| params.is_ipv6()).map(|device| carries_ipv6(device));
+                below.chain(ipv6).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Two VXLAN links of one identity exclude each other.
+    fn claims(&self, link: &Link) -> Vec<Claim> {
+        match &link.kind {
+            LinkKind::Vxlan(params) => vec![vxlan_identity(params)],
+            _ => Vec::new(),
+        }
+    }
+
+    fn provides(&self, link: &Link) -> Vec<Offer> {
+        let mut offers: Vec<Offer> = Vec::new();
+        let name = &link.name;
+        if matches!(link.kind, LinkKind::Bridge(_)) {
+            offers.push(bridge_facet(name).into());
+        }
+        for (family, facet, enabled) in
+            [(Family::V4, "ipv4", link.ipv4_enabled), (Family::V6, "ipv6", link.ipv6_enabled)]
+        {
+            if !has_room(link.mtu, family) {
+                continue;
+            }
+            offers.push(settings_facet(name, family).into());
+            if enabled != Some(false) {
+                offers.push(Facet::of(LINK, facet).str(name).into());
+            }
+        }
+        offers
+    }
+
+    fn parts(&self, link: &Link) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        if link.enabled {
+            parts.push((up_key(&link.name), Arc::new(LinkUp { link: link.name.clone() })));
+        }
+        // The observed values of these have facts of their own.
+        if link.facts.is_some() {
+            return parts;
+        }
+        if let Some(part) = link.limited_mtu() {
+            parts.push((mtu_key(&link.name), Arc::new(part)));
+        }
+        if let Some(settings) = &link.ethernet {
+            parts.push((ethernet::config_key(&link.name), Arc::new(settings.clone())));
+        }
+        if link.master.is_some() {
+            let (link, master) = (link.name.clone(), link.master.clone());
+            let part = LinkMaster { link, master, on_our_link: false };
+            parts.push((master_key(&part.link), Arc::new(part)));
+        }
+        for sysctl in LinkSysctl::ALL {
+            for family in [Family::V4, Family::V6] {
+                let Some(enabled) = link.setting(sysctl, family) else { continue };
+                let link = link.name.clone();
+                let part = LinkSetting { sysctl, link, family, enabled, on_our_link: false };
+                parts.push((link_setting::key(sysctl, &part.link, family), Arc::new(part)));
+            }
+        }
+        parts
+    }
+
+    /// The kernel removes everything on a link together with it, and both ends of a pair together.
+    fn cascades(&self, link: &Link) -> Vec<Cascade> {
+        if !link.kind.is_made_by_us() {
+            return Vec::new();
+        }
+        let mut taken: Vec<Cascade> = on_link(self.kinds, &link.name).collect();
+        if let LinkKind::Veth { peer: Some(peer) } = &link.kind {
+            taken.push(Cascade::Under(key(peer)));
+            taken.extend(on_link(self.kinds, peer));
+        }
+        taken
+    }
+
+    fn change(&self, old: &Link, new: &Link) -> ChangeMethod {
+        if can_become(old, new) { ChangeMethod::InPlace } else { ChangeMethod::Recreate }
+    }
+
+    fn difference(&self, expected: &Link, observed: &Link) -> String {
+        // Carried out by parts of the link, or no attribute of the kernel's.
+        let expected = Link {
+            ethernet: None,
+            master: None,
+            subinterface_description: None,
+            ipv4_enabled: None,
+            ipv4_forwarding: None,
+            ipv6_forwarding: None,
+            ipv4_ignore_linkdown: None,
+            ipv6_ignore_linkdown: None,
+            ..expected.clone()
+        };
+        difference(&expected, observed)
+    }
+
+    fn satisfied_by(&self, expected: &Link, observed: &Link) -> bool {
+        let is_requested = |description: &smol_str::SmolStr| {
+            observed.description.as_deref().unwrap_or_default() == description.as_str()
+        };
+        kind_satisfied(&expected.kind, &as_set(expected, observed))
+            && !observed.lacks_mark()
+            && expected.enabled == observed.enabled
+            && is_ipv6_as_requested(expected, observed)
+            && expected.description.as_ref().is_none_or(is_requested)
+            && expected.own_mtu().is_none_or(|mtu| observed.mtu == Some(mtu))
+            && expected.mac.is_none_or(|mac| observed.mac == Some(mac))
+    }
+
+    /// A tunnel of IPv6 waits where others have switched IPv6 off on its device.
+    fn classify(&self, error: &OperationError) -> ErrorClass {
+        let is_off = error.message.starts_with(IPV6_OFF_ON_DEVICE);
+        if is_off { ErrorClass::Unmet } else { error.class() }
+    }
+
+    fn owned(&self, observed: &Link) -> bool {
+        observed.is_ours()
+    }
+
+    /// The state before us is restored.
+    fn restore(&self, observed: &Link) -> Option<Link> {
+        (!observed.is_ours()).then(|| observed.clone())
+    }
+
+    /// Brings the state before us up to date. A port with another index is another device, whose own state is what it
+    /// shows; values that equal ours may be ours even so, because a device that was in another namespace for a while
+    /// returns with them. On the same device, foreign changes are kept for attributes that we leave open.
+    fn refreshed_restore(&self, before: &Link, applied: &Link, observed: &Link) -> Option<Link> {
+        let index = |link: &Link| link.facts.as_ref().map(|facts| facts.index);
+        if observed.is_ours() {
+            return None;
+        }
+        if index(before)? != index(observed)? {
+            return Some(before_this_device(before, applied, observed));
+        }
+        let anew = with_what_others_changed(before, applied, observed);
+        (anew != *before).then_some(anew)
+    }
+
+    /// Its `ifindex`: no other link of this run of the kernel gets it.
+    fn identity(&self, observed: &Link) -> Option<u64> {
+        observed.facts.as_ref().map(|facts| facts.index.into())
+    }
+
+    /// After a restart of the kernel, another link may have the index. One whose address we have set is not recognised.
+    fn is_same_object(&self, before: &Link, observed: &Link) -> bool {
+        before.mac.is_some() && before.mac == observed.mac
+    }
+
+    fn rekeyed(&self, link: &Link, key: &Key) -> Option<Link> {
+        Some(Link { name: link_of(key)?, ..link.clone() })
+    }
+
+    /// The settings of a link, and its membership in a bridge, stay with it when it gets another name.
+    fn keys_along(&self, from: &Key, to: &Key) -> Vec<(Key, Key)> {
+        let keys = |key| {
+            let link = link_of(key);
+            link.into_iter().flat_map(|it| {
+                let others = [master_key(&it), mtu_key(&it)];
+                link_setting::keys(&it).chain(others).collect::<Vec<_>>()
+            })
+        };
+        keys(from).zip(keys(to)).collect()
+    }
+
+    fn after_release(&self, released: &Link, restore: &Link) -> Option<Link> {
+        Some(after_release(released, restore))
+    }
+
+    /// The value before us, or that of a fresh link. The random MAC address of a link that we made cannot be
+    /// requested again, so the configured one stays.
+    fn restoring_update(&self, applied: &Link, new: &Link, before: Option<&Link>) -> Option<Link> {
+        let mut filled = new.clone();
+        if applied.facts.is_some() {
+            return None; // observed values are not ours to restore
+        }
+        if applied.description.is_some() && new.description.is_none() {
+            let before = before.and_then(|before| before.description.clone());
+            filled.description = Some(before.unwrap_or_default());
+        }
+        if applied.own_mtu().is_some() && new.mtu.is_none() {
+            filled.mtu = before.and_then(|before| before.mtu).or(fresh_mtu(&new.kind));
+        }
+        if applied.mac.is_some() && new.mac.is_none() {
+            filled.mac = before.and_then(|before| before.mac);
+        }
+        if applied.ipv6_enabled.is_some() && new.ipv6_enabled.is_none() {
+            filled.ipv6_enabled = before.map_or(Some(true), |before| before.ipv6_enabled);
+        }
+        (filled != *new).then_some(filled)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct LinkRow {
+    name: SmolStr,
+    enabled: bool,
+    description: Option<SmolStr>,
+    mtu: Option<u32>,
+    mac: Option<MacAddr>,
+    bridge: Option<BridgeParams>,
+    /// `ifindex`, which differs for another device of the same name.
+    #[serde(default)]
+    index: Option<u32>,
+    /// `disable_ipv6`, inverted.
+    #[serde(default)]
+    ipv6_enabled: Option<bool>,
+}
+
+impl PreImageRow<LinkDescriptor> for LinkRow {
+    const TAG: &'static str = "link";
+
+    fn of(link: &Link) -> Option<Self> {
+        let bridge = match &link.kind {
+            LinkKind::Bridge(params) => Some(params.clone()),
+            _ => None,
+        };
+        Some(Self {
+            name: link.name.clone(),
+            enabled: link.enabled,
+            description: link.description.clone(),
+            mtu: link.mtu,
+            mac: link.mac,
+            bridge,
+            index: link.facts.as_ref().map(|facts| facts.index),
+            ipv6_enabled: link.ipv6_enabled,
+        })
+    }
+
+    fn value(self) -> Link {
+        let Self { name, enabled, description, mtu, mac, bridge, index, ipv6_enabled } = self;
+        // Only attributes are restored, so the parameters of other kinds do not matter.
+        let kind = bridge.map_or(LinkKind::Physical, LinkKind::Bridge);
+        let facts = index.map(|index| LinkFacts { index, ..LinkFacts::default() });
+        Link { enabled, description, mtu, mac, ipv6_enabled, facts, ..Link::new(name, kind) }
+    }
+}
+
+/// Name of the link that a key of it, or of something on it, begins with.
+pub(crate) fn link_of(key: &Key) -> Option<SmolStr> {
+    first_text(key)
+}
+
+/// The value of a link before us, for the attributes that `released` set; a missing alias becomes an empty one. If
+/// `released` is observed, our own values are unknown and every attribute is restored.
+fn after_release(released: &Link, before: &Link) -> Link {
+    let all = released.facts.is_some();
+    let description = before.description.clone().unwrap_or_default();
+    Link {
+        description: (all || released.description.is_some()).then_some(description),
+        mtu: match all {
+            true => before.own_mtu(),
+            false => before.mtu.filter(|_| released.own_mtu().is_some()),
+        },
+        mac: before.mac.filter(|_| all || released.mac.is_some()),
+        ipv6_enabled: before.ipv6_enabled.filter(|_| all || released.ipv6_enabled.is_some()),
+        ..before.clone()
+    }
+}
+
+/// The original value of a new device under a known name: its observed value, except where that equals `applied`,
+/// which counts as ours.
+fn before_this_device(before: &Link, applied: &Link, observed: &Link) -> Link {
+    let mut own = observed.clone();
+    if applied.enabled == observed.enabled {
+        own.enabled = before.enabled;
+    }
+    let description = observed.description.as_deref().unwrap_or_default();
+    if applied.description.as_deref() == Some(description) {
+        own.description.clone_from(&before.description);
+    }
+    if applied.mtu.is_some() && applied.mtu == observed.mtu {
+        own.mtu = before.mtu;
+    }
+    if applied.mac.is_some() && applied.mac == observed.mac {
+        own.mac = before.mac;
+    }
+    if applied.ipv6_enabled.is_some() && applied.ipv6_enabled == observed.ipv6_enabled {
+        own.ipv6_enabled = before.ipv6_enabled;
+    }
+    own
+}
+
+/// The original attributes of a link, updated by foreign changes to those that `applied` leaves open.
+fn with_what_others_changed(before: &Link, applied: &Link, observed: &Link) -> Link {
+    let mut anew = before.clone();
+    if applied.description.is_none() {
+        anew.description.clone_from(&observed.description);
+    }
+    if applied.mtu.is_none() {
+        anew.mtu = observed.mtu;
+    }
+    if applied.mac.is_none() {
+        anew.mac = observed.mac;
+    }
+    if applied.ipv6_enabled.is_none() {
+        anew.ipv6_enabled = observed.ipv6_enabled;
+    }
+    anew
+}
+
+/// Prefixes of the keys of all values that the kernel removes with a link.
+pub(crate) fn below<'n>(
+    kinds: &'static [KindRow],
+    name: &'n str,
+) -> impl Iterator<Item = Key> + 'n {
+    on_link(kinds, name).filter_map(|taken| match taken {
+        Cascade::Under(prefix) => Some(prefix),
+        Cascade::Of(_) => None, // routes, which depend on the link being up
+    })
+}
+
+/// Objects that the kernel removes with a link.
+fn on_link<'n>(kinds: &'static [KindRow], name: &'n str) -> impl Iterator<Item = Cascade> + 'n {
+    kinds.iter().filter_map(|row| row.goes_with_link).map(move |taken| taken(name))
+}
+
+/// Default MTU of an Ethernet-like link, bytes of layer 3.
+const FRESH_MTU: u32 = 1500;
+
+/// Default MTU of the loopback device, bytes of layer 3.
+const FRESH_LOOPBACK_MTU: u32 = 65_536;
+
+/// Default MTU of a kind of link; `None` where it depends on other links.
+fn fresh_mtu(kind: &LinkKind) -> Option<u32> {
+    match kind {
+        LinkKind::Loopback => Some(FRESH_LOOPBACK_MTU),
+        LinkKind::Bridge(_) | LinkKind::Vxlan(_) | LinkKind::Other(_) => None,
+        _ => Some(FRESH_MTU),
+    }
+}
+
+/// True when a link can be changed into another one in place.
+pub(crate) fn can_become(old: &Link, new: &Link) -> bool {
+    match (&old.kind, &new.kind) {
+        (LinkKind::Bridge(_), LinkKind::Bridge(_)) => true,
+        (old, new) => kind_satisfied(new, old),
+    }
+}
+
+/// Kind of the link with the ageing time that was set, which the kernel does not show during a topology change.
+fn as_set<'k>(expected: &Link, observed: &'k Link) -> Cow<'k, LinkKind> {
+    match (&expected.kind, &observed.kind) {
+        (LinkKind::Bridge(params), LinkKind::Bridge(seen_params)) if observed.ages_faster() => {
+            let ageing_time_s = params.ageing_time_s;
+            Cow::Owned(LinkKind::Bridge(BridgeParams { ageing_time_s, ..seen_params.clone() }))
+        }
+        (_, seen_params) => Cow::Borrowed(seen_params),
+    }
+}
+
+/// True when the observed kind satisfies the expected one.
+fn kind_satisfied(expected: &LinkKind, observed: &LinkKind) -> bool {
+    match (expected, observed) {
+        (LinkKind::Physical, _) => true, // whatever kind the driver reports
+        (LinkKind::Veth { peer: expected }, LinkKind::Veth { peer: observed }) => {
+            // Unknown until the message about the far end arrives.
+            expected.is_none() || observed.is_none() || expected == observed
+        }
+        (LinkKind::Vxlan(expected), LinkKind::Vxlan(observed)) => {
+            expected.vni == observed.vni
+                && expected.port == observed.port
+                && expected.learning == observed.learning
+                && expected.local == observed.local
+                && expected.remote == observed.remote
+                && expected.device == observed.device
+        }
+        (expected, observed) => expected == observed,
+    }
+}
+
+impl Kind for PortDescriptor {
+    const READ: Read = Read::Kernel { class: &LINKS, one: |key| link_of(key).map(Query::Link) };
+}
+
+impl Descriptor for PortDescriptor {
+    type Value = Port;
+
+    fn kind(&self) -> KindId {
+        PORT
+    }
+
+    fn name(&self) -> &'static str {
+        "port"
+    }
+
+    fn key(&self, port: &Port) -> Key {
+        port_key(&port.link)
+    }
+
+    fn label(&self, port: &Port) -> String {
+        format!("port {}", port.link)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Property
+    }
+}
+
+impl Kind for LinkUpDescriptor {
+    fn registered(kinds: &'static [KindRow]) -> Self {
+        Self { kinds }
+    }
+}
+
+impl Descriptor for LinkUpDescriptor {
+    type Value = LinkUp;
+
+    fn kind(&self) -> KindId {
+        LINK_UP
+    }
+
+    fn name(&self) -> &'static str {
+        "link-up"
+    }
+
+    fn key(&self, up: &LinkUp) -> Key {
+        up_key(&up.link)
+    }
+
+    fn label(&self, up: &LinkUp) -> String {
+        format!("link {} up", up.link)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Property
+    }
+
+    /// The kernel removes the routes through a link that goes down.
+    fn cascades(&self, up: &LinkUp) -> Vec<Cascade> {
+        let taken = on_link(self.kinds, &up.link);
+        taken.filter(|taken| matches!(taken, Cascade::Of(_))).collect()
+    }
+}
+
+impl Kind for LinkMasterDescriptor {
+    const NATIVE: Option<Bind> = Some(AttributeOfLink::bind);
+    const READ: Read = Read::Kernel { class: &LINKS, one: |key| link_of(key).map(Query::Link) };
+    const ENCODE: Option<Encode<LinkMaster>> = Some(encode::master);
+    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, MasterRow>());
+    const GOES_WITH_LINK: Option<fn(&str) -> Cascade> =
+        Some(|link| Cascade::Under(master_key(link)));
+}
+
+impl Descriptor for LinkMasterDescriptor {
+    type Value = LinkMaster;
+
+    fn kind(&self) -> KindId {
+        LINK_MASTER
+    }
+
+    fn name(&self) -> &'static str {
+        "link-master"
+    }
+
+    fn key(&self, part: &LinkMaster) -> Key {
+        master_key(&part.link)
+    }
+
+    fn label(&self, part: &LinkMaster) -> String {
+        match &part.master {
+            Some(master) => format!("port {} of bridge {master}", part.link),
+            None => format!("port {} of no bridge", part.link),
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Operation(transport_id::RTNETLINK)
+    }
+
+    fn dependencies(&self, part: &LinkMaster) -> Vec<Dependency> {
+        part.master
+            .iter()
+            .map(|master| Dependency::any_of(format!("bridge {master}"), bridge_facet(master)))
+            .collect()
+    }
+
+    fn satisfied_by(&self, expected: &LinkMaster, observed: &LinkMaster) -> bool {
+        expected.master == observed.master
+    }
+
+    fn owned(&self, observed: &LinkMaster) -> bool {
+        observed.on_our_link && observed.master.is_some()
+    }
+
+    fn rekeyed(&self, part: &LinkMaster, key: &Key) -> Option<LinkMaster> {
+        Some(LinkMaster { link: link_of(key)?, ..part.clone() })
+    }
+
+    fn restore(&self, observed: &LinkMaster) -> Option<LinkMaster> {
+        (!observed.on_our_link).then(|| observed.clone())
+    }
+
+    /// Every link reports its bridge, or that it has none.
+    fn after_delete(&self, deleted: &LinkMaster) -> Option<LinkMaster> {
+        Some(LinkMaster { master: None, ..deleted.clone() })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct MasterRow {
+    link: SmolStr,
+    master: Option<SmolStr>,
+}
+
+impl PreImageRow<LinkMasterDescriptor> for MasterRow {
+    const TAG: &'static str = "master";
+
+    fn of(part: &LinkMaster) -> Option<Self> {
+        Some(Self { link: part.link.clone(), master: part.master.clone() })
+    }
+
+    fn value(self) -> LinkMaster {
+        LinkMaster { link: self.link, master: self.master, on_our_link: false }
+    }
+}

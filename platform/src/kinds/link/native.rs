@@ -1,0 +1,580 @@
+//! `interface` entries as links, and links as state.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use holdfast_config::{InstancePath, NodeId, Schema, Step, Value};
+use holdfast_scheduler::{Key, ObjectValue, SharedValue};
+use smallvec::smallvec;
+use smol_str::SmolStr;
+
+use super::status::LinkStatus;
+use super::{
+    BridgeParams, LEAST_IPV6_MTU, Link, LinkKind, OperState, VxlanParams, can_become, key,
+};
+use crate::kinds::entry::{Entry, LINK_STEP, ObjectError, ObjectValues, not_of_one_host};
+use crate::kinds::ethernet::{self, Duplex, Ethernet, EthernetAttribute};
+use crate::kinds::native::{
+    EntryShare, INTERFACE, InterfaceNodes, ModelError, NativeKind, StatusNodes, ValueEntry, nodes,
+};
+use crate::kinds::reading::first_text;
+use crate::kinds::state::{Leaves, Planes, StateEntry, enum_value, text_value};
+use crate::kinds::types::MacAddr;
+
+/// Bytes of the longest interface name (`IFNAMSIZ` less the final zero).
+const MAX_NAME_OCTETS: usize = 15;
+
+/// Bytes of the longest alias of a link (`IFALIASZ` less the final zero).
+const MAX_ALIAS_OCTETS: usize = 255;
+
+nodes!(
+    /// `interface` without the lists below it.
+    LinkNodes {
+        entry: "",
+        kind: "/type",
+        enabled: "/enabled",
+        description: "/description",
+        mtu: "/mtu",
+        mac: "/mac-address",
+        ignore_linkdown: "/ignore-routes-with-linkdown",
+        port_speed: "/port-speed",
+        duplex_mode: "/duplex-mode",
+        auto_negotiate: "/auto-negotiate",
+        master: "/master",
+        forwarding_viable: "/forwarding-viable",
+        hold_time: "/hold-time",
+        hold_time_up: "/hold-time/up",
+        hold_time_down: "/hold-time/down",
+        penalty: "/penalty",
+        penalty_half_life: "/penalty/half-life",
+        penalty_flap: "/penalty/flap-penalty",
+        penalty_suppress: "/penalty/suppress",
+        penalty_reuse: "/penalty/reuse",
+        penalty_max_suppress: "/penalty/max-suppress",
+        subinterface: "/subinterface",
+        subinterface_enabled: "/subinterface/enabled",
+        subinterface_description: "/subinterface/description",
+        veth: "/veth",
+        veth_peer: "/veth/peer",
+        vxlan: "/vxlan",
+        vxlan_vni: "/vxlan/vni",
+        vxlan_local: "/vxlan/local",
+        vxlan_remote: "/vxlan/remote",
+        vxlan_port: "/vxlan/port",
+        vxlan_device: "/vxlan/device",
+        vxlan_learning: "/vxlan/learning",
+        bridge: "/bridge",
+        bridge_stp: "/bridge/stp",
+        bridge_vlan_filtering: "/bridge/vlan-filtering",
+        bridge_ageing_time: "/bridge/ageing-time",
+        state: "/state",
+        state_name: "/state/name",
+        state_kind: "/state/type",
+        state_enabled: "/state/enabled",
+        state_admin: "/state/admin-status",
+        state_oper: "/state/oper-status",
+        state_observed: "/state/observed-status",
+        state_down_by: "/state/told-down-by",
+        state_index: "/state/ifindex",
+        state_mtu: "/state/mtu",
+        state_mac: "/state/mac-address",
+        state_hardware_mac: "/state/hardware-mac-address",
+        state_description: "/state/description",
+        state_master: "/state/master",
+        state_peer: "/state/peer",
+        state_last_change: "/state/last-change",
+        state_subinterface_description: "/state/subinterface-description",
+        state_ipv4_enabled: "/state/ipv4-enabled",
+        state_ipv6_enabled: "/state/ipv6-enabled",
+        state_effective_status: "/state/effective-status",
+        state_forwarding_viable: "/state/forwarding-viable",
+        state_hold_time: "/state/hold-time",
+        state_hold_time_up: "/state/hold-time/up",
+        state_hold_time_down: "/state/hold-time/down",
+        state_penalty: "/state/penalty",
+        state_penalty_half_life: "/state/penalty/half-life",
+        state_penalty_flap: "/state/penalty/flap-penalty",
+        state_penalty_suppress: "/state/penalty/suppress",
+        state_penalty_reuse: "/state/penalty/reuse",
+        state_penalty_max_suppress: "/state/penalty/max-suppress",
+        state_counters: "/state/counters",
+        state_carrier_transitions: "/state/counters/carrier-transitions",
+    }
+);
+
+nodes!(
+    /// One family of an interface.
+    LinkFamilyNodes {
+        container: "",
+        enabled: "/enabled",
+        mtu: "/mtu",
+        forwarding: "/forwarding",
+        address: "/address",
+    }
+);
+
+/// `interface` in the native model.
+#[derive(Clone, Debug)]
+pub(crate) struct NativeLink {
+    pub(crate) interfaces: InterfaceNodes,
+    pub(crate) nodes: LinkNodes,
+    v4: LinkFamilyNodes,
+    v6: LinkFamilyNodes,
+}
+
+impl NativeLink {
+    pub(crate) fn find(schema: &Schema) -> Result<Self, ModelError> {
+        Ok(Self {
+            interfaces: InterfaceNodes::bind(schema)?,
+            nodes: LinkNodes::find(schema, INTERFACE)?,
+            v4: LinkFamilyNodes::find(schema, &format!("{INTERFACE}/ipv4"))?,
+            v6: LinkFamilyNodes::find(schema, &format!("{INTERFACE}/ipv6"))?,
+        })
+    }
+
+    fn link(&self, name: &SmolStr, entry: &Entry<'_>) -> Result<Link, ObjectError> {
+        if let Some(reason) = name_fault(name) {
+            return Err(entry.error(format!("`{name}` cannot be the name of a link: {reason}")));
+        }
+        let nodes = &self.nodes;
+        let mac: Option<MacAddr> = entry.parsed(nodes.mac)?;
+        if let Some((mac, reason)) = mac.and_then(|mac| Some((mac, not_of_one_host(mac)?))) {
+            return Err(entry.leaf_error(nodes.mac, format!("{mac} is {reason}")));
+        }
+        if mac.is_some() && name == "lo" {
+            let reason = "the loopback link has no link-layer address that could be given back";
+            return Err(entry.leaf_error(nodes.mac, reason));
+        }
+        let subinterface = entry.container(nodes.subinterface);
+        let subinterface = subinterface.as_ref();
+        let description = entry.text(nodes.description);
+        let subinterface_description =
+            subinterface.and_then(|it| it.text(nodes.subinterface_description));
+        let too_long = |text: &Option<SmolStr>| {
+            text.as_ref().is_some_and(|text| text.len() > MAX_ALIAS_OCTETS)
+        };
+        let reason = || format!("a description may have {MAX_ALIAS_OCTETS} bytes at most");
+        if too_long(&description) {
+            return Err(entry.leaf_error(nodes.description, reason()));
+        }
+        if too_long(&subinterface_description) {
+            let leaf = nodes.subinterface_description;
+            return Err(entry.inner_error(nodes.subinterface, leaf, reason()));
+        }
+        let master = entry.text(nodes.master);
+        if master.as_ref() == Some(name) {
+            return Err(entry.leaf_error(nodes.master, "a link cannot be a port of itself"));
+        }
+        self.check_penalty(entry)?;
+        let kind = self.link_kind(name, entry)?;
+        if master.is_some() && matches!(kind, LinkKind::Loopback | LinkKind::Bridge(_)) {
+            let reason = format!("a {} link cannot be a port of a bridge", kind.name());
+            return Err(entry.leaf_error(nodes.master, reason));
+        }
+        let (v4, v6) = (&self.v4, &self.v6);
+        let of_family =
+            |family: &LinkFamilyNodes, leaf| entry.container(family.container)?.bool(leaf);
+        // Either way of shutting the link shuts it.
+        let up = subinterface.and_then(|it| it.bool(nodes.subinterface_enabled)).unwrap_or(true);
+        let mtu = self.mtu(entry)?;
+        let [ipv4_ignore_linkdown, ipv6_ignore_linkdown] = self.ignore_linkdown(mtu, entry);
+        Ok(Link {
+            name: name.clone(),
+            ethernet: self.ethernet(name, &kind, entry)?,
+            kind,
+            enabled: entry.bool(nodes.enabled).unwrap_or(true) && up,
+            description: description.or_else(|| subinterface_description.clone()),
+            mtu,
+            mac,
+            master,
+            subinterface_description,
+            ipv4_enabled: of_family(v4, v4.enabled),
+            ipv6_enabled: of_family(v6, v6.enabled),
+            ipv4_forwarding: of_family(v4, v4.forwarding),
+            ipv6_forwarding: of_family(v6, v6.forwarding),
+            ipv4_ignore_linkdown,
+            ipv6_ignore_linkdown,
+            facts: None,
+        })
+    }
+
+    /// Whether IPv4 and IPv6 leave out next hops over the link while it has no carrier. Without a configured value they do
+    /// where the link has configured addresses, so that its traffic takes another way; the setting of IPv6 does not exist
+    /// where the MTU is configured too small for it.
+    fn ignore_linkdown(&self, mtu: Option<u32>, entry: &Entry<'_>) -> [Option<bool>; 2] {
+        if let Some(configured) = entry.bool(self.nodes.ignore_linkdown) {
+            return [Some(configured); 2];
+        }
+        let has_addresses = [&self.v4, &self.v6].into_iter().any(|family| {
+            let list = entry.container(family.container);
+            list.is_some_and(|it| it.branch.has_list(family.address))
+        });
+        let by_default = has_addresses.then_some(true);
+        let has_ipv6 = mtu.is_none_or(|mtu| mtu >= LEAST_IPV6_MTU);
+        [by_default, by_default.filter(|_| has_ipv6)]
+    }
+
+    /// Speed and duplex that the port has to have, if any of them is given.
+    fn ethernet(
+        &self,
+        name: &SmolStr,
+        kind: &LinkKind,
+        entry: &Entry<'_>,
+    ) -> Result<Option<Ethernet>, ObjectError> {
+        let nodes = &self.nodes;
+        let settings = Ethernet {
+            link: name.clone(),
+            speed_mbps: entry.number(nodes.port_speed),
+            duplex: entry.text(nodes.duplex_mode).and_then(|name| Duplex::named(&name)),
+            auto_negotiate: entry.bool(nodes.auto_negotiate),
+        };
+        let Some(first) = settings.attributes().next() else { return Ok(None) };
+        if matches!(kind, LinkKind::Loopback | LinkKind::Dummy) {
+            let reason = format!("a {} link has no speed and no duplex mode", kind.name());
+            return Err(entry.leaf_error(self.ethernet_leaf(first), reason));
+        }
+        Ok(Some(settings))
+    }
+
+    /// Refuses speed and duplex that the port contradicts, since nothing but its driver sets them. Values that were
+    /// accepted before stay accepted, whatever happened to the port since.
+    fn admit_ethernet(
+        &self,
+        path: &InstancePath,
+        link: &Link,
+        before: Option<&Link>,
+        planes: Planes<'_>,
+    ) -> Result<(), ObjectError> {
+        let (Some(requested), Some(planes)) = (&link.ethernet, planes.observed::<Ethernet>())
+        else {
+            return Ok(());
+        };
+        let before = before.and_then(|before| before.ethernet.as_ref());
+        let is_new = |it: &_| before.and_then(|before| before.counterpart(*it)) != Some(*it);
+        let contradicted = requested.attributes().filter(is_new).find_map(|requested| {
+            let planes = planes.counterpart(requested).filter(|planes| *planes != requested)?;
+            Some((requested, planes))
+        });
+        let Some((requested, planes)) = contradicted else { return Ok(()) };
+        let name = &link.name;
+        let reason = format!(
+            "port `{name}` has {planes}, not {requested}, and the agent cannot change that"
+        );
+        let path = path.join(Step::node(self.ethernet_leaf(requested)));
+        Err(ObjectError { path, reason, incomplete: false })
+    }
+
+    fn ethernet_leaf(&self, attribute: EthernetAttribute) -> NodeId {
+        let nodes = &self.nodes;
+        match attribute {
+            EthernetAttribute::Speed(_) => nodes.port_speed,
+            EthernetAttribute::Duplex(_) => nodes.duplex_mode,
+            EthernetAttribute::AutoNegotiate(_) => nodes.auto_negotiate,
+        }
+    }
+
+    /// The one MTU that the kernel has for all of a link, from the leaves that can ask for it.
+    fn mtu(&self, entry: &Entry<'_>) -> Result<Option<u32>, ObjectError> {
+        let mut agreed: Option<(u32, &str)> =
+            entry.number(self.nodes.mtu).map(|octets| (octets, "the link"));
+        for (family, name) in [(&self.v4, "IPv4"), (&self.v6, "IPv6")] {
+            let Some(octets) =
+                entry.container(family.container).and_then(|it| it.number(family.mtu))
+            else {
+                continue;
+            };
+            match agreed {
+                Some((other, whose)) if other != octets => {
+                    let reason = format!(
+                        "{name} has the MTU of its link, but {whose} sets that MTU to {other} bytes (without the Ethernet header)"
+                    );
+                    return Err(entry.inner_error(family.container, family.mtu, reason));
+                }
+                _ => agreed = Some((octets, name)),
+            }
+        }
+        Ok(agreed.map(|(octets, _)| octets))
+    }
+
+    fn link_kind(&self, name: &SmolStr, entry: &Entry<'_>) -> Result<LinkKind, ObjectError> {
+        let nodes = &self.nodes;
+        let kind = entry.text(nodes.kind);
+        let fault = |reason: &str| Err(entry.leaf_error(nodes.kind, reason));
+        match kind.as_deref().unwrap_or("physical") {
+            // OpenConfig calls the loopback device by its own type; natively either will do.
+            "physical" if name == "lo" => Ok(LinkKind::Loopback),
+            "physical" => Ok(LinkKind::Physical),
+            "loopback" if name == "lo" => Ok(LinkKind::Loopback),
+            "loopback" => fault("the kernel's only loopback link is `lo`"),
+            other if name == "lo" => {
+                fault(&format!("`lo` is the loopback link, not a {other} link"))
+            }
+            "veth" => self.veth(name, entry),
+            "bridge" => Ok(LinkKind::Bridge(self.bridge(entry))),
+            "vxlan" => self.vxlan(name, entry),
+            "dummy" => Ok(LinkKind::Dummy),
+            other => fault(&format!("the agent cannot make links of type {other}")),
+        }
+    }
+
+    fn veth(&self, name: &SmolStr, entry: &Entry<'_>) -> Result<LinkKind, ObjectError> {
+        let nodes = &self.nodes;
+        let peer = entry.container(nodes.veth).and_then(|veth| veth.text(nodes.veth_peer));
+        let Some(peer) = peer else {
+            let error = entry.inner_error(nodes.veth, nodes.veth_peer, "this leaf is mandatory");
+            return Err(ObjectError { incomplete: true, ..error });
+        };
+        let fault = match name_fault(&peer) {
+            Some(reason) => Some(format!("`{peer}` cannot be the name of a link: {reason}")),
+            None if peer == *name => Some("a link cannot be the other end of itself".to_owned()),
+            None => None,
+        };
+        match fault {
+            Some(reason) => Err(entry.inner_error(nodes.veth, nodes.veth_peer, reason)),
+            None => Ok(LinkKind::Veth { peer: Some(peer) }),
+        }
+    }
+
+    fn bridge(&self, entry: &Entry<'_>) -> BridgeParams {
+        let nodes = &self.nodes;
+        let default = BridgeParams::default();
+        let Some(bridge) = entry.container(nodes.bridge) else { return default };
+        BridgeParams {
+            stp: bridge.bool(nodes.bridge_stp).unwrap_or(default.stp),
+            vlan_filtering: bridge
+                .bool(nodes.bridge_vlan_filtering)
+                .unwrap_or(default.vlan_filtering),
+            ageing_time_s: bridge.number(nodes.bridge_ageing_time).unwrap_or(default.ageing_time_s),
+        }
+    }
+
+    fn vxlan(&self, name: &SmolStr, entry: &Entry<'_>) -> Result<LinkKind, ObjectError> {
+        let nodes = &self.nodes;
+        let vxlan = entry.container(nodes.vxlan);
+        let vni = vxlan.as_ref().and_then(|vxlan| vxlan.number(nodes.vxlan_vni));
+        let (Some(vxlan), Some(vni)) = (vxlan, vni) else {
+            let error = entry.inner_error(nodes.vxlan, nodes.vxlan_vni, "this leaf is mandatory");
+            return Err(ObjectError { incomplete: true, ..error });
+        };
+        let local: Option<IpAddr> = vxlan.parsed(nodes.vxlan_local)?;
+        let remote: Option<IpAddr> = vxlan.parsed(nodes.vxlan_remote)?;
+        if let (Some(local), Some(remote)) = (local, remote)
+            && local.is_ipv4() != remote.is_ipv4()
+        {
+            let reason = "local and remote address must be of one family";
+            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_remote, reason));
+        }
+        let device = vxlan.text(nodes.vxlan_device);
+        if device.as_ref() == Some(name) {
+            let reason = "a tunnel cannot be its own device";
+            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_device, reason));
+        }
+        if local.is_some_and(|local| local.is_multicast()) {
+            let reason = "a tunnel cannot have the address of a multicast group as its own";
+            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_local, reason));
+        }
+        let on_link = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        if local.iter().chain(&remote).any(on_link) && device.is_none() {
+            let reason = "a link-local address needs a device";
+            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_device, reason));
+        }
+        if remote.is_some_and(|remote| remote.is_multicast()) && device.is_none() {
+            let reason = "a multicast group needs a device";
+            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_device, reason));
+        }
+        Ok(LinkKind::Vxlan(VxlanParams {
+            vni,
+            local,
+            remote,
+            port: vxlan.number(nodes.vxlan_port).unwrap_or(VxlanParams::IANA_PORT),
+            device,
+            learning: vxlan.bool(nodes.vxlan_learning).unwrap_or(true),
+        }))
+    }
+
+    pub(crate) fn link_state(
+        &self,
+        planes: Planes<'_>,
+        status: Option<LinkStatus>,
+    ) -> Option<StateEntry> {
+        let nodes = &self.nodes;
+        if let Some(link) = planes.observed::<Link>() {
+            return Some(self.link_for_state(link, planes.applied(), status));
+        }
+        // Configured but absent: a port that is not plugged in, or a link that waits for another.
+        let link: &Link = planes.intended()?;
+        let path = self.interfaces.link(&link.name);
+        let mut leaves = Leaves::of(nodes.state);
+        leaves.text(nodes.state_name, &link.name);
+        leaves.text_enum(nodes.state_admin, admin_status(link.enabled));
+        let told = status.map_or(OperState::NotPresent, |status| status.told);
+        leaves.text_enum(nodes.state_oper, told.name());
+        if let Some(status) = status {
+            self.show_status(status, &mut leaves);
+        }
+        Some(leaves.entry(path))
+    }
+
+    /// Shows what else there is of the status of a link than the told one.
+    fn show_status(&self, status: LinkStatus, leaves: &mut Leaves) {
+        let nodes = &self.nodes;
+        let observed = status.observed.map(|observed| enum_value(observed.name()));
+        leaves.optional(nodes.state_observed, observed);
+        let down_by = status.down_by.map(|reason| enum_value(reason.name()));
+        leaves.optional(nodes.state_down_by, down_by);
+        status.settings.show(nodes, leaves);
+    }
+
+    /// Adds to the observed link the attributes of `applied` that the kernel cannot store.
+    fn link_for_state(
+        &self,
+        link: &Link,
+        applied: Option<&Link>,
+        status: Option<LinkStatus>,
+    ) -> StateEntry {
+        let nodes = &self.nodes;
+        let path = self.interfaces.link(&link.name);
+        let mut leaves = Leaves::of(nodes.state);
+        leaves.text(nodes.state_name, &link.name);
+        leaves.text_enum(nodes.state_kind, link.kind.model_name());
+        leaves.put(nodes.state_enabled, Value::Bool(link.enabled));
+        leaves.text_enum(nodes.state_admin, admin_status(link.enabled));
+        leaves.optional(nodes.state_mtu, link.mtu.map(|mtu| Value::Uint(mtu.into())));
+        leaves.optional(nodes.state_mac, link.mac.map(|mac| text_value(&mac.to_string())));
+        leaves.optional(nodes.state_description, link.description.as_deref().map(text_value));
+        leaves.optional(nodes.state_master, link.master.as_deref().map(text_value));
+        if let LinkKind::Veth { peer: Some(peer) } = &link.kind {
+            leaves.text(nodes.state_peer, peer);
+        }
+        let description = applied.and_then(|applied| applied.subinterface_description.as_deref());
+        leaves.optional(nodes.state_subinterface_description, description.map(text_value));
+        let ipv4 = applied.and_then(|applied| applied.ipv4_enabled).unwrap_or(true);
+        leaves.put(nodes.state_ipv4_enabled, Value::Bool(ipv4));
+        leaves.optional(nodes.state_ipv6_enabled, link.ipv6_enabled.map(Value::Bool));
+        if let Some(facts) = &link.facts {
+            let made_with = facts.hardware_mac.map(|mac| text_value(&mac.to_string()));
+            leaves.optional(nodes.state_hardware_mac, made_with);
+            let told = status.map_or(facts.oper, |status| status.told);
+            leaves.text_enum(nodes.state_oper, told.name());
+            if let Some(status) = status {
+                self.show_status(status, &mut leaves);
+            }
+            leaves.put(nodes.state_index, Value::Uint(facts.index.into()));
+            let changed_ns = status.map_or(facts.last_change_ns, |status| status.changed_ns);
+            leaves.put(nodes.state_last_change, Value::Uint(changed_ns));
+            let changes = Value::Uint(facts.carrier_changes.into());
+            leaves.put_below(nodes.state_counters, nodes.state_carrier_transitions, changes);
+        }
+        leaves.entry(path)
+    }
+
+    fn admit_kind(
+        &self,
+        path: &InstancePath,
+        link: &Link,
+        observed: &Link,
+    ) -> Result<(), ObjectError> {
+        if observed.is_ours() || can_become(observed, link) {
+            return Ok(());
+        }
+        let (name, kind, has) = (&link.name, link.kind.name(), observed.kind.name());
+        let (path, reason) = if link.kind.same_kind(&observed.kind) {
+            let reason = format!(
+                "link `{name}` exists already: others made it, and the parameters of a {kind} link cannot be changed"
+            );
+            (path.clone(), reason)
+        } else {
+            let reason = format!("link `{name}` exists and is a {has} link, not a {kind} link");
+            (path.join(Step::node(self.nodes.kind)), reason)
+        };
+        Err(ObjectError { path, reason, incomplete: false })
+    }
+
+    /// Refuses a link-layer address for a link of others that has none, such as a tunnel: it could never be given back.
+    fn admit_mac(
+        &self,
+        path: &InstancePath,
+        link: &Link,
+        observed: &Link,
+    ) -> Result<(), ObjectError> {
+        let has_none = observed.mac.is_none_or(|mac| mac.0 == [0; 6]);
+        if link.mac.is_none() || observed.is_ours() || !has_none {
+            return Ok(());
+        }
+        let reason =
+            format!("link `{}` has no link-layer address that could be given back", link.name);
+        let path = path.join(Step::node(self.nodes.mac));
+        Err(ObjectError { path, reason, incomplete: false })
+    }
+}
+
+impl NativeKind for NativeLink {
+    fn lists(&self) -> Vec<NodeId> {
+        vec![self.nodes.entry]
+    }
+
+    fn values(&self, entry: &Entry<'_>) -> Result<ObjectValues, ObjectError> {
+        let link = self.link(entry.name_of_step(LINK_STEP)?, entry)?;
+        Ok(smallvec![(key(&link.name), Arc::new(link) as SharedValue)])
+    }
+
+    fn own_key(&self, entry: &Entry<'_>) -> Result<Option<Key>, ObjectError> {
+        Ok(Some(key(entry.name_of_step(LINK_STEP)?)))
+    }
+
+    /// A link of one kind does not become one of another, unless we made it, nor does one of other fixed parameters, and a
+    /// port has the speed that its driver gave it.
+    fn admit<'p>(
+        &self,
+        path: &InstancePath,
+        value: &dyn ObjectValue,
+        planes: &dyn Fn(&Key) -> Planes<'p>,
+    ) -> Result<(), ObjectError> {
+        let Some(link) = value.as_any().downcast_ref::<Link>() else { return Ok(()) };
+        let link_planes = planes(&key(&link.name));
+        if let Some(observed) = link_planes.observed() {
+            self.admit_kind(path, link, observed)?;
+            self.admit_mac(path, link, observed)?;
+        }
+        let observed = planes(&ethernet::key(&link.name));
+        self.admit_ethernet(path, link, link_planes.intended(), observed)
+    }
+
+    fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
+        self.link_state(planes, None)
+    }
+
+    /// None for a link that is administratively down, which is no fault.
+    fn value_entry(&self, key: &Key, planes: Planes<'_>) -> Option<ValueEntry> {
+        let links = [planes.intended::<Link>(), planes.observed::<Link>()];
+        let is_shut = links.into_iter().flatten().any(|link| !link.enabled);
+        let name = first_text(key).filter(|_| !is_shut)?;
+        Some(ValueEntry { path: self.interfaces.link(&name), share: EntryShare::Whole })
+    }
+
+    fn status_nodes(&self) -> Vec<StatusNodes> {
+        let nodes = &self.nodes;
+        let (list, container) = (nodes.entry, nodes.state);
+        vec![StatusNodes { list, container, leaf: nodes.state_effective_status }]
+    }
+}
+
+fn admin_status(enabled: bool) -> &'static str {
+    if enabled { "UP" } else { "DOWN" }
+}
+
+/// Why the kernel takes no link of this name (`dev_valid_name()`, and the folders of the sysctls).
+fn name_fault(name: &str) -> Option<&'static str> {
+    match name {
+        "" => Some("the name is empty"),
+        _ if name.len() > MAX_NAME_OCTETS => Some("the name has more than 15 bytes"),
+        "." | ".." => Some("the name means a folder"),
+        "all" | "default" => Some("the kernel's settings for all links have this name"),
+        _ if name.contains(['/', ':']) => Some("the name has a slash or a colon"),
+        _ if name.contains('%') => Some("the kernel puts a number in the place of a percent sign"),
+        _ if name.chars().any(|c| c.is_whitespace() || c.is_control()) => {
+            Some("the name has a space")
+        }
+        _ => None,
+    }
+}
