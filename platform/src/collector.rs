@@ -157,9 +157,12 @@ fn up_time_ns() -> Option<u64> {
 /// Date and time in UTC as RFC 3339 writes it, with nanoseconds.
 fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, rest) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let days = since.as_secs() / 86_400;
+    let rest = since.as_secs() % 86_400;
     let (year, month, day) = civil_from_days(days);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    let hour = rest / 3600;
+    let minute = rest / 60 % 60;
+    let second = rest % 60;
     let fraction = since.subsec_nanos();
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z")
 }

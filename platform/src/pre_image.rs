@@ -54,7 +54,8 @@ mod tests {
             ..Link::new("eth0", LinkKind::Physical)
         };
         let bridge = BridgeParams { stp: true, ..BridgeParams::default() };
-        let (link, ip) = ("eth0".into(), [192, 0, 2, 1].into());
+        let link = "eth0".into();
+        let ip = [192, 0, 2, 1].into();
         let facts = Some(LinkFacts { index: 7, ..LinkFacts::default() });
         check(Link { facts, ..port.clone() });
         check(port);
@@ -70,7 +71,8 @@ mod tests {
         check(mtu);
         let family = Family::V6;
         for sysctl in LinkSysctl::ALL {
-            let (link, on_our_link) = ("eth0".into(), false);
+            let link = "eth0".into();
+            let on_our_link = false;
             check(LinkSetting { sysctl, link, family, enabled: true, on_our_link });
         }
         check(Address::new("eth0", ip, 24));
@@ -79,7 +81,8 @@ mod tests {
         for target in [RouteTarget::Hops(vec![hop]), RouteTarget::Blackhole] {
             let foreign = Some(Box::new(ForeignRoute { protocol: 3, message: vec![2, 0, 255] }));
             let prefix = "0.0.0.0/0".parse().unwrap();
-            let (table, metric) = (MAIN_TABLE, 20);
+            let table = MAIN_TABLE;
+            let metric = 20;
             check(KernelRoute { foreign, ..KernelRoute::new(table, prefix, metric, target) });
         }
         check(Hostname { name: "box".into() });

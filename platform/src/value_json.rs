@@ -68,7 +68,8 @@ mod tests {
         let ip = "2001:db8::1".parse().unwrap();
         check(kinds::ADDRESS, Address::new("eth0", ip, 64));
         let hop = Hop { gateway: Some(ip), link: None };
-        let (table, prefix) = (254, "10.0.0.0/8".parse().unwrap());
+        let table = 254;
+        let prefix = "10.0.0.0/8".parse().unwrap();
         let target = RouteTarget::Hops(vec![hop]);
         check(kinds::ROUTE, KernelRoute::new(table, prefix, 0, target));
     }

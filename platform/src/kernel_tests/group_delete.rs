@@ -34,7 +34,8 @@ fn counting(
 /// Creates `count` pairs, and returns the deletions of both ends of each.
 fn pairs(net: &mut ManagedNetns, count: usize) -> Vec<Operation> {
     let ends = |n: usize| {
-        let (near, far) = (format!("p{n}"), format!("q{n}"));
+        let near = format!("p{n}");
+        let far = format!("q{n}");
         [veth(&near, &far), veth(&far, &near)]
     };
     let links: Vec<_> = (0..count).flat_map(ends).collect();

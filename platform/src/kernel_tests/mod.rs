@@ -189,7 +189,8 @@ fn a_link_that_goes_down_has_its_own_routes_read_alone() {
     ip("address add 10.9.0.1/24 dev eth9");
     ip("link set peer9 up");
     ip("link set eth9 up");
-    let (here, beside) = ("172.16.0.0/12", "172.32.0.0/12");
+    let here = "172.16.0.0/12";
+    let beside = "172.32.0.0/12";
     let routes = [net.create(route(here, GATEWAY)), net.create(route(beside, "10.9.0.2"))];
     assert_eq!(net.run(routes.into()), [Ok(()), Ok(())]);
     net.lists.clear();

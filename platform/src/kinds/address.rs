@@ -282,7 +282,8 @@ impl Descriptor for AddressDescriptor {
 
     fn parts(&self, address: &Address) -> Vec<Part> {
         let Some(prefix) = address.on_link_prefix() else { return Vec::new() };
-        let (link, ip) = (address.link.clone(), address.ip);
+        let link = address.link.clone();
+        let ip = address.ip;
         let part = ConnectedPrefix { link, ip, prefix, table: MAIN_TABLE };
         vec![(ConnectedPrefixDescriptor.key(&part), Arc::new(part))]
     }
@@ -437,7 +438,8 @@ pub(crate) fn decode(message: &AddressMessage, links: &LinkIndex) -> Option<Addr
     let link = links.name(message.header.index)?.clone();
     let mut flags = AddressFlags::empty();
     let mut proto = None;
-    let (mut local, mut address) = (None, None);
+    let mut local = None;
+    let mut address = None;
     for attribute in &message.attributes {
         match attribute {
             // On a point-to-point link, IFA_ADDRESS is the address of the peer.
@@ -704,7 +706,8 @@ mod tests {
         let check = |ip: &str, flags, want: Option<AddressStatus>| {
             assert_eq!(status(ip.parse().unwrap(), flags), want, "{ip} {flags:?}");
         };
-        let (set, tentative) = (AddressFlags::Permanent, AddressFlags::Tentative);
+        let set = AddressFlags::Permanent;
+        let tentative = AddressFlags::Tentative;
         check("192.0.2.1", set, None);
         check("2001:db8::1", set, Some(AddressStatus::Preferred));
         check("2001:db8::1", set | tentative, Some(AddressStatus::Tentative));

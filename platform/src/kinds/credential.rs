@@ -420,6 +420,7 @@ fn encode_password(op: Op<'_, Password>, _: &mut LinkIndex) -> Result<Requests, 
         Op::Release { restore, .. } => (restore, None, Some(restore.digest)),
         Op::Delete(_) => return Ok(Requests::new()), // the hash went with its account
     };
-    let (account, digest) = (new.account.clone(), new.digest);
+    let account = new.account.clone();
+    let digest = new.digest;
     Ok(smallvec![Request::Password { account, digest, keep, forget }])
 }

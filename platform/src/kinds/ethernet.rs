@@ -183,8 +183,8 @@ struct NativeEthernet {
 
 impl NativeEthernet {
     fn bind(schema: &Schema) -> Result<Box<dyn NativeKind>, ModelError> {
-        let (interfaces, nodes) =
-            (InterfaceNodes::bind(schema)?, EthernetNodes::find(schema, INTERFACE)?);
+        let interfaces = InterfaceNodes::bind(schema)?;
+        let nodes = EthernetNodes::find(schema, INTERFACE)?;
         Ok(Box::new(Self { interfaces, nodes }))
     }
 }

@@ -72,7 +72,9 @@ impl Kernel {
     fn run(&mut self, action: Action, old: Option<SharedValue>, new: Option<SharedValue>) {
         let value = new.clone().or_else(|| old.clone()).unwrap();
         let key = self.key(&*value);
-        let (id, txn, transport) = (OpId(1), TxnId(1), TransportId(1));
+        let id = OpId(1);
+        let txn = TxnId(1);
+        let transport = TransportId(1);
         let operation = Operation { id, txn, action, key: key.clone(), old, new, transport };
         let requests = encode(&operation, &mut self.links).unwrap();
         for request in requests {
@@ -95,8 +97,12 @@ impl Kernel {
         let value: SharedValue = Arc::new(value);
         let key = self.key(&*value);
         let link = value.as_any().downcast_ref::<Link>().map(|link| link.name.clone());
-        let (id, txn, transport) = (OpId(1), TxnId(1), TransportId(1));
-        let (action, old, new) = (Action::Create, None, Some(value));
+        let id = OpId(1);
+        let txn = TxnId(1);
+        let transport = TransportId(1);
+        let action = Action::Create;
+        let old = None;
+        let new = Some(value);
         let operation = Operation { id, txn, action, key, old, new, transport };
         let requests = encode(&operation, &mut self.links).unwrap();
         let refused = requests.into_iter().find_map(|request| match request {
@@ -354,11 +360,13 @@ fn the_kernel_refuses_what_the_table_says() {
         facts: None,
     };
     let tunnel = |name: &str, vni, local: &str| {
-        let (local, device) = (local.parse().ok(), Some("a".into()));
+        let local = local.parse().ok();
+        let device = Some("a".into());
         Link::new(name, LinkKind::Vxlan(VxlanParams { local, device, ..VxlanParams::new(vni) }))
     };
     let member = |link: &str, master: &str| {
-        let (link, master) = (link.into(), Some(master.into()));
+        let link = link.into();
+        let master = Some(master.into());
         LinkMaster { link, master, on_our_link: false }
     };
     let forwarding = || LinkSetting {
@@ -435,7 +443,8 @@ fn links_that_follow_others_have_what_others_allow() {
     let tunnel = Link::new("vx", LinkKind::Vxlan(VxlanParams { device, ..VxlanParams::new(7) }));
     kernel.create(bridge.clone());
     kernel.create(tunnel.clone());
-    let (of_bridge, of_tunnel) = (bridge.limited_mtu().unwrap(), tunnel.limited_mtu().unwrap());
+    let of_bridge = bridge.limited_mtu().unwrap();
+    let of_tunnel = tunnel.limited_mtu().unwrap();
     let fixed = |part: &LinkMtu, mtu| LinkMtu { mtu: Some(mtu), ..part.clone() };
     kernel.create(of_bridge.clone());
     kernel.create(of_tunnel.clone());

@@ -228,8 +228,8 @@ struct NativeSetting {
 
 impl NativeSetting {
     fn bind(schema: &Schema) -> Result<Box<dyn NativeKind>, ModelError> {
-        let (interfaces, nodes) =
-            (InterfaceNodes::bind(schema)?, SettingNodes::find(schema, INTERFACE)?);
+        let interfaces = InterfaceNodes::bind(schema)?;
+        let nodes = SettingNodes::find(schema, INTERFACE)?;
         Ok(Box::new(Self { interfaces, nodes }))
     }
 }

@@ -42,7 +42,8 @@ impl MtuLimits {
             LinkKind::Vxlan(params) => params.overhead(),
             _ => 0,
         };
-        let (name, master) = (link.name.clone(), link.master.clone());
+        let name = link.name.clone();
+        let master = link.master.clone();
         let entry = Entry { name, mtu, master, part: link.limited_mtu(), overhead };
         let before = self.links.get(&index).cloned();
         let mut followers = BTreeSet::new();

@@ -39,7 +39,8 @@ fn every_kind_has_one_complete_row() {
 
 /// Observed values that are not ours, of every kind that is read and has operations.
 fn foreign_values() -> Vec<(KindId, SharedValue)> {
-    let (link, ip) = ("eth0", "192.0.2.1".parse().unwrap());
+    let link = "eth0";
+    let ip = "192.0.2.1".parse().unwrap();
     let facts = Some(AddressFacts { ours: false, origin: AddressOrigin::Static, status: None });
     let master = LinkMaster { link: link.into(), master: None, on_our_link: false };
     let mtu =
@@ -67,7 +68,8 @@ fn foreign_values() -> Vec<(KindId, SharedValue)> {
         (PASSWORD, Arc::new(Password { account: "alice".into(), digest })),
     ];
     for sysctl in LinkSysctl::ALL {
-        let (link, family) = (link.into(), Family::V4);
+        let link = link.into();
+        let family = Family::V4;
         let setting = LinkSetting { sysctl, link, family, enabled: true, on_our_link: false };
         values.push((link_setting::kind_of(sysctl), Arc::new(setting)));
     }

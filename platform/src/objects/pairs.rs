@@ -76,7 +76,8 @@ impl Registry {
         for (path, name) in paths {
             let Some(kind) = after.changed.ends.get(&name) else { continue };
             if let Some(reason) = after.contradiction(&name, kind) {
-                let (nodes, path) = (&self.link.nodes, path.clone());
+                let nodes = &self.link.nodes;
+                let path = path.clone();
                 let path = match kind {
                     LinkKind::Veth { .. } => {
                         path.join(Step::node(nodes.veth)).join(Step::node(nodes.veth_peer))
@@ -306,7 +307,8 @@ mod tests {
             let requests = requests.map(|(path, (key, value))| (path, key, value.as_ref()));
             before.other_ends(requests).into_iter().chain(entries.clone()).collect::<BTreeSet<_>>()
         };
-        let (mut clear, mut refused) = (0, 0);
+        let mut clear = 0;
+        let mut refused = 0;
         for state in a.iter().flat_map(|a| b.iter().map(move |b| format!("{a} {b}"))) {
             for state in c.iter().map(|c| format!("{state} {c}")) {
                 let before = after(&VethPairs::default(), &state);
@@ -315,10 +317,8 @@ mod tests {
                     if !touched(&before, one).is_disjoint(&touched(&before, other)) {
                         continue;
                     }
-                    let (alone, second) = (
-                        refusal(&model, &before, one),
-                        refusal(&model, &after(&before, other), one),
-                    );
+                    let alone = refusal(&model, &before, one);
+                    let second = refusal(&model, &after(&before, other), one);
                     assert_eq!(alone, second, "{state}; {other}; {one}");
                     clear += 1;
                     refused += usize::from(alone.is_some());

@@ -60,7 +60,8 @@ impl Model {
         object: &str,
         lines: &str,
     ) -> Result<ObjectValues, ObjectError> {
-        let (tree, path) = (self.tree(lines, layer), self.path(object));
+        let tree = self.tree(lines, layer);
+        let path = self.path(object);
         let branch = tree.find_branch(&path.0).unwrap_or_default();
         let values = self.registry.values(&path, &branch)?;
         let mut keys: Vec<Key> = values.iter().map(|(key, _)| key.clone()).collect();
@@ -73,7 +74,8 @@ impl Model {
 
     /// State leaves that are configuration in force.
     fn configured_state(&self, object: &str, lines: &str) -> String {
-        let (tree, path) = (self.tree(lines, LayerKey::CLIENT_NATIVE), self.path(object));
+        let tree = self.tree(lines, LayerKey::CLIENT_NATIVE);
+        let path = self.path(object);
         let branch = tree.find_branch(&path.0).unwrap_or_default();
         self.values(object, lines).unwrap();
         assert!(self.registry.has_configured_state(&path));
@@ -230,7 +232,8 @@ fn an_object_has_a_value_for_each_object_of_the_system() {
 fn a_change_touches_the_keys_before_and_after_it() {
     let model = Model::new();
     let keys = |lines: &str| {
-        let (tree, path) = (model.tree(lines, LayerKey::CLIENT_NATIVE), model.path(ROUTE));
+        let tree = model.tree(lines, LayerKey::CLIENT_NATIVE);
+        let path = model.path(ROUTE);
         let branch = tree.find_branch(&path.0).unwrap_or_default();
         let keys = model.registry.keys(&path, &branch).unwrap();
         keys.iter().map(|key| kinds::registry().key_text(key)).collect::<Vec<_>>().join(" ")
@@ -259,7 +262,8 @@ fn routes_of_one_protocol_share_their_owner() {
     assert_eq!(owners[0], owners[1]);
     let names: Vec<_> =
         owners.iter().map(|it| it.as_ref().map(ToString::to_string).unwrap_or_default()).collect();
-    let (a, b) = ("protocol STATIC a of DEFAULT", "protocol STATIC b of DEFAULT");
+    let a = "protocol STATIC a of DEFAULT";
+    let b = "protocol STATIC b of DEFAULT";
     assert_eq!(names, [a, a, b, ""]);
 }
 
@@ -393,7 +397,8 @@ fn speed_and_duplex_that_a_port_contradicts_are_refused() {
     let check =
         |before: &[&str], requested: &[&str], ethernet: Option<&Ethernet>, refused: &str| {
             let model = Model::new();
-            let (before, value) = (of(&model, before), of(&model, requested));
+            let before = of(&model, before);
+            let value = of(&model, requested);
             let planes = |key: &Key| {
                 let is_link = key.kind() == kinds::LINK;
                 let observed =
@@ -523,7 +528,8 @@ fn the_status_of_a_link_is_shown_as_it_is_told() {
     let model = Model::new();
     let lines = ["hold-time/up = 5000", "penalty/suppress = 2500", "penalty/reuse = 2500"];
     let lines = lines.map(|line| format!("{ETH0}/{line}")).join("\n");
-    let (tree, path) = (model.tree(&lines, LayerKey::CLIENT_NATIVE), model.path(ETH0));
+    let tree = model.tree(&lines, LayerKey::CLIENT_NATIVE);
+    let path = model.path(ETH0);
     let branch = tree.find_branch(&path.0).unwrap();
     let penalty = PenaltySettings { suppress: Some(2500), reuse: Some(2500), ..Default::default() };
     let settings =
@@ -531,7 +537,8 @@ fn the_status_of_a_link_is_shown_as_it_is_told() {
     let link = "eth0".into();
     let setting = model.registry.setting(&path, Some(&*branch));
     assert_eq!(setting, Some(Setting::LinkStatus { link, settings }));
-    let (link, none) = ("eth0".into(), None::<&Branch<Provenance>>);
+    let link = "eth0".into();
+    let none = None::<&Branch<Provenance>>;
     let without = Setting::LinkStatus { link, settings: Default::default() };
     assert_eq!(model.registry.setting(&path, none), Some(without));
 

@@ -295,8 +295,11 @@ impl Times {
         let mean = self.sum / count;
         let deviation = (self.squares / count).saturating_sub(mean.pow(2)).isqrt();
         let of = |nanos: u128| Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        let (received, shortest, longest) = (self.count, self.shortest, self.longest);
-        let (mean, deviation) = (of(mean), of(deviation));
+        let received = self.count;
+        let shortest = self.shortest;
+        let longest = self.longest;
+        let mean = of(mean);
+        let deviation = of(deviation);
         PingStatistics { received, shortest, mean, longest, deviation, ..PingStatistics::default() }
     }
 }

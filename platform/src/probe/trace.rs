@@ -107,7 +107,8 @@ impl Probes {
     /// # Errors
     /// When the source is not an address of this box, or there is no route to the destination.
     pub async fn trace(&self, settings: TraceSettings) -> Result<Trace, ProbeError> {
-        let (target, by) = (settings.target.clone(), settings.by);
+        let target = settings.target.clone();
+        let by = settings.by;
         let opened = self.inside(move || {
             require_route(&target)?;
             let udp =
@@ -203,7 +204,8 @@ impl Trace {
     /// Starts a TCP probe on a socket of its own: the kernel sends the packet and handles the destination's
     /// answer.
     async fn connect(&mut self) -> Result<ProbeId, ProbeError> {
-        let (target, hops) = (self.settings.target.clone(), self.hop);
+        let target = self.settings.target.clone();
+        let hops = self.hop;
         let socket = self.probes.inside(move || {
             let socket = sender(&target, Type::STREAM)?;
             let limited = set_hop_limit(&socket, target.destination.is_ipv4(), hops);
@@ -226,7 +228,9 @@ impl Trace {
 
     fn take(&mut self, received: &ReceivedMessage) -> Option<HopAnswer> {
         let answer = received.icmp_answer(&self.buffer)?;
-        let (mark, outcome, code) = (answer.mark, answer.outcome, answer.code);
+        let mark = answer.mark;
+        let outcome = answer.outcome;
+        let code = answer.code;
         let destination = self.settings.target.destination;
         if answer.about.unwrap_or(received.from) != destination {
             return None;
@@ -256,7 +260,8 @@ impl Trace {
 
     fn expire_probe(&mut self) -> Option<HopAnswer> {
         self.waiting.pop()?;
-        let (time, outcome) = (Duration::ZERO, ProbeOutcome::NoAnswer);
+        let time = Duration::ZERO;
+        let outcome = ProbeOutcome::NoAnswer;
         Some(HopAnswer { hop: self.hop, from: None, time, outcome, code: 0 })
     }
 }

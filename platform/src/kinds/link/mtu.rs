@@ -44,7 +44,9 @@ impl Kind for LinkMtuDescriptor {
 
     /// The MTU of a tunnel is refused where the link below is too small.
     fn why_refused(part: &LinkMtu, links: &LinkIndex) -> Option<String> {
-        let (mtu, device, limit) = (part.mtu?, part.device.as_ref()?, links.mtu_limit(part)?);
+        let mtu = part.mtu?;
+        let device = part.device.as_ref()?;
+        let limit = links.mtu_limit(part)?;
         let below = links.mtu(device)?;
         let overhead = below.saturating_sub(limit);
         (mtu > limit).then(|| {

@@ -171,7 +171,8 @@ impl NativeLink {
             let reason = format!("a {} link cannot be a port of a bridge", kind.name());
             return Err(entry.leaf_error(nodes.master, reason));
         }
-        let (v4, v6) = (&self.v4, &self.v6);
+        let v4 = &self.v4;
+        let v6 = &self.v6;
         let of_family =
             |family: &LinkFamilyNodes, leaf| entry.container(family.container)?.bool(leaf);
         // Either way of shutting the link shuts it.
@@ -477,7 +478,9 @@ impl NativeLink {
         if observed.is_ours() || can_become(observed, link) {
             return Ok(());
         }
-        let (name, kind, has) = (&link.name, link.kind.name(), observed.kind.name());
+        let name = &link.name;
+        let kind = link.kind.name();
+        let has = observed.kind.name();
         let (path, reason) = if link.kind.same_kind(&observed.kind) {
             let reason = format!(
                 "link `{name}` exists already: others made it, and the parameters of a {kind} link cannot be changed"
@@ -554,7 +557,8 @@ impl NativeKind for NativeLink {
 
     fn status_nodes(&self) -> Vec<StatusNodes> {
         let nodes = &self.nodes;
-        let (list, container) = (nodes.entry, nodes.state);
+        let list = nodes.entry;
+        let container = nodes.state;
         vec![StatusNodes { list, container, leaf: nodes.state_effective_status }]
     }
 }

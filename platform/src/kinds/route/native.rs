@@ -268,7 +268,8 @@ impl NativeKind for NativeRoute {
 
     fn status_nodes(&self) -> Vec<StatusNodes> {
         let nodes = &self.nodes;
-        let (list, container) = (nodes.route, nodes.route_state);
+        let list = nodes.route;
+        let container = nodes.route_state;
         vec![StatusNodes { list, container, leaf: nodes.route_state_effective_status }]
     }
 }

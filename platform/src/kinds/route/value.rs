@@ -133,7 +133,8 @@ impl KernelRoute {
             let next_hops: Vec<NextHop> = same.iter().copied().cloned().collect();
             let hops: Option<Vec<Hop>> = next_hops.iter().map(NextHop::hop).collect();
             let target = hops.map_or(RouteTarget::Blackhole, RouteTarget::Hops);
-            let (instance, protocol) = (instance.clone(), protocol.clone());
+            let instance = instance.clone();
+            let protocol = protocol.clone();
             let source = Some(RouteSource { instance, protocol, next_hops });
             let metric = metric(same[0]);
             Self { source, ..Self::new(MAIN_TABLE, prefix, metric, target) }

@@ -78,7 +78,8 @@ impl Ethtool {
     /// Settings of one link; `None` when the link is gone or has no such settings.
     pub(super) fn link(&mut self, index: u32, buffer: &mut [u8]) -> Option<Ethernet> {
         let header = header(&attribute(ETHTOOL_A_HEADER_DEV_INDEX, &index.to_ne_bytes()));
-        let (family, mut found) = (self.family, None);
+        let family = self.family;
+        let mut found = None;
         let answer = self.socket.query(
             buffer,
             &mut |listing| {
@@ -98,7 +99,9 @@ impl Ethtool {
     /// # Errors
     /// The errors of a listing.
     pub(super) fn links(&mut self, buffer: &mut [u8]) -> Result<Vec<Ethernet>, QueryError> {
-        let (family, header, mut found) = (self.family, header(&[]), Vec::new());
+        let family = self.family;
+        let header = header(&[]);
+        let mut found = Vec::new();
         self.socket.repeat(
             buffer,
             &mut |listing| match listing {

@@ -179,7 +179,9 @@ impl Task {
     pub(super) fn drain_notifications(&mut self) {
         loop {
             let time_ns = now_ns();
-            let (codecs, links, doubts) = (self.codecs, &mut self.links, &mut self.stale);
+            let codecs = self.codecs;
+            let links = &mut self.links;
+            let doubts = &mut self.stale;
             let mut heard = Heard::default();
             let drained = self.listener.drain(&mut self.buffer, &mut |frame| {
                 heard.take(&frame, codecs, links, doubts, time_ns);
@@ -208,7 +210,9 @@ impl Task {
         let urgent = self.urgent.take();
         for link in &urgent {
             let time_ns = now_ns();
-            let (codecs, links, doubts) = (self.codecs, &mut self.links, &mut self.stale);
+            let codecs = self.codecs;
+            let links = &mut self.links;
+            let doubts = &mut self.stale;
             let mut heard = Heard::default();
             let read = self.queries.get(&query::link(link), &mut self.buffer, &mut |listing| {
                 if let Listing::Object(frame) = listing {

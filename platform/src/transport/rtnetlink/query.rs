@@ -273,7 +273,8 @@ mod tests {
         ip(&format!("-batch {}", script.path().display()));
 
         let mut asker = QuerySocket::new().unwrap();
-        let (mut begun, mut entries) = (0, 0);
+        let mut begun = 0;
+        let mut entries = 0;
         asker
             .list(
                 &crate::kinds::address::list(Family::V4, 0),

@@ -398,7 +398,8 @@ fn index_of(message: &RouteNetlinkMessage) -> Option<u32> {
 
 fn counters_of(message: RouteNetlinkMessage) -> Option<LinkCounters> {
     let RouteNetlinkMessage::NewLink(message) = message else { return None };
-    let (mut link, mut counters) = (None, None);
+    let mut link = None;
+    let mut counters = None;
     for attribute in message.attributes {
         match attribute {
             LinkAttribute::IfName(name) => link = Some(SmolStr::from(name)),

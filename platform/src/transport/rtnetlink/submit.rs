@@ -120,7 +120,8 @@ impl Task {
 
     /// Encodes an operation; a panic of the codec is a failure of the operation.
     pub(super) fn encode(&mut self, operation: &Operation) -> Result<Requests, OperationError> {
-        let (codecs, links) = (self.codecs, &mut self.links);
+        let codecs = self.codecs;
+        let links = &mut self.links;
         match catch_unwind(AssertUnwindSafe(|| (codecs.encode)(operation, links))) {
             Ok(Ok(requests)) => Ok(requests),
             Ok(Err(error)) => Err(error.into()),
@@ -287,7 +288,8 @@ impl Batch {
     /// Fails every operation that has a message in the window.
     fn fail_window(&mut self, error: &OperationError) {
         for owner in &self.owners {
-            let (operation, nth) = (owner.operation, owner.nth);
+            let operation = owner.operation;
+            let nth = owner.nth;
             self.failures.push(Failure { operation, nth, error: error.clone() });
         }
     }

@@ -64,7 +64,8 @@ impl SimulatedCredentials {
             all.push((credential::program_key(path), Arc::new(Program { path: path.clone() })));
         }
         for (account, digest) in &self.passwords {
-            let (name, digest) = (account.clone(), *digest);
+            let name = account.clone();
+            let digest = *digest;
             all.push((credential::account_key(account), Arc::new(Account { name: name.clone() })));
             let password = Password { account: name, digest };
             all.push((credential::password_key(account), Arc::new(password)));
@@ -74,7 +75,9 @@ impl SimulatedCredentials {
             all.push((credential::file_key(path), Arc::new(file)));
         }
         if let Some(text) = &self.server {
-            let (text, files, programs) = (text.clone(), Vec::new(), Vec::new());
+            let text = text.clone();
+            let files = Vec::new();
+            let programs = Vec::new();
             all.push((credential::server_key(), Arc::new(SshServer { text, files, programs })));
         }
         all

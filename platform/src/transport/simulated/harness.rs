@@ -45,7 +45,9 @@ impl SimulatedBox {
         let (transport, events) = kernel.connect();
         let mut engine = Engine::new(registry());
         engine.load(intent, restores);
-        let (now, deadline, outcomes) = (Duration::ZERO, None, Vec::new());
+        let now = Duration::ZERO;
+        let deadline = None;
+        let outcomes = Vec::new();
         let mut this = Self { kernel, engine, transport, events, now, deadline, outcomes };
         this.transport.retrieve();
         this.run_until_idle();

@@ -296,7 +296,8 @@ impl KernelModel {
     pub(super) fn drop_routes(&mut self, index: u32, away: bool) {
         for key in self.through(index) {
             let Some(mut route) = self.routes.remove(&key) else { continue };
-            let (old, ipv4) = (route.clone(), key.1.addr().is_ipv4());
+            let old = route.clone();
+            let ipv4 = key.1.addr().is_ipv4();
             let stays = mark(&mut route, index, true) && !(away && ipv4);
             if ipv4 && !away {
                 self.links_without_routes.insert(index);

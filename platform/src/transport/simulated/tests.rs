@@ -28,12 +28,15 @@ fn object(line: &str) -> ObjectValues {
     let value: (holdfast_scheduler::KindId, SharedValue) = match words[0] {
         "address" => {
             let net: ipnet::IpNet = words[2].parse().unwrap();
-            let (link, ip, prefix_len) = (words[1], net.addr(), net.prefix_len());
+            let link = words[1];
+            let ip = net.addr();
+            let prefix_len = net.prefix_len();
             let secondary = words.contains(&"secondary");
             (kinds::ADDRESS, Arc::new(Address { secondary, ..Address::new(link, ip, prefix_len) }))
         }
         "neighbor" => {
-            let (link, ip) = (words[1].into(), words[2].parse().unwrap());
+            let link = words[1].into();
+            let ip = words[2].parse().unwrap();
             let mac = Some(words[3].parse().unwrap());
             (kinds::NEIGHBOR, Arc::new(Neighbor { link, ip, mac, facts: None }))
         }
@@ -115,7 +118,8 @@ fn routes(words: &[&str]) -> ObjectValues {
 
 /// Changes from one configuration to another.
 pub(crate) fn change(from: &str, to: &str) -> Change {
-    let (old, new) = (values(from), values(to));
+    let old = values(from);
+    let new = values(to);
     let removed = old.iter().filter(|(key, _)| !new.iter().any(|(other, _)| other == key));
     let mut change: Change = removed.map(|(key, _)| (key.clone(), None)).collect();
     let same = |key: &Key, value: &SharedValue| {
@@ -141,7 +145,8 @@ pub(super) fn assert_same(after: &[String], before: &[String], what: &str) {
     let only = |these: &[String], others: &[String]| {
         these.iter().filter(|line| !others.contains(line)).cloned().collect::<Vec<_>>().join("\n")
     };
-    let (removed, added) = (only(before, after), only(after, before));
+    let removed = only(before, after);
+    let added = only(after, before);
     assert!(removed.is_empty() && added.is_empty(), "{what}\ngone:\n{removed}\ncome:\n{added}");
 }
 
