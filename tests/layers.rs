@@ -104,7 +104,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("yang5", &["holdfast-config"]),
 ];
 
-/// Words of code that is no function of its arguments: file, socket, clock or thread.
+/// Words of code that is not a function of its arguments: file, socket, clock or thread.
 const IMPURE: &[&str] =
     &["std::fs", "std::net::Tcp", "SystemTime", "Instant::now", "std::thread", "rayon::"];
 

@@ -1,6 +1,6 @@
 //! Failures of resources, as the engine walks them: see [`ImpactWalk`](holdfast_scheduler::ImpactWalk).
 //!
-//! What goes with a link is what the kernel would remove with it, so the lists are those of [`kinds`].
+//! The objects that fail with a link are those that the kernel would remove with it, so the lists are those of [`kinds`].
 
 use std::net::IpAddr;
 

@@ -267,7 +267,12 @@ async fn an_image_is_installed_when_its_server_and_its_digest_are_right() {
         ("none", "http", &wrong, "the SHA-256 digest of"),
         ("none", IMAGE, IMAGE_SHA256, ""),
         ("none", IMAGE, &wrong, "the SHA-256 digest of"),
-        ("trust", IMAGE, IMAGE_SHA256, "cannot connect to `https://192.0.2.1:8443/image`: no TLS"),
+        (
+            "trust",
+            IMAGE,
+            IMAGE_SHA256,
+            "cannot connect to `https://192.0.2.1:8443/image`: cannot make a TLS",
+        ),
         ("none", "https://192.0.2.1:8443/none", IMAGE_SHA256, "404"),
         ("none", "https://192.0.2.1:1/image", IMAGE_SHA256, "cannot connect to 192.0.2.1:1"),
         ("none", "ftp://192.0.2.1/image", IMAGE_SHA256, "give an http:// or https:// address"),

@@ -193,8 +193,7 @@ async fn gnmic_sends_one_list_to_boxes_of_several_vendors() {
     let agent = AgentProcess::start(&net).await;
     let gnmic = Gnmic::for_admin(&agent);
     let status = format!("{ETH0}/state/oper-status");
-    let paths =
-        ["--path", "/components/component", "--path", &status, "--path", "eos_native:/Sysdb"];
+    let paths = ["--path", "/lldp/interfaces", "--path", &status, "--path", "eos_native:/Sysdb"];
     let list = [&["-e", "json_ietf", "subscribe", "--mode", "once"], &paths[..]].concat();
     let complaint = gnmic.refused(&list).await;
     assert!(complaint.contains("Unimplemented"), "{complaint}");
@@ -204,7 +203,7 @@ async fn gnmic_sends_one_list_to_boxes_of_several_vendors() {
     let output = gnmic.run(&list).await;
     assert!(output.contains("DOWN"), "{output}");
     let ignored = "holdfast_native:/system/grpc-server[name=DEFAULT]/ignored-subscription";
-    for path in ["/components/component", "eos_native:/Sysdb"] {
+    for path in ["/lldp/interfaces", "eos_native:/Sysdb"] {
         let count = format!("{ignored}[path={path}]/state/count");
         let answer = gnmic.json(&["-e", "json_ietf", "get", "--path", &count]).await;
         assert!(answer.to_string().contains(r#":"1""#), "{path}: {answer}");

@@ -102,6 +102,6 @@ async fn a_profile_beyond_its_limit_fails_and_names_the_step() {
     fault(&agent, &["data-plane-down", "interface:eth0"]);
     let refused = profile(&agent, &["interface:eth0"]);
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("is latched as forwarding nothing already"), "{said}");
+    assert!(said.contains("already has a data-plane-down latch"), "{said}");
     assert!(open_alarms(&agent).contains("data-plane-down"), "it stays");
 }

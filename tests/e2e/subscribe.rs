@@ -219,7 +219,7 @@ const SERVER: &str = "holdfast_native:/system/grpc-server[name=DEFAULT]";
 async fn once_with_unknown_paths(agent: &AgentProcess) -> Result<Vec<String>, tonic::Code> {
     let mode = SubscriptionMode::TargetDefined;
     let paths = [
-        ("/components", mode),
+        ("/lldp", mode),
         ("/interfaces/interface[name=eth0]/state/mtu", mode),
         ("vendor_native:/ports", mode),
     ];
@@ -251,10 +251,10 @@ async fn unknown_paths_are_refused_until_the_configuration_ignores_them() {
 
     let server = client.read(SERVER).await.unwrap();
     let entry = |path: &str| json!({"path": path, "state": {"path": path, "count": "2"}});
-    let want = json!([entry("/components"), entry("vendor_native:/ports")]);
+    let want = json!([entry("/lldp"), entry("vendor_native:/ports")]);
     assert_eq!(server["holdfast:ignored-subscription"], want, "{server}");
     let log = agent.log();
-    for path in ["path=/components ", "path=vendor_native:/ports "] {
+    for path in ["path=/lldp ", "path=vendor_native:/ports "] {
         let lines = log.lines().filter(|line| format!("{line} ").contains(path)).count();
         assert_eq!(lines, 1, "{path} is logged once, however often it is ignored: {log}");
     }
@@ -275,7 +275,7 @@ async fn an_option_ignores_unknown_paths_unless_the_configuration_refuses_them()
         .subscribe(subscribe_to(
             Mode::Stream,
             &[
-                ("/components", SubscriptionMode::OnChange),
+                ("/lldp", SubscriptionMode::OnChange),
                 ("/interfaces/interface[name=eth0]/state/mtu", SubscriptionMode::OnChange),
             ],
         ))

@@ -132,7 +132,7 @@ impl AgentProcess {
         Self::start_new(password, options, None, systemd_unit::capabilities_of_this_run()).await
     }
 
-    /// Starts an agent with all that it has in a folder that outlives it. One that ran there before had the same state.
+    /// Starts an agent with all that it has in a folder that outlives it. An agent that ran there before had the same state.
     ///
     /// # Panics
     /// When it does not get ready; its log is in the message.

@@ -99,7 +99,7 @@ pub struct Run {
     pub output: String,
 }
 
-/// What the console of a guest told.
+/// Words that the console of a guest told.
 #[derive(Debug, Default)]
 struct Console {
     is_ready: bool,
@@ -271,7 +271,7 @@ impl Guest {
         self.share.path().join(name)
     }
 
-    /// Ends the guest between two instructions. What it had not written to its disk is gone.
+    /// Ends the guest between two instructions. Data that it had not written to its disk is gone.
     pub fn cut_power(self) {}
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-/// Bytes in an error text: an error travels in HTTP/2 trailers, of which clients accept 8 KiB by default.
+/// Bytes in an error text: an error travels in HTTP/2 trailers, and clients accept 8 KiB of them by default.
 pub const ERROR_TEXT_OCTETS: usize = 4096;
 
 /// End of an error text that was cut to [`ERROR_TEXT_OCTETS`].

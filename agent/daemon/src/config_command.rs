@@ -42,7 +42,7 @@ pub enum ConfigCommandError {
     NeitherFileNorValue(String),
     #[error("`--format` is for a file; the model of a path follows from the path")]
     FormatOfPath,
-    #[error("cannot keep the text for the editor")]
+    #[error("cannot save the text in a temporary file for the editor")]
     File(#[source] io::Error),
     #[error("cannot start the editor `{editor}`")]
     Editor { editor: String, source: io::Error },

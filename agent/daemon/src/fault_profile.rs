@@ -52,7 +52,7 @@ pub enum ProfileError {
     Agent(#[from] ClientError),
     #[error("the agent told nothing of {0} within {PATIENCE:?}")]
     NotTold(String),
-    #[error("`{0}` is latched as forwarding nothing already: lift that latch first")]
+    #[error("`{0}` already has a data-plane-down latch: lift that latch first")]
     IsDown(String),
     #[error(
         "a fault of {resource} took {took:.1} ms; the limit is {limit} ms; {share:.0} % of the time passed until {step}"

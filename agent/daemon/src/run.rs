@@ -458,7 +458,8 @@ async fn start_core(
     polled.push(ignored.clone());
     let folders = KernelFolders::default();
     polled.push(Arc::new(Sensors::new(&models.native, &folders)?));
-    polled.push(Arc::new(Resources::new(&models.native, folders.clone())?));
+    let resources = Arc::new(Resources::new(&models.native, folders.clone())?);
+    polled.push(resources.clone());
     let started = Collector::boot_time_ns();
     let components = Components::find(&models.native, &folders, software.running(), started)?;
     let handlers = Handlers::default();
@@ -482,6 +483,7 @@ async fn start_core(
         undertakings: reboots.undertakings().clone(),
     };
     let core = Core::start(parts).await?;
+    core.handle().show_state(resources.entries()).await;
     let showing_ports = components.follow(core.handle()).await;
     let found_in = FaultParts {
         core: core.handle(),

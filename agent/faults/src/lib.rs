@@ -3,8 +3,8 @@
 //! Start at [`Faults::on`]: sources report *conditions* by level, policies decide which of them become *alarms*, and each
 //! change of an alarm is a [`Transition`] in the log. [FAULTS.md](../FAULTS.md) is the specification.
 //!
-//! Everything here is a function of its arguments: the time is one, and what is to be shown, stored and told comes back as
-//! [`Effects`]. A condition that is reported twice is one condition, and sources that missed something report all that they
+//! All code here is a pure function of its arguments. The time is an argument too. The result is [`Effects`], which
+//! lists what the caller has to show, store and tell. A condition that is reported twice is one condition, and sources that missed something report all that they
 //! have ([`Input::Level`]), so a report that is lost does no harm.
 //!
 //! Absent on purpose: how a condition is found (the caller reads revisions, statuses and files), gRPC, and the disk.

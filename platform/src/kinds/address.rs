@@ -639,7 +639,7 @@ fn address_type(address: &Address) -> &'static str {
 }
 
 impl Kind for ConnectedPrefixDescriptor {
-    /// The kernel creates and removes these by itself.
+    /// The kernel creates and removes these without a request.
     const ENCODE: Option<Encode<ConnectedPrefix>> = Some(|_, _| Ok(Requests::new()));
     const GOES_WITH_LINK: Option<fn(&str) -> Cascade> =
         Some(|link| Cascade::Under(Key::of(CONNECTED).str(link)));

@@ -1,7 +1,7 @@
 //! Kinds of values, one module for each or for a few that belong together: the type, its descriptor and its codec. Pure.
 //!
-//! Start at [`KINDS`] for all of them, and at [`row`] for what each answers; [`encode`] and [`decode`] are what the
-//! transports call.
+//! [`KINDS`] lists all kinds. [`row`] defines the questions that each kind answers. The transports call [`encode`] and
+//! [`decode`].
 //!
 //! Every reason to refuse a value because of another object is a declared dependency or claim of the value, so that
 //! the order of changes does not matter. `kernel_tests` tries each row on the kernel.

@@ -38,7 +38,7 @@ pub struct KindRow {
     pub pre_image: Option<PreImageForm>,
     /// Its side in the native model.
     pub(crate) native: Option<Bind>,
-    /// What of this kind the kernel removes with a link; `None` for kinds that are not on links.
+    /// Values of this kind that the kernel removes with a link; `None` for kinds that are not on links.
     pub goes_with_link: Option<fn(&str) -> Cascade>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) trait Kind: Descriptor<Value: Serialize + DeserializeOwned> + Default
     const PRE_IMAGE: Option<PreImageForm> = None;
     /// Its side in the native model.
     const NATIVE: Option<Bind> = None;
-    /// What of it goes with a link.
+    /// Values of it that go with a link.
     const GOES_WITH_LINK: Option<fn(&str) -> Cascade> = None;
 
     /// Reason for which the kernel refused a new value, where it has no words for it.

@@ -20,7 +20,11 @@ pub(super) fn from_str(ty: &Type, text: &str) -> Result<Value, ValueError> {
         BuiltinType::Union(members) => match members.iter().find_map(|m| from_str(m, text).ok()) {
             Some(Value::Str(text)) => Ok(Value::Str(ty.canonical(text))),
             Some(value) => Ok(value),
-            None => ty.str(text),
+            // A number of at most 32 bits is not a string (RFC 7951, section 6.1), also as a member of a union.
+            None => match ty.str(text) {
+                Ok(_) => Err(ValueError(format!("the string \"{text}\" is not {ty}"))),
+                refused => refused,
+            },
         },
         _ => ty.str(text),
     }

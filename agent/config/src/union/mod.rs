@@ -1,4 +1,4 @@
-//! Union of the layers: the effective tree, and the view of each origin's Get.
+//! Union of the layers. It makes the effective tree, and for each origin the view that a Get of that origin reads.
 //!
 //! The walk descends the native lists ([`crate::map::Map`] has one anchor for each) with the corresponding entry
 //! of every layer in parallel, in the old and in the new version. Where a layer did not change, both versions are

@@ -131,7 +131,7 @@ impl HandlerRounds {
         &self.tids
     }
 
-    /// Instances of which handlers were asked.
+    /// Instances about which handlers were asked.
     pub(crate) fn asked_instances(&self) -> impl Iterator<Item = &ServiceTag> {
         self.ask_counts.keys().map(|place| &place.state.tag)
     }

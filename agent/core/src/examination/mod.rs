@@ -1,6 +1,7 @@
-//! Examination of a change: the configuration after it, and the entries and rows that differ.
+//! Examination of a change: computes the configuration after the change, and the entries and database rows that differ.
 //!
-//! An examination reads no plane of the engine, and runs on a thread of its own, since its time grows with the request.
+//! A larger request takes longer to examine, so the examination runs on a thread of its own. It can do so because it
+//! reads none of the engine's planes (intended, applied, observed).
 
 mod box_state;
 mod credentials;
@@ -75,7 +76,7 @@ pub(crate) struct Candidate {
     pub(crate) services: BoundedList<ServiceChange>,
     /// Instances that may be ready once the objects of the change are verified.
     pub(crate) unready: BTreeSet<ServiceTag>,
-    /// Packages of services that the database has to keep from then on, or no longer.
+    /// Packages of services that the database has to keep after that, or no longer.
     pub(crate) packages: Vec<PackageChange>,
     /// Instances that were walked, and whose plans or claims differ.
     pub(crate) touched: BTreeSet<ServiceTag>,
@@ -130,7 +131,7 @@ pub(crate) struct CredentialValues {
     pub(crate) values: Values,
     /// The states of credentialz between which they differ.
     pub(crate) states: Option<[Arc<Credentials>; 2]>,
-    /// The credentials of credentialz from then on.
+    /// The credentials of credentialz after that.
     pub(crate) credentials: Option<Arc<Credentials>>,
 }
 
@@ -181,8 +182,8 @@ impl Examiner {
         changes.into_iter().flatten().collect()
     }
 
-    /// Links that differ between two configurations, either of which the kernel may have: those of `new`, with the attributes of
-    /// `old` that they leave alone. They are the only values of which the kernel keeps attributes that are open.
+    /// Links that differ between two configurations. The kernel may have either of them: those of `new`, with the attributes
+    /// of `old` that they leave alone. The kernel keeps attributes that are open for these values alone.
     pub(crate) fn links_of_either(
         &self,
         old: &Configuration,

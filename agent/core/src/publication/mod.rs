@@ -1,11 +1,11 @@
-//! From a commit, and from what changes without one, to the next revision.
+//! Makes the next revision, from a commit or from a change that happens without a commit.
 //!
 //! Configuration comes from the views of the layers, state from the engine's planes, both in native and OpenConfig. The
 //! cost is in proportion to what changed.
 //!
-//! A small commit is published before it is answered. The revision of a large one takes longer to build than the answer
-//! has to wait: a thread builds it, and readers that have to see the commit wait for it. State of other objects is
-//! published meanwhile ([`chain`]), in portions that leave the core time for events.
+//! A small commit is published before it is answered. The revision of a large commit takes longer to build
+//! than its answer should wait. So a thread builds that revision, and the commit is answered earlier. Readers that have
+//! to see the commit wait for the revision. Meanwhile the state of other objects is published ([`chain`]), in portions that leave the core time for events.
 //!
 //! The status of a link is shown as it is told ([`told`]), which may differ from what the kernel shows.
 //!

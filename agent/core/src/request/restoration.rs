@@ -7,7 +7,7 @@ use holdfast_store::RevisionTarget;
 /// A return to an earlier configuration of clients.
 #[derive(Clone, Debug)]
 pub struct Restoration {
-    /// Layers of which the clients' come back, with the annotation of the root and the secrets of users.
+    /// Layers whose client parts come back, with the annotation of the root and the secrets of users.
     pub layers: Layers,
     /// The revision or checkpoint that they are from.
     pub target: RevisionTarget,

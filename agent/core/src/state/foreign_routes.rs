@@ -43,8 +43,7 @@ impl RoutesOfOthers {
         self.known.note(event)
     }
 
-    /// Equal routes of other programs, each under the key of the route that takes it over. One that is applied already
-    /// leaves them alone.
+    /// Equal routes of other programs, each under the key of the route that takes it over. A route that is applied already leaves them alone.
     pub(crate) fn facts_to_take_over<'r>(
         &mut self,
         engine: &Engine,

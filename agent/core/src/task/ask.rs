@@ -54,7 +54,7 @@ impl CoreTask {
     }
 }
 
-/// The answers, unless the client goes before they are there.
+/// The answers, unless the client has gone when they come.
 async fn answered(
     ticket: Ticket,
     reply: BoxFuture<'static, HandlerReply>,

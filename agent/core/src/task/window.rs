@@ -9,8 +9,7 @@ use crate::request::Reply;
 const ROLLBACK_RETRY: Duration = Duration::from_secs(5);
 
 impl CoreTask {
-    /// Time of the rollback, since the start of the core. `None` while another commit is under way. One that handlers are
-    /// asked for holds nothing up: it is examined again on what it finds then.
+    /// Time of the rollback, since the start of the core. `None` while another commit is under way. A commit that handlers are asked for holds nothing up: it is examined again on what it finds then.
     pub(crate) fn rollback_due(&self) -> Option<Duration> {
         self.window.until().filter(|_| self.commits.is_quiet())
     }

@@ -159,7 +159,7 @@ impl Agent {
 /// Turns after which everything has happened that needs no time.
 const TURNS: usize = 300;
 
-/// Turns of the runtime, after some of which everything has happened that needs no time and no kernel.
+/// Turns of the runtime: after some of them everything has happened that needs no time and no kernel.
 pub(crate) async fn turns(count: usize) {
     for _ in 0..count {
         tokio::task::yield_now().await;

@@ -27,7 +27,7 @@ const ALPN: &[u8] = b"h2";
 pub(super) enum ConnectError {
     #[error(transparent)]
     Network(#[from] NetworkError),
-    #[error("cannot use the certificate that the server is checked against")]
+    #[error("cannot use the trust certificate with which the agent checks the bootstrap server")]
     Trust(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("`{0}` is not a server name")]
     Name(String),

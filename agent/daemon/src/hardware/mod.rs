@@ -1,6 +1,6 @@
 //! The hardware of the box as state: its parts, and how much of its resources is in use.
 //!
-//! Parts that do not change are published once, ports as links come and go. What changes without an event is polled: a
+//! Parts that do not change are published once, ports as links come and go. Leaves that change without an event are polled: a
 //! reading is shared by all who ask within [`SHARED_FOR`], so that many collectors cost one reading.
 
 mod components;

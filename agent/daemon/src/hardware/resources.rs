@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, MissingNode, Value};
-use holdfast_core::PolledState;
+use holdfast_core::{PolledState, ServiceState};
 use nix::sys::statvfs::statvfs;
 use smol_str::format_smolstr;
 
@@ -121,7 +121,6 @@ impl Resources {
         for (index, now) in &times {
             let key = Value::Uint(u64::from(*index));
             let at = |path: &InstancePath| path.clone().with_last_key(key.clone());
-            leaves.push((at(&self.processor_index), key.clone()));
             let spent = spent_since(before.get(index), now);
             let all: u64 = spent.iter().sum();
             for (path, (_, parts)) in self.processor.iter().zip(SHARES) {
@@ -132,6 +131,20 @@ impl Resources {
         }
         leaves.extend(self.read_mounts());
         Reading { times, leaves }
+    }
+
+    /// The entries of processors and mount points, which stay as they are while the agent runs.
+    pub(crate) fn entries(&self) -> ServiceState {
+        let index = |index: u32| {
+            let key = Value::Uint(u64::from(index));
+            (self.processor_index.clone().with_last_key(key.clone()), Some(key))
+        };
+        let name = |folder: &PathBuf| {
+            let key = Value::Str(format_smolstr!("{}", folder.display()));
+            (self.mount.name.clone().with_last_key(key.clone()), Some(key))
+        };
+        let mounts = self.mounts();
+        self.read_times().into_keys().map(index).chain(mounts.iter().map(name)).collect()
     }
 
     fn read_memory(&self) -> Option<Memory> {
@@ -166,33 +179,36 @@ impl Resources {
         lines.filter_map(processor).collect()
     }
 
-    /// File systems on disks, each once: where it is mounted first.
     fn read_mounts(&self) -> Vec<(InstancePath, Value)> {
+        let mut leaves = Vec::new();
+        for folder in self.mounts() {
+            let Some([size, available, used]) = usage(&folder) else { continue };
+            let key = Value::Str(format_smolstr!("{}", folder.display()));
+            let at = |path: &InstancePath| path.clone().with_last_key(key.clone());
+            leaves.push((at(&self.mount.size), Value::Uint(size)));
+            leaves.push((at(&self.mount.available), Value::Uint(available)));
+            leaves.push((at(&self.mount.utilized), Value::Uint(used)));
+        }
+        leaves
+    }
+
+    /// File systems on disks, each once: where it is mounted first.
+    fn mounts(&self) -> Vec<PathBuf> {
         let text = fs::read_to_string(self.folders.proc.join("self/mounts")).unwrap_or_default();
         let mut devices: Vec<&str> = Vec::new();
-        let mut leaves = Vec::new();
+        let mut folders = Vec::new();
         for line in text.lines() {
             let mut words = line.split(' ');
             let (Some(device), Some(folder)) = (words.next(), words.next()) else { continue };
-            if !device.starts_with("/dev/") || devices.contains(&device) {
-                continue;
+            if device.starts_with("/dev/") && !devices.contains(&device) {
+                devices.push(device);
+                folders.push(unescaped(folder));
             }
             if devices.len() == MAX_MOUNTS {
                 break;
             }
-            devices.push(device);
-            let folder = unescaped(folder);
-            let Some([size, available, used]) = usage(&folder) else { continue };
-            let key = Value::Str(format_smolstr!("{}", folder.display()));
-            let at = |path: &InstancePath| path.clone().with_last_key(key.clone());
-            let MountLeaves { name, size: of_size, available: of_available, utilized } =
-                &self.mount;
-            leaves.push((at(name), key.clone()));
-            leaves.push((at(of_size), Value::Uint(size)));
-            leaves.push((at(of_available), Value::Uint(available)));
-            leaves.push((at(utilized), Value::Uint(used)));
         }
-        leaves
+        folders
     }
 }
 

@@ -10,7 +10,7 @@ use super::components::component;
 use super::sysfs::{entries, number, text};
 use super::{KernelFolders, Shared};
 
-/// What a sensor measures.
+/// Quantity that a sensor measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measured {
     Temperature,
@@ -55,7 +55,7 @@ pub(super) fn find(folders: &KernelFolders) -> Vec<Sensor> {
     found
 }
 
-/// What the sensors measure, read when somebody asks.
+/// Present values of the sensors, read when somebody asks.
 #[derive(Debug)]
 pub(crate) struct Sensors {
     sensors: Vec<(Sensor, InstancePath)>,

@@ -17,7 +17,10 @@ const PLACEHOLDERS: [&str; 6] = [
 pub(super) fn text(file: &Path) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     let text = text.trim();
-    (!text.is_empty() && !PLACEHOLDERS.contains(&text)).then(|| text.to_owned())
+    // Devices of virtual machines have the number of a vendor in the place of a name.
+    let says_something =
+        !text.is_empty() && !PLACEHOLDERS.contains(&text) && !text.starts_with("0x");
+    says_something.then(|| text.to_owned())
 }
 
 /// The number in a file.

@@ -308,7 +308,7 @@ fn same_rpc(method: &Method, path: &str) -> Option<Rpc> {
         packages::PACKAGES if *method == Method::GET => Some("/holdfast.services.v1.Packages/List"),
         packages::PACKAGES => Some("/holdfast.services.v1.Packages/Install"),
         inspect::BOOT => Some("/gnoi.bootconfig.BootConfig/GetBootConfig"),
-        // What only looks at a configuration or a part of the state is a question with a body.
+        // Questions with a body, which only look.
         config::SHOW | config::LOG | config::DIFF | config::EXPORT | config::CHECKPOINTS => {
             Some(GET)
         }

@@ -1,7 +1,7 @@
 //! Convergence: work of the engine for values that are not as intended, without a request.
 //!
-//! After a start or a resync, or when something appears that many values wait for, there may be a hundred thousand of
-//! them. So their plan is made in portions: the first at once, the others by [`Engine::due`], between events.
+//! A hundred thousand values may need this work after a start or a resync, or when an object appears that many values
+//! wait for. So their plan is made in portions: the first at once, the others by [`Engine::due`], between events.
 //!
 //! ```text
 //! dirty nodes ---> sorted out ------------> plan -----------> transaction, or goals alone
@@ -11,11 +11,12 @@
 //!                  | in place: recorded
 //! ```
 //!
-//! At a start, most values are found in place. Values that nothing relies on are recorded as applied while values are
-//! sorted out. The others are left to the plan, which knows what goes.
+//! At a start, most values are found in place. If nothing relies on such a value, it is recorded as applied while the
+//! dirty values are sorted. The other values are left to the plan, because the plan knows what will be removed.
 //!
 //! Values stay marked as dirty until their plan is made, so that none is dropped or listed a second time. Changes of clients may
-//! begin meanwhile; the plan is that of the last moment, and waits for what conflicts with it then.
+//! begin meanwhile. So the plan is made for the state at the moment when it is complete, and then waits for the
+//! transactions that conflict with it.
 
 use std::time::Duration;
 

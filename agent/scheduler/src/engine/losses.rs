@@ -1,8 +1,8 @@
 //! Losses: values of ours that the system took away or changed without an operation.
 //!
-//! What the history has of a value are transactions, and the changes that are found out here. A loss begins with the fact that
+//! The history of a value has transactions, and the changes that are found out here. A loss begins with the fact that
 //! tells of it. It is *told*, with the time of that fact, once it is known not to be a late notification of our own change
-//! ([`facts`](super::facts)). It ends with an operation on the value, or when the system has the value again by itself.
+//! ([`facts`](super::facts)). It ends with an operation on the value, or when the system has the value again without an operation.
 
 use crate::engine::Engine;
 use crate::graph::NodeIdx;

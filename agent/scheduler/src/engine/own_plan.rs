@@ -1,4 +1,4 @@
-//! Progress of the plans that the engine makes by itself.
+//! Progress of the plans that the engine makes without a request.
 
 use crate::engine::Engine;
 use crate::operation::TxnId;

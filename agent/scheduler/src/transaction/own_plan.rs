@@ -1,4 +1,4 @@
-//! A plan that the engine makes by itself, between events, and compares with the transactions in flight.
+//! A plan that the engine makes without a request, between events, and compares with the transactions in flight.
 
 use super::comparison::Comparison;
 use crate::graph::NodeIdx;

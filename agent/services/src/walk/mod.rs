@@ -18,8 +18,8 @@
 //! post-modification call of a handler
 //! ```
 //!
-//! A state that was backed out in a walk is not entered in it again, so the end is certain. `ready` of a component waits
-//! until all of its claims are settled; `ready` of `self` is that of all others.
+//! A walk does not enter a state again that it has backed out, so every walk ends. The state `ready` of a component waits
+//! until all claims of the component are settled. The state `ready` of `self` waits until all other components are ready.
 //!
 //! Section 4 of `agent/services/SERVICES.md` is the specification. Calls of handlers are in [`calls`], those about the
 //! instance as a whole in [`modification`].

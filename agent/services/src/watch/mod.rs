@@ -1,13 +1,13 @@
-//! Watch trie of the instances: the questions of their last walks with the answers, and which of them a revision answers
-//! otherwise.
+//! Watch trie of the service instances. It holds what each instance read in its last walk, and the values that it got.
+//! When a new revision gives other values, the trie finds the instances that have to be walked again.
 //!
 //! ```text
 //! old and new tree --trie of all patterns--> reads whose leaves differ --answers--> instances to be walked
 //! ```
 //!
-//! The patterns of all reads of one plane and model hang in one trie of schema nodes and keys. It is walked beside two
-//! versions of a tree and cut wherever they are the same memory, so the cost of a revision is in proportion to what
-//! both changed and is watched, whatever the number of instances.
+//! The patterns of all reads of one plane and model hang in one trie of schema nodes and keys. The trie is
+//! walked together with two versions of a tree. The walk skips every part where both versions share their memory.
+//! So the cost of a revision depends on how many watched nodes changed, and not on the number of instances.
 
 mod due;
 mod trie;

@@ -547,7 +547,7 @@ impl NativeKind for NativeLink {
         self.link_state(planes, None)
     }
 
-    /// None for a link that is administratively down, which is no fault.
+    /// None for a link that is administratively down, which is not a fault.
     fn value_entry(&self, key: &Key, planes: Planes<'_>) -> Option<ValueEntry> {
         let links = [planes.intended::<Link>(), planes.observed::<Link>()];
         let is_shut = links.into_iter().flatten().any(|link| !link.enabled);

@@ -14,7 +14,7 @@ pub(super) fn require_processor(models: &Models, path: &Path) -> Result<(), Refu
     match name(models, path)? {
         CONTROL_PROCESSOR => Ok(()),
         other => Err(Refusal::missing(format!(
-            "there is no component `{other}`, only `{CONTROL_PROCESSOR}`"
+            "the component `{other}` cannot be restarted alone: only `{CONTROL_PROCESSOR}` can, with the whole box"
         ))),
     }
 }

@@ -50,7 +50,7 @@ async fn a_running_stream_tells_of_appended_leaves() {
             "/interfaces/interface[name=eth0]/colour=\"red\"",
             "",
         ),
-        ("target holdfast_native:/.../size", "refused", ""),
+        ("target holdfast_native:/interfaces/.../size", "refused", ""),
         (SIZE, "refused", ""),
         (
             "sample holdfast_native:/interfaces/interface[name=eth0] interval=1 suppress",

@@ -22,7 +22,7 @@ pub(in crate::services) fn read(folder: &Path) -> Result<PackageFiles, ServiceEr
     PackageFiles::new(files).map_err(refused)
 }
 
-/// Reads a file that is no larger than a package may be.
+/// Reads a file that is not larger than a package may be.
 pub(in crate::services) fn bounded(path: &Path) -> Result<Vec<u8>, ServiceError> {
     let failed = |source| file_error("read", path, source);
     let mut octets = Vec::new();

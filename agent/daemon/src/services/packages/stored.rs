@@ -73,8 +73,7 @@ pub(in crate::services) fn signer(source: &PackageSource) -> Option<&str> {
     source.archive.label.splitn(3, ' ').nth(2)
 }
 
-/// Reads the packages of the database, those first with which no instances are made any more. One that cannot be read is
-/// noted, and left out; one whose signer is refused now is logged, and stays.
+/// Reads the packages of the database, those first with which no instances are made any more. A package that cannot be read is noted, and left out; a package whose signer is refused now is logged, and stays.
 pub(in crate::services) fn read(
     stored: &BTreeMap<String, Artefact>,
     verifier: &SignatureVerifier<'_>,

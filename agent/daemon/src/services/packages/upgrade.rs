@@ -72,7 +72,7 @@ impl Upgrade<'_> {
         Ok(String::new())
     }
 
-    /// Makes the exchange, then walks each instance in a change of its own. Those that fail keep the version that they have.
+    /// Makes the exchange, then walks each instance in a change of its own. Instances that fail keep the version that they have.
     /// Returns a line for each of them.
     pub(in crate::services) async fn each(
         &self,
