@@ -22,7 +22,7 @@ const STATUS: &str = "/interfaces/interface[name=eth0]/state/oper-status";
 const MODES: [Mode; 3] = [Mode::Once, Mode::Poll, Mode::Stream];
 /// All that counts as unknown.
 const UNKNOWN: [&str; 7] = [
-    "/lldp",
+    "/acl",
     "/interfaces/interface[name=eth0]/state/nonsense",
     "/openconfig-network-instance:interfaces",
     "/.../nonsense",
@@ -183,7 +183,7 @@ async fn other_mistakes_are_refused_beside_an_ignored_path() {
     ];
     let (_core, mut client) = eth0("ignore").await;
     for (at, (change, code, word)) in rows.iter().enumerate() {
-        let mut wrong = list(Mode::Stream, &["change /lldp", "change /system/config/hostname"]);
+        let mut wrong = list(Mode::Stream, &["change /acl", "change /system/config/hostname"]);
         change(&mut wrong);
         let mut stream = Subscription::open(&mut client, subscribe(wrong)).await;
         let status = stream.responses.message().await.expect_err(word);
@@ -203,7 +203,7 @@ async fn get_and_set_stay_strict() {
         assert_eq!(status.code(), Code::Unimplemented, "{unknown}: {status:?}");
     }
     for (unknown, code) in [
-        ("/lldp", Code::NotFound),
+        ("/acl", Code::NotFound),
         ("bogus:/interfaces", Code::InvalidArgument),
         ("holdfast_native:/nonsense", Code::NotFound),
     ] {
@@ -226,22 +226,22 @@ async fn pathz_is_checked_before_the_models() {
         ("/*/config/bogus", "sync"),
         ("/interfaces/bogus", "sync"),
     ] {
-        let mut stream = open(&mut client, Mode::Once, &["/lldp", unknown]).await;
+        let mut stream = open(&mut client, Mode::Once, &["/acl", unknown]).await;
         assert_eq!(stream.next().await, want, "{unknown}");
     }
-    assert_eq!(counts(&mut client).await, ["/lldp 3", "/interfaces/bogus 1"]);
+    assert_eq!(counts(&mut client).await, ["/acl 3", "/interfaces/bogus 1"]);
 }
 
 #[tokio::test]
 async fn a_path_of_a_model_that_is_not_used_is_not_unknown() {
     let (_core, mut client) = eth0("ignore").await;
     let model = gnmi::ModelData { name: "openconfig-system".into(), ..Default::default() };
-    let paths = [&format!("change {STATUS}"), "change /lldp"];
+    let paths = [&format!("change {STATUS}"), "change /acl"];
     let subscriptions =
         gnmi::SubscriptionList { use_models: vec![model], ..list(Mode::Once, &paths) };
     let mut stream = Subscription::open(&mut client, subscribe(subscriptions)).await;
     assert_eq!([stream.next().await, stream.next().await], ["sync", "end"]);
-    assert_eq!(counts(&mut client).await, ["/lldp 1"]);
+    assert_eq!(counts(&mut client).await, ["/acl 1"]);
 }
 
 #[tokio::test]
@@ -267,7 +267,7 @@ async fn ignored_subscriptions_are_counted_by_path() {
     let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let mut client = client(&agent).await;
-    let mut refused = open(&mut client, Mode::Once, &["/lldp"]).await;
+    let mut refused = open(&mut client, Mode::Once, &["/acl"]).await;
     assert_eq!(refused.next().await, "Unimplemented");
     configure(&mut client, "ignore").await;
     assert_eq!(counts(&mut client).await, [""; 0]);
@@ -286,7 +286,7 @@ async fn ignored_subscriptions_are_counted_by_path() {
     assert_eq!([once.next().await, once.next().await], ["sync", "end"]);
     let want = [
         "/.../nonsense 2",
-        "/lldp 2",
+        "/acl 2",
         "/interfaces/interface[name=eth0]/state/nonsense 2",
         "/openconfig-network-instance:interfaces 2",
         "bogus:/interfaces 1",
