@@ -34,7 +34,14 @@ async fn read_tree(client: &GnmiClient) -> Value {
     loop {
         match stream.next().await.unwrap() {
             Event::Notification(notification) => keep_config_and_keys(&mut tree, &notification),
-            Event::Sync | Event::End => return tree,
+            Event::Sync | Event::End => {
+                // Lists of state have keys, too, and nobody writes them back.
+                if let Some(system) = tree["system"].as_object_mut() {
+                    system.remove("cpus");
+                    system.remove("mount-points");
+                }
+                return tree;
+            }
         }
     }
 }
