@@ -18,7 +18,10 @@ use crate::documents::{ipv4_of, port_with_route};
 use crate::union::union;
 
 /// Paths with state alone, which no configuration document has.
-const STATE_ALONE: [&str; 4] = [
+const STATE_ALONE: [&str; 7] = [
+    "alarms",
+    "cpus",
+    "mount-points",
     "authz-policy-counters",
     "gnmi-pathz-policy-counters",
     "gnmi-pathz-policies",
@@ -34,14 +37,7 @@ async fn read_tree(client: &GnmiClient) -> Value {
     loop {
         match stream.next().await.unwrap() {
             Event::Notification(notification) => keep_config_and_keys(&mut tree, &notification),
-            Event::Sync | Event::End => {
-                // Lists of state have keys, too, and nobody writes them back.
-                if let Some(system) = tree["system"].as_object_mut() {
-                    system.remove("cpus");
-                    system.remove("mount-points");
-                }
-                return tree;
-            }
+            Event::Sync | Event::End => return tree,
         }
     }
 }
