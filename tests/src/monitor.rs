@@ -84,6 +84,14 @@ impl Monitor {
     }
 }
 
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        // It has ended already, unless the test fails.
+        let _ended_already = self.child.kill();
+        let _ended_already = self.child.wait();
+    }
+}
+
 /// True for a MAC address that a bridge has learned from a frame: a neighbour without a network address, which is not permanent.
 fn is_learned_by_bridge(line: &str) -> bool {
     let line = line.strip_prefix("Deleted ").unwrap_or(line);
