@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually_within;
-use holdfast_tests::lab::{DISK, Disk, Guest, SHARE, is_guest, script_of};
+use holdfast_tests::lab::{DISK, Disk, Guest, SHARE, part, script_of};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
@@ -52,11 +52,8 @@ fn in_share(name: &str) -> PathBuf {
     Path::new(SHARE).join(name)
 }
 
-/// Runs in a guest until its power is cut: Sets one after the other, and a line in the shared folder for each answer.
-#[tokio::test]
-#[ignore = "a part of the tests below, which run it in a guest"]
+/// Sends Sets one after the other until the power is cut, and writes a line into the shared folder for each answer.
 async fn sets_without_end() {
-    assert!(is_guest(), "it has no end");
     let net = wired();
     let agent = start(&net).await;
     let client = agent.gnmi().await;
@@ -72,11 +69,8 @@ async fn sets_without_end() {
     }
 }
 
-/// Runs in a guest after a power cut: what the box has is one whole Set, and not an earlier one than the last that was answered.
-#[tokio::test]
-#[ignore = "a part of the tests below, which run it in a guest"]
+/// Checks after a power cut that the box has one whole Set, and not an earlier one than the last that was answered.
 async fn nothing_is_lost_or_torn() {
-    assert!(is_guest(), "a power cut comes before it");
     let net = wired();
     let agent = start(&net).await;
     let last = answered(&in_share("before")).unwrap();
@@ -91,19 +85,32 @@ async fn nothing_is_lost_or_torn() {
     assert!(found == last || found == last + 1, "answered {last}, found {found}");
 }
 
+/// The test below, whose parts run in guests.
+const TEST: &str = "power::a_power_cut_loses_nothing_that_was_answered";
+const SETS: &str = "sets";
+const CHECK: &str = "check";
+
 #[tokio::test]
 async fn a_power_cut_loses_nothing_that_was_answered() {
+    match part().as_deref() {
+        Some(SETS) => sets_without_end().await,
+        Some(_) => nothing_is_lost_or_torn().await,
+        None => cut_power_again_and_again().await,
+    }
+}
+
+async fn cut_power_again_and_again() {
     let disk = Disk::new().unwrap();
     let mut before = None;
     for cut in 0..CUTS {
         let guest = Guest::boot(Some(&disk)).unwrap();
         if let Some(last) = before {
             fs::write(guest.shared_file("before"), format!("{last}\n")).unwrap();
-            let run = guest.run(&script_of("power::nothing_is_lost_or_torn"));
+            let run = guest.run(&script_of(TEST, CHECK));
             assert_eq!(run.status, Some(0), "after cut {cut}: {}", run.output);
         }
         let file = guest.shared_file("answered");
-        let _never_ends = guest.start(&script_of("power::sets_without_end")).unwrap();
+        let _never_ends = guest.start(&script_of(TEST, SETS)).unwrap();
         eventually_within(FIRST_ANSWER, "a Set is answered", || {
             std::future::ready(answered(&file).is_some())
         })

@@ -19,8 +19,10 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-/// Environment variable of programs that run in a guest.
+/// Environment variable of tests that run in a guest: the part of the test that is to run there.
 const IN_GUEST: &str = "HOLDFAST_LAB";
+/// The part of a test that has one alone.
+const WHOLE: &str = "whole";
 
 /// The folder in the guest that it shares with the host.
 pub const SHARE: &str = "/mnt/share";
@@ -186,23 +188,13 @@ impl Guest {
     pub fn boot(disk: Option<&Disk>) -> Result<Self, LabError> {
         let library = build_library()?;
         let share = TempDir::with_prefix("holdfast-lab-").map_err(failed("a folder"))?;
-        let mut linux = Command::new("linux.uml");
-        linux
-            .args([MEMORY, "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"])
-            .args(["con=null", "con0=fd:0,fd:1"])
-            .arg(joined("init=", &folder().join("init")))
-            .arg(joined("lab_share=", share.path()))
-            .env("LD_PRELOAD", library.path().join(LIBRARY))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            // A guest has processes of its own, which end with it.
-            .process_group(0);
+        let mut linux = linux(library.path(), share.path());
+        // A guest has processes of its own, which end with it.
+        linux.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         if let Some(disk) = disk {
             linux.arg(joined("ubda=", &disk.path()));
         }
-        let mut child =
-            linux.spawn().map_err(failed("linux.uml, of the package user-mode-linux"))?;
+        let mut child = linux.spawn().map_err(failed(LINUX))?;
         let shared = Arc::new(Shared::default());
         let pipes = child.stdin.take().zip(child.stdout.take());
         let (names, output) = pipes.ok_or_else(|| failed("pipes")(io::Error::other("none")))?;
@@ -284,6 +276,37 @@ impl Drop for Guest {
     }
 }
 
+/// The program of a guest, with the package that has it.
+const LINUX: &str = "linux.uml, of the package user-mode-linux";
+
+/// The command of a guest with a folder that it shares.
+fn linux(library: &Path, share: &Path) -> Command {
+    let mut linux = Command::new("linux.uml");
+    linux
+        .args([MEMORY, "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"])
+        .args(["con=null", "con0=fd:0,fd:1"])
+        .arg(joined("init=", &folder().join("init")))
+        .arg(joined("lab_share=", share))
+        .env("LD_PRELOAD", library.join(LIBRARY))
+        .stderr(Stdio::null());
+    linux
+}
+
+/// Runs a guest with a shell for a person at this terminal, on a box whose programs are in this folder.
+///
+/// # Errors
+/// When something that a guest needs is missing.
+pub fn run_shell(programs: &Path) -> Result<(), LabError> {
+    let library = build_library()?;
+    let share = TempDir::with_prefix("holdfast-lab-").map_err(failed("a folder"))?;
+    let terminal = std::env::var("TERM").unwrap_or_else(|_| "linux".to_owned());
+    let mut linux = linux(library.path(), share.path());
+    linux.arg(joined("lab_shell=", &folder().join("box"))).arg(joined("lab_programs=", programs));
+    linux.arg(format!("TERM={terminal}"));
+    linux.status().map_err(failed(LINUX))?;
+    Ok(())
+}
+
 fn joined(name: &str, path: &Path) -> OsString {
     let mut argument = OsString::from(name);
     argument.push(path);
@@ -307,10 +330,10 @@ fn build_library() -> Result<TempDir, LabError> {
     Ok(built)
 }
 
-/// True in a guest.
+/// The part of a test that runs in a guest; `None` on the host.
 #[must_use]
-pub fn is_guest() -> bool {
-    std::env::var_os(IN_GUEST).is_some()
+pub fn part() -> Option<String> {
+    std::env::var(IN_GUEST).ok()
 }
 
 /// The guest that the tests of this process share. It ends with the process, whose pipe it reads.
@@ -319,18 +342,16 @@ fn common_guest() -> &'static Guest {
     GUEST.get_or_init(|| Guest::boot(None).unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// The script that runs a test of this binary in a guest.
+/// The script that runs a part of a test of this binary in a guest.
 ///
 /// # Panics
 /// When the path of this program is not known.
 #[must_use]
-pub fn script_of(test: &str) -> String {
+pub fn script_of(test: &str, part: &str) -> String {
     let program = std::env::current_exe().expect("the path of this test binary");
     let folder = env!("CARGO_MANIFEST_DIR");
     let program = program.display();
-    format!(
-        "cd {folder} && {IN_GUEST}=1 exec {program} --exact {test} --nocapture --include-ignored"
-    )
+    format!("cd {folder} && {IN_GUEST}={part} exec {program} --exact {test} --nocapture")
 }
 
 /// Runs a test of this binary in the guest that tests share.
@@ -338,7 +359,7 @@ pub fn script_of(test: &str) -> String {
 /// # Panics
 /// When the test fails there, or the guest cannot start.
 pub fn run_in_guest(test: &str) {
-    let run = common_guest().run(&script_of(test));
+    let run = common_guest().run(&script_of(test, WHOLE));
     let has_run = run.output.contains("test result: ok. 1 passed");
     assert!(
         run.status == Some(0) && has_run,
@@ -360,7 +381,7 @@ pub fn test_name(path_within: &str) -> &str {
 macro_rules! in_lab {
     ($body:block) => {{
         fn here() {}
-        if $crate::lab::is_guest() {
+        if $crate::lab::part().is_some() {
             $body
         } else {
             $crate::lab::run_in_guest($crate::lab::test_name(std::any::type_name_of_val(&here)));
