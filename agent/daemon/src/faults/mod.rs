@@ -1,8 +1,8 @@
 //! Faults of the box, from what readers see to what readers are told.
 //!
-//! A task follows the newest revision, and others follow the statuses of values, the disk, the server and next hops.
-//! They report the conditions that they find to [`holdfast_faults::Faults`]. The alarms are shown as leaves beside
-//! the core's (`/fault-state`, `/system/alarms`), stored, and told to listeners:
+//! One task follows the newest revision. Other tasks follow the statuses of values, the disk, the server and next hops.
+//! Each of them reports the conditions that it finds to [`holdfast_faults::Faults`], which makes alarms of them. The
+//! agent shows the alarms as leaves (`/fault-state`, `/system/alarms`), stores them, and sends them to listeners:
 //!
 //! ```text
 //!  revision --+                                          +--> leaves of the newest revision

@@ -36,8 +36,9 @@ impl AlarmPlaces {
         })
     }
 
-    /// True when a user with these rights may read the alarm, and what it is about.
-    pub fn permits(&self, rights: &PathPermissions, alarm: &Alarm) -> bool {
+    /// True when a user with these rights may read the alarm, and what it is about. `None` when nothing is restricted.
+    pub fn permits(&self, rights: Option<&PathPermissions>, alarm: &Alarm) -> bool {
+        let Some(rights) = rights else { return true };
         let may_read = |path: &InstancePath, key: &str| {
             let path = path.clone().with_last_key(Value::Str(key.into()));
             permits(rights, Origin::Native, &path)
@@ -60,16 +61,12 @@ pub struct AlarmView {
 
 impl AlarmView {
     pub fn shows(&self, alarm: &Alarm) -> bool {
-        self.filter.matches(alarm) && self.permits(alarm)
+        self.filter.matches(alarm) && self.places.permits(self.rights.as_deref(), alarm)
     }
 
     pub fn shows_transition(&self, transition: &Transition) -> bool {
-        self.filter.matches_transition(transition) && self.permits(&transition.alarm)
-    }
-
-    /// True when the reader may read the alarm, and what it is about.
-    fn permits(&self, alarm: &Alarm) -> bool {
-        self.rights.as_ref().is_none_or(|rights| self.places.permits(rights, alarm))
+        let is_permitted = self.places.permits(self.rights.as_deref(), &transition.alarm);
+        is_permitted && self.filter.matches_transition(transition)
     }
 }
 
@@ -131,7 +128,7 @@ impl RuleOwners {
     /// True when the owner may read the alarm, and what it is about.
     pub(super) fn permit_alarm(&self, owner: &str, alarm: &Alarm) -> bool {
         let rights = self.pathz.rights(owner, &self.models);
-        rights.is_none_or(|rights| self.places.permits(&rights, alarm))
+        self.places.permits(rights.as_deref(), alarm)
     }
 }
 

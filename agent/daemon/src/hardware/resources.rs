@@ -143,8 +143,8 @@ impl Resources {
             let key = Value::Str(format_smolstr!("{}", folder.display()));
             (self.mount.name.clone().with_last_key(key.clone()), Some(key))
         };
-        let mounts = self.mounts();
-        self.read_times().into_keys().map(index).chain(mounts.iter().map(name)).collect()
+        let times = self.last.get(|before| self.read(&before.times)).times;
+        times.into_keys().map(index).chain(self.mounts().iter().map(name)).collect()
     }
 
     fn read_memory(&self) -> Option<Memory> {

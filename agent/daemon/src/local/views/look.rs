@@ -86,14 +86,10 @@ impl Look {
         readable: &Readable,
     ) -> Result<Vec<Alarm>, LookError> {
         let mut alarms = self.faults.alarms().await.map_err(LookError::failed)?;
-        let permits = |alarm: &Alarm| {
-            let rights = readable.rights.as_ref();
-            rights.is_none_or(|rights| self.places.permits(rights, alarm))
-        };
         alarms.retain(|alarm| {
             matches!(alarm.condition.resource, Resource::Interface(_))
                 && !alarm.is_aside()
-                && permits(alarm)
+                && self.places.permits(readable.rights.as_deref(), alarm)
         });
         Ok(alarms)
     }
