@@ -11,6 +11,8 @@
 mod changes;
 mod commit;
 mod examination;
+#[cfg(feature = "fixtures")]
+pub mod fixtures;
 mod handle;
 mod planning;
 mod publication;

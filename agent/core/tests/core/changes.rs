@@ -84,7 +84,7 @@ async fn routes_do_not_overtake_the_port_they_leave_by() {
     let kernel = SimulatedKernel::new(&["eth0"]);
     let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
-    agent.store.refuse(faults::Fault::Late).await.unwrap();
+    agent.store().refuse(faults::Fault::Late).await.unwrap();
     agent.update_all(&[BOX, &routes(0, MORE_THAN_A_PORTION)]).await.unwrap();
     let created = kernel.contents().iter().filter(|it| it.contains("/32")).count();
     assert!(created >= MORE_THAN_A_PORTION, "{created} routes are there");
@@ -101,7 +101,7 @@ async fn a_port_without_a_recorded_pre_image_is_not_changed() {
         let folder = tempfile::tempdir().unwrap();
         let agent = Agent::start(&kernel, folder.path()).await;
         if is_there {
-            agent.store.refuse(faults::Fault::Unwritten).await.unwrap();
+            agent.store().refuse(faults::Fault::Unwritten).await.unwrap();
             let fresh = kernel.contents();
             let refused = agent.update(BOX).await.unwrap_err().to_string();
             assert!(refused.contains("eth0: cannot record what was there before"), "{refused}");
@@ -109,7 +109,7 @@ async fn a_port_without_a_recorded_pre_image_is_not_changed() {
             agent.update(BOX).await.unwrap();
         } else {
             agent.update(BOX).await.unwrap();
-            agent.store.refuse(faults::Fault::Unwritten).await.unwrap();
+            agent.store().refuse(faults::Fault::Unwritten).await.unwrap();
             kernel.plug("eth0");
             in_force(&agent).await;
         }
@@ -163,7 +163,7 @@ async fn a_change_that_cannot_be_recorded_does_not_begin() {
     let requests = kernel.requests();
     for document in [BOX, "{}"] {
         let before = (kernel.contents(), agent.published_text(), agent.states().await);
-        agent.store.refuse(faults::Fault::Unprepared).await.unwrap();
+        agent.store().refuse(faults::Fault::Unprepared).await.unwrap();
         let refused = agent.update(document).await.unwrap_err();
         assert!(matches!(refused, CommitError::Store(_)), "{refused}");
         agent.pass(Duration::from_secs(10)).await;
@@ -181,14 +181,14 @@ async fn a_commit_that_the_disk_refuses_is_taken_back() {
     let folder = tempfile::tempdir().unwrap();
     let agent = Agent::start(&kernel, folder.path()).await;
     let before = (kernel.contents(), agent.published_text());
-    agent.store.refuse(faults::Fault::Lost).await.unwrap();
+    agent.store().refuse(faults::Fault::Lost).await.unwrap();
     let refused = agent.update(BOX).await.unwrap_err();
     assert!(matches!(refused, CommitError::Store(_)), "{refused}");
     agent.pass(Duration::from_secs(10)).await;
     assert_eq!((kernel.contents(), agent.published_text()), before);
     agent.update(BOX).await.unwrap();
     let unchanged = (kernel.contents(), agent.published_text());
-    agent.store.refuse(faults::Fault::Misreported).await.unwrap();
+    agent.store().refuse(faults::Fault::Misreported).await.unwrap();
     agent.delete("/network-instances").await.unwrap();
     agent.update(BOX).await.unwrap();
     agent.stop().await;
