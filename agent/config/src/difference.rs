@@ -1,8 +1,8 @@
 //! The difference of the layers of two configurations, as lines of CLI text for people.
 //!
-//! It covers the layers of boot, clients and services, which others ask for. The effective tree is not looked at,
-//! since its entries are derived as they are read. Memory that the two versions share is skipped, and text is made
-//! for the first [`MAX_DIFFERENCE_LINES`] lines alone; the rest is counted.
+//! It compares the layers of boot, clients and services, because only these hold what somebody asked for. It does not
+//! compare the effective trees, whose entries are derived when they are read. It skips memory that both versions share,
+//! makes text for the first [`MAX_DIFFERENCE_LINES`] lines, and counts the others.
 
 use std::collections::HashSet;
 

@@ -98,7 +98,8 @@ impl Packages {
     /// Begins an image of this version.
     ///
     /// # Errors
-    /// When there is no program that could install it, or another package is being transferred: try again later.
+    /// When the agent was started without a program that installs images, or while another package is being transferred;
+    /// in that case the caller may try again later.
     pub fn begin_image(&self, version: &str) -> Result<PackageUpload, PackageError> {
         self.slots.program()?;
         self.incoming(version.to_owned())

@@ -1,8 +1,8 @@
 //! Marks of entries: the [`EffectiveStatus`] of those that are not UP.
 //!
-//! Who follows faults marks entries; the core shows them, and knows them by entry, so that one which it takes away
-//! and builds anew is marked as before. A mark is not state of its own: it is shown with its entry, and it waits
-//! where that is not there.
+//! The task that follows faults sets marks, and the core shows them. The core keeps each mark under the path of its
+//! entry. So an entry that the core removes and builds again has the same mark as before. A mark is shown with its entry
+//! only: while the entry is not there, the mark waits.
 
 use std::sync::Arc;
 

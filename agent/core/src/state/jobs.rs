@@ -31,7 +31,7 @@ pub(crate) enum JobResult {
 pub(crate) struct JobSet(FuturesUnordered<Pin<Box<dyn Future<Output = JobResult> + Send>>>);
 
 impl JobSet {
-    /// Result of the job that ends next; `None` while there is no job.
+    /// Waits for the next job that ends, and returns its result. Returns `None` when no job is under way.
     pub(crate) async fn next(&mut self) -> Option<JobResult> {
         self.0.next().await
     }

@@ -17,7 +17,7 @@ use crate::state::JobResult;
 /// Result of an examination.
 enum Examined {
     Candidate(Box<Candidate>),
-    /// It needs answers of handlers first.
+    /// The change cannot be examined further until handlers of services have answered.
     Unanswered(Box<UnansweredChange>),
 }
 

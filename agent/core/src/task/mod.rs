@@ -50,7 +50,7 @@ pub(crate) struct CoreTask {
     pub(crate) store: Store,
     pub(crate) publisher: Publisher,
     pub(crate) commits: CommitTable,
-    /// Holder of the secrets that values name; without it, there are no values of credentials.
+    /// Source of the secrets that values refer to. Without a source, the core makes no values of credentials.
     pub(crate) credential_source: Option<Arc<dyn CredentialSource>>,
     /// Handlers of services.
     pub(crate) handlers: Option<Arc<dyn HandlerCalls>>,

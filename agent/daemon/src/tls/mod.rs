@@ -1,4 +1,4 @@
-//! TLS for all network connections; there is no cleartext listener.
+//! TLS for all network connections. Every network listener uses it.
 //!
 //! [`crate::gnsi::TlsProfiles`] selects the server's certificate and the client authorities: from the profile that the server
 //! is bound to, else from the operator's files, or the agent's own identity, which it creates at its first start.
