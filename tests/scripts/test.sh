@@ -16,8 +16,13 @@ step() {
     shift
     [[ $only == "  " || $only == *" $name "* ]] || return 0
     printf '\n==> %s: %s\n' "$name" "$*"
-    "$@" 2>&1 | tee "$logs/$name.log"
-    if [ "${PIPESTATUS[0]}" != 0 ]; then
+    # Into a file that is followed until the command ends: a pipe would stay open as long as any process that the command left
+    # behind, and CI would wait for that process until its time is over.
+    : >"$logs/$name.log"
+    "$@" >>"$logs/$name.log" 2>&1 &
+    local command=$!
+    tail --pid="$command" --lines=+1 --follow "$logs/$name.log"
+    if ! wait "$command"; then
         verdict=FAILED
         failed=1
     fi
