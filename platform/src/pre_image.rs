@@ -38,9 +38,9 @@ mod tests {
 
     use super::*;
     use crate::values::{
-        Address, AddressFacts, AddressOrigin, BridgeParams, Content, Family, ForeignRoute, Hop,
-        Hostname, KernelRoute, Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkSetting,
-        LinkSysctl, MAIN_TABLE, MacAddr, Neighbor, Password, Port, RouteTarget, TextFile,
+        Address, AddressFacts, AddressOrigin, BRIDGE, Content, Family, ForeignRoute, Hop, Hostname,
+        KernelRoute, Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkSetting, LinkSysctl,
+        MAIN_TABLE, MacAddr, MadeLink, Neighbor, Password, Port, RouteTarget, TextFile,
     };
 
     #[test]
@@ -53,13 +53,13 @@ mod tests {
             description: Some("\"quoted\"".into()),
             ..Link::new("eth0", LinkKind::Physical)
         };
-        let bridge = BridgeParams { stp: true, ..BridgeParams::default() };
+        let bridge = MadeLink::new(&BRIDGE).with("stp", true);
         let link = "eth0".into();
         let ip = [192, 0, 2, 1].into();
         let facts = Some(LinkFacts { index: 7, ..LinkFacts::default() });
         check(Link { facts, ..port.clone() });
         check(port);
-        check(Link::new("br0", LinkKind::Bridge(bridge)));
+        check(Link::new("br0", bridge.into()));
         check(LinkMaster { link: "eth0".into(), master: Some("br0".into()), on_our_link: false });
         let mtu = LinkMtu {
             link: "vx".into(),

@@ -43,7 +43,7 @@ pub fn from_json(kind: KindId, document: serde_json::Value) -> Result<SharedValu
 mod tests {
     use super::*;
     use crate::values::{
-        Address, BridgeParams, Hop, KernelRoute, Link, LinkKind, MacAddr, Port, RouteTarget,
+        Address, BRIDGE, Hop, KernelRoute, Link, LinkKind, MacAddr, Port, RouteTarget,
     };
 
     #[test]
@@ -59,10 +59,7 @@ mod tests {
     #[test]
     fn json_values_round_trip() {
         let mac = Some(MacAddr([2, 0, 0, 0, 0, 1]));
-        check(
-            kinds::LINK,
-            Link { mac, ..Link::new("br0", LinkKind::Bridge(BridgeParams::default())) },
-        );
+        check(kinds::LINK, Link { mac, ..Link::new("br0", LinkKind::from(&BRIDGE)) });
         let digest = holdfast_security::credentialz::Digest::of(b"hash");
         check(kinds::PASSWORD, crate::values::Password { account: "alice".into(), digest });
         let ip = "2001:db8::1".parse().unwrap();

@@ -10,7 +10,7 @@ use holdfast_platform::kinds::{address, link, registry, route};
 use holdfast_platform::netns::NetnsSetting;
 use holdfast_platform::transport::{Event, Events, Transport as _};
 use holdfast_platform::values::{
-    Address, Hop, KernelRoute, Link, LinkKind, MAIN_TABLE, RouteTarget,
+    Address, Hop, KernelRoute, Link, LinkKind, MAIN_TABLE, MadeLink, RouteTarget, VETH,
 };
 use holdfast_platform::{EmptyVault, Platform, PlatformSettings};
 use holdfast_scheduler::{
@@ -149,7 +149,7 @@ fn kernel_route(number: u32) -> Change {
 /// Both ends of a virtual cable.
 fn pair(number: u32) -> [Change; 2] {
     let end = |name: &str, peer: &str| -> Change {
-        let kind = LinkKind::Veth { peer: Some(peer.into()) };
+        let kind = MadeLink::new(&VETH).with("peer", peer).into();
         (link::key(name), Some(Arc::new(Link::new(name, kind))))
     };
     let near = format!("p{number}");

@@ -255,7 +255,7 @@ fn key_and_transport(value: &dyn holdfast_scheduler::ObjectValue) -> (Key, Trans
 }
 
 pub(super) fn veth(name: &str, peer: &str) -> Link {
-    Link::new(name, LinkKind::Veth { peer: Some(peer.into()) })
+    Link::new(name, MadeLink::new(&VETH).with("peer", peer).into())
 }
 
 pub(super) fn address(link: &str, net: &str) -> Address {

@@ -48,11 +48,11 @@ fn compare(name: &str, expected: &Value, observed: &Value, words: &mut Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::{Link, LinkKind};
+    use crate::values::{DUMMY, Link, LinkKind};
 
     #[test]
     fn a_difference_names_attributes_and_both_values() {
-        let expected = Link { mtu: Some(9000), ..Link::new("br0", LinkKind::Dummy) };
+        let expected = Link { mtu: Some(9000), ..Link::new("br0", LinkKind::from(&DUMMY)) };
         let observed = Link { mtu: Some(1450), description: Some("x".into()), ..expected.clone() };
         let words = difference(&expected, &observed);
         assert_eq!(words, "mtu 1450 instead of 9000");

@@ -2,6 +2,7 @@
 //! shows decodes to a value that satisfies what was asked. Needs root; says so where it is not.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
@@ -193,7 +194,7 @@ impl Kernel {
 }
 
 fn veth(name: &str, peer: &str) -> Link {
-    Link::new(name, LinkKind::Veth { peer: Some(peer.into()) })
+    Link::new(name, MadeLink::new(&VETH).with("peer", peer).into())
 }
 
 fn address(link: &str, prefix: &str) -> Address {
@@ -219,7 +220,7 @@ fn route(prefix: &str, metric: Option<u32>, hops: &[(Option<&str>, Option<&str>)
 fn links_are_made_changed_and_deleted() {
     let Some(mut kernel) = Kernel::enter() else { return };
     let mac = |text: &str| Some(text.parse().unwrap());
-    let bridge = |params| Link::new("br0", LinkKind::Bridge(params));
+    let bridge = |params: MadeLink| Link::new("br0", params.into());
     let first = Link { mtu: Some(1400), description: Some("to the lab".into()), ..veth("a", "b") };
     kernel.create(first.clone());
     assert!(kernel.observed(&first).is_ours());
@@ -231,9 +232,9 @@ fn links_are_made_changed_and_deleted() {
     kernel.update(second, Link { enabled: false, ..veth("a", "b") });
 
     // Not every kernel is built with VLAN filtering.
-    let params = BridgeParams { stp: true, ageing_time_s: 60, ..BridgeParams::default() };
-    kernel.create(bridge(BridgeParams::default()));
-    kernel.update(bridge(BridgeParams::default()), bridge(params.clone()));
+    let params = MadeLink::new(&BRIDGE).with("stp", true).with("ageing-time", 60);
+    kernel.create(bridge(MadeLink::new(&BRIDGE)));
+    kernel.update(bridge(MadeLink::new(&BRIDGE)), bridge(params.clone()));
     let port = |master: Option<&str>| LinkMaster {
         link: "a".into(),
         master: master.map(Into::into),
@@ -243,15 +244,11 @@ fn links_are_made_changed_and_deleted() {
     kernel.run(Action::Delete, Some(Arc::new(port(Some("br0")))), None);
     assert_eq!(kernel.observed(&port(None)).master, None);
 
-    let tunnel = VxlanParams {
-        local: Some([192, 0, 2, 1].into()),
-        remote: Some([192, 0, 2, 2].into()),
-        device: Some("a".into()),
-        learning: false,
-        ..VxlanParams::new(77)
-    };
-    kernel.create(Link::new("vx0", LinkKind::Vxlan(tunnel.clone())));
-    kernel.delete(Link::new("vx0", LinkKind::Vxlan(tunnel)));
+    let tunnel = MadeLink::new(&VXLAN).with("vni", 77).with("device", "a").with("learning", false);
+    let tunnel = tunnel.with("local", IpAddr::from([192, 0, 2, 1]));
+    let tunnel = tunnel.with("remote", IpAddr::from([192, 0, 2, 2]));
+    kernel.create(Link::new("vx0", tunnel.clone().into()));
+    kernel.delete(Link::new("vx0", tunnel.into()));
     kernel.delete(bridge(params));
     kernel.delete(veth("a", "b"));
     assert_eq!(kernel.links.index("b"), None);
@@ -359,10 +356,10 @@ fn the_kernel_refuses_what_the_table_says() {
         mac: Some("02:00:00:00:00:07".parse().unwrap()),
         facts: None,
     };
-    let tunnel = |name: &str, vni, local: &str| {
-        let local = local.parse().ok();
-        let device = Some("a".into());
-        Link::new(name, LinkKind::Vxlan(VxlanParams { local, device, ..VxlanParams::new(vni) }))
+    let tunnel = |name: &str, vni: u32, local: &str| {
+        let tunnel = MadeLink::new(&VXLAN).with("vni", vni).with("device", "a");
+        let local: Option<IpAddr> = local.parse().ok();
+        Link::new(name, local.map_or(tunnel.clone(), |it| tunnel.with("local", it)).into())
     };
     let member = |link: &str, master: &str| {
         let link = link.into();
@@ -381,8 +378,8 @@ fn the_kernel_refuses_what_the_table_says() {
         std::fs::write("/proc/sys/net/ipv6/conf/a/disable_ipv6", off).unwrap();
     };
     kernel.create(veth("a", "b"));
-    kernel.create(Link::new("br0", LinkKind::Bridge(BridgeParams::default())));
-    kernel.create(Link::new("br1", LinkKind::Bridge(BridgeParams::default())));
+    kernel.create(Link::new("br0", LinkKind::from(&BRIDGE)));
+    kernel.create(Link::new("br1", LinkKind::from(&BRIDGE)));
 
     // IPv6 switched off on the link
     switch_ipv6("1");
@@ -438,9 +435,9 @@ fn the_kernel_refuses_what_the_table_says() {
 fn links_that_follow_others_have_what_others_allow() {
     let Some(mut kernel) = Kernel::enter() else { return };
     kernel.create(veth("a", "b"));
-    let bridge = Link::new("br0", LinkKind::Bridge(BridgeParams::default()));
-    let device = Some("a".into());
-    let tunnel = Link::new("vx", LinkKind::Vxlan(VxlanParams { device, ..VxlanParams::new(7) }));
+    let bridge = Link::new("br0", LinkKind::from(&BRIDGE));
+    let tunnel = MadeLink::new(&VXLAN).with("vni", 7).with("device", "a");
+    let tunnel = Link::new("vx", tunnel.into());
     kernel.create(bridge.clone());
     kernel.create(tunnel.clone());
     let of_bridge = bridge.limited_mtu().unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::link::{Link, LinkKind, LinkMtu};
+use super::link::{Link, LinkMtu, MadeLink};
 use smol_str::SmolStr;
 
 /// MTU of a bridge without ports, bytes of layer 3 (`ETH_DATA_LEN`).
@@ -38,10 +38,7 @@ impl MtuLimits {
     /// another one than before.
     pub(crate) fn observe(&mut self, index: u32, link: &Link) -> Vec<LinkMtu> {
         let Some(mtu) = link.mtu else { return Vec::new() };
-        let overhead = match &link.kind {
-            LinkKind::Vxlan(params) => params.overhead(),
-            _ => 0,
-        };
+        let overhead = link.kind.made().map_or(0, MadeLink::overhead);
         let name = link.name.clone();
         let master = link.master.clone();
         let entry = Entry { name, mtu, master, part: link.limited_mtu(), overhead };
@@ -128,8 +125,10 @@ impl MtuLimits {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
-    use crate::values::{BridgeParams, VxlanParams};
+    use crate::values::{BRIDGE, LinkKind, VXLAN};
 
     fn link(name: &str, kind: LinkKind, mtu: u32, master: Option<&str>) -> Link {
         Link { mtu: Some(mtu), master: master.map(Into::into), ..Link::new(name, kind) }
@@ -138,14 +137,11 @@ mod tests {
     #[test]
     fn links_that_follow_a_changed_one_have_another_limit() {
         let mut mtus = MtuLimits::default();
-        let bridge = || LinkKind::Bridge(BridgeParams::default());
+        let bridge = || LinkKind::from(&BRIDGE);
         let tunnel = |local: &str| {
-            let local = local.parse().ok();
-            LinkKind::Vxlan(VxlanParams {
-                local,
-                device: Some("eth0".into()),
-                ..VxlanParams::new(7)
-            })
+            let tunnel = MadeLink::new(&VXLAN).with("vni", 7).with("device", "eth0");
+            let local: Option<IpAddr> = local.parse().ok();
+            local.map_or(tunnel.clone(), |local| tunnel.with("local", local)).into()
         };
         let mut check = |index, link: Option<Link>, want: &str| {
             let parts = match &link {

@@ -29,13 +29,12 @@ impl VethPairs {
         for (key, value) in changes {
             let Some(name) = link_name(key) else { continue };
             let new = value.and_then(pair_kind).cloned();
-            let peer = |kind: &LinkKind| peer(kind).cloned();
-            let peer_name = new.as_ref().and_then(peer);
+            let peer_name = new.as_ref().and_then(LinkKind::far_end);
             let old = match new {
                 Some(kind) => self.ends.insert(name.clone(), kind),
                 None => self.ends.remove(&name),
             };
-            if let Some(end) = old.as_ref().and_then(peer) {
+            if let Some(end) = old.as_ref().and_then(LinkKind::far_end) {
                 self.namers.remove(&(end, name.clone()));
             }
             self.namers.extend(peer_name.map(|end| (end, name)));
@@ -46,9 +45,9 @@ impl VethPairs {
     /// together.
     pub fn near_end(&self, key: &Key, observed: &dyn ObjectValue) -> Option<Key> {
         let observed: &Link = observed.as_any().downcast_ref()?;
-        let near = peer(&observed.kind)?;
+        let near = observed.kind.far_end()?;
         let far = link_name(key)?;
-        (self.ends.get(near).and_then(peer) == Some(&far)).then(|| link::key(near))
+        (self.ends.get(&near).and_then(LinkKind::far_end) == Some(far)).then(|| link::key(&near))
     }
 }
 
@@ -76,14 +75,10 @@ impl Registry {
         for (path, name) in paths {
             let Some(kind) = after.changed.ends.get(&name) else { continue };
             if let Some(reason) = after.contradiction(&name, kind) {
-                let nodes = &self.link.nodes;
-                let path = path.clone();
-                let path = match kind {
-                    LinkKind::Veth { .. } => {
-                        path.join(Step::node(nodes.veth)).join(Step::node(nodes.veth_peer))
-                    }
-                    _ => path.join(Step::node(nodes.kind)),
-                };
+                let leaf = kind.made().and_then(|made| self.link.far_end_leaf(made.row()));
+                let leaf = leaf.unwrap_or_else(|| vec![self.link.nodes.kind]);
+                let path =
+                    leaf.into_iter().fold(path.clone(), |path, node| path.join(Step::node(node)));
                 return Err(ObjectError { path, reason, incomplete: false });
             }
         }
@@ -102,12 +97,12 @@ impl VethPairs {
         let mut entries = Vec::new();
         for (path, key, value) in changes {
             let Some((name, node)) = link_name(key).zip(path.last()) else { continue };
-            let before = self.ends.get(&name).and_then(peer);
-            let after = value.and_then(pair_kind).and_then(peer);
-            let entry = |end: &SmolStr| {
+            let before = self.ends.get(&name).and_then(LinkKind::far_end);
+            let after = value.and_then(pair_kind).and_then(LinkKind::far_end);
+            let entry = |end: SmolStr| {
                 let mut entry = path.clone();
                 entry.0.pop();
-                entry.join(Step::entry(node.node, Keys::single(Value::Str(end.clone()))))
+                entry.join(Step::entry(node.node, Keys::single(Value::Str(end))))
             };
             entries.extend(before.into_iter().chain(after).map(entry));
         }
@@ -126,7 +121,7 @@ struct ProposedPairs<'p> {
 impl ProposedPairs<'_> {
     /// Reason for which the kernel cannot have a link of this kind beside the others.
     fn contradiction(&self, name: &SmolStr, kind: &LinkKind) -> Option<String> {
-        let Some(end) = peer(kind) else {
+        let Some(end) = kind.far_end() else {
             let namer = self.namers(name).next()?;
             return Some(format!(
                 "link `{name}` cannot be a {} link: link `{namer}` names it as the other end of its veth pair",
@@ -135,17 +130,18 @@ impl ProposedPairs<'_> {
         };
         let refused =
             |why: String| Some(format!("link `{name}` cannot have the other end `{end}`: {why}"));
-        match self.pair_kind(end) {
-            Some(LinkKind::Veth { peer: Some(back) }) if back != name => {
+        if let Some(other) = self.pair_kind(&end) {
+            if !other.made().is_some_and(|made| made.row().is_pair()) {
+                return refused(format!("`{end}` is a {} link", other.name()));
+            }
+            if let Some(back) = other.far_end().filter(|back| back != name) {
                 return refused(format!("`{end}` names `{back}` as its other end"));
             }
-            Some(LinkKind::Veth { .. }) | None => {}
-            Some(other) => return refused(format!("`{end}` is a {} link", other.name())),
         }
-        if let Some(namer) = self.namers(name).find(|namer| *namer != end) {
+        if let Some(namer) = self.namers(name).find(|namer| **namer != end) {
             return refused(format!("link `{namer}` still names `{name}` as its other end"));
         }
-        let rival = self.namers(end).find(|namer| *namer != name)?;
+        let rival = self.namers(&end).find(|namer| *namer != name)?;
         refused(format!("link `{rival}` names the same end, and a veth pair has two ends"))
     }
 
@@ -178,27 +174,20 @@ fn pair_kind(value: &SharedValue) -> Option<&LinkKind> {
     Some(&link.kind).filter(|kind| kind.is_made_by_us())
 }
 
-fn peer(kind: &LinkKind) -> Option<&SmolStr> {
-    match kind {
-        LinkKind::Veth { peer } => peer.as_ref(),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
     use crate::objects::tests::Model;
-    use crate::values::BridgeParams;
+    use crate::values::{BRIDGE, MadeLink, VETH};
 
     /// Links as `a-b` (a veth link and the other end that it names), `a=bridge`, `a=port`; a name alone is one that goes.
     fn changes(text: &str) -> Vec<(Key, Option<SharedValue>)> {
         let change = |word: &str| {
             let kind = match (word.split_once('-'), word.split_once('=')) {
-                (Some((_, end)), _) => Some(LinkKind::Veth { peer: Some(end.into()) }),
-                (_, Some((_, "bridge"))) => Some(LinkKind::Bridge(BridgeParams::default())),
+                (Some((_, end)), _) => Some(MadeLink::new(&VETH).with("peer", end).into()),
+                (_, Some((_, "bridge"))) => Some(LinkKind::from(&BRIDGE)),
                 (_, Some((_, "port"))) => Some(LinkKind::Physical),
                 _ => None,
             };

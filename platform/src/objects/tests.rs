@@ -7,7 +7,8 @@ use super::state::{Planes, StateEntry};
 use super::*;
 use crate::kinds;
 use crate::values::{
-    Address, AddressFacts, AddressOrigin, Duplex, Ethernet, Link, LinkFacts, LinkKind, OperState,
+    Address, AddressFacts, AddressOrigin, BRIDGE, DUMMY, Duplex, Ethernet, Link, LinkFacts,
+    LinkKind, MadeLink, OperState, VETH,
 };
 use holdfast_scheduler::SharedValue;
 
@@ -137,7 +138,7 @@ fn objects_become_values() {
         "/interfaces/interface[name=v0]/type = veth
          /interfaces/interface[name=v0]/veth/peer = v1",
         "link v0",
-        &["Veth { peer: Some(\"v1\") }"],
+        &["veth { peer: v1 }"],
     );
     check(
         "/interfaces/interface[name=vx]",
@@ -451,12 +452,12 @@ fn a_type_that_the_existing_link_contradicts_is_refused() {
         assert_eq!(result.is_err(), refused, "{requested} over {existing:?}");
     };
     check("bridge", LinkKind::Physical, false, true);
-    check("bridge", LinkKind::Bridge(crate::values::BridgeParams::default()), false, false);
-    check("bridge", LinkKind::Dummy, true, false);
-    check("veth", LinkKind::Veth { peer: None }, false, false);
-    check("veth", LinkKind::Veth { peer: Some("z0".into()) }, false, true);
-    check("veth", LinkKind::Veth { peer: Some("z0".into()) }, true, false);
-    check("physical", LinkKind::Veth { peer: None }, false, false);
+    check("bridge", LinkKind::from(&BRIDGE), false, false);
+    check("bridge", LinkKind::from(&DUMMY), true, false);
+    check("veth", LinkKind::from(&VETH), false, false);
+    check("veth", MadeLink::new(&VETH).with("peer", "z0").into(), false, true);
+    check("veth", MadeLink::new(&VETH).with("peer", "z0").into(), true, false);
+    check("physical", LinkKind::from(&VETH), false, false);
     check("physical", LinkKind::Other("tun".into()), false, false);
 }
 

@@ -9,7 +9,7 @@ use holdfast_config::{BootChange, BootConfiguration, Configuration, Layers, Mode
 use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore, Intent, Statuses};
 use holdfast_platform::kinds::link;
 use holdfast_platform::transport::SimulatedKernel;
-use holdfast_platform::values::{Link, LinkKind};
+use holdfast_platform::values::Link;
 use holdfast_store::{self, Store};
 
 use super::{Agent, BOX, caller};
@@ -37,8 +37,7 @@ fn pairs(kernel: &SimulatedKernel) -> String {
     let end = |name: &&str| {
         let observed = kernel.observed(&link::key(name))?;
         let link: &Link = observed.as_any().downcast_ref()?;
-        let LinkKind::Veth { peer: Some(peer) } = &link.kind else { return None };
-        Some(format!("{name}-{peer}"))
+        Some(format!("{name}-{}", link.kind.far_end()?))
     };
     let ends: Vec<String> = ["va", "vb", "vc", "vd"].iter().filter_map(end).collect();
     ends.join(" ")

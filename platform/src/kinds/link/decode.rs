@@ -1,15 +1,16 @@
 //! Decoding of rtnetlink messages about links.
 
-use std::net::IpAddr;
-
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, BridgeStpState, InfoBridge, InfoData, InfoKind, InfoVxlan,
-    LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop, State,
+    AfSpecInet6, AfSpecUnspec, InfoData, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop,
+    State,
 };
+use smol_str::SmolStr;
 
-use super::AGEING_TICKS_PER_S;
-use super::{BridgeParams, Link, LinkFacts, LinkKind, OperState, VxlanParams};
+use super::rows::row_of_kind;
+use super::{
+    Attribute, Link, LinkFacts, LinkKind, MadeLink, OperState, Param, ParamRow, ParamType,
+};
 use crate::kinds::links::LinkIndex;
 use crate::kinds::types::{MacAddr, OUR_ALTNAME_PREFIX};
 
@@ -24,7 +25,8 @@ pub(crate) fn decode(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
     let flags = message.header.flags;
     let mut link = Link::new("", LinkKind::Physical);
     let mut facts = LinkFacts { index: message.header.index, ..LinkFacts::default() };
-    let mut below = None;
+    let mut lower = None;
+    let mut info: &[LinkInfo] = &[];
     link.enabled = flags.contains(LinkFlags::Up);
     if flags.contains(LinkFlags::Loopback) {
         link.kind = LinkKind::Loopback;
@@ -39,15 +41,12 @@ pub(crate) fn decode(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
             LinkAttribute::Address(bytes) => link.mac = MacAddr::from_slice(bytes),
             LinkAttribute::PermAddress(bytes) => facts.hardware_mac = MacAddr::from_slice(bytes),
             LinkAttribute::Controller(index) => link.master = links.name(*index).cloned(),
-            LinkAttribute::Link(index) => below = links.name(*index).cloned(),
+            LinkAttribute::Link(index) => lower = links.name(*index),
             LinkAttribute::OperState(state) => facts.oper = oper_state(*state),
             LinkAttribute::CarrierChanges(count) => facts.carrier_changes = *count,
             LinkAttribute::AfSpecUnspec(families) => link.ipv6_enabled = ipv6_enabled(families),
             LinkAttribute::PropList(list) => facts.ours = list.iter().any(is_our_name),
-            LinkAttribute::LinkInfo(info) => {
-                link.kind = kind(info, links).unwrap_or(link.kind);
-                facts.ages_faster = info.iter().any(is_changing);
-            }
+            LinkAttribute::LinkInfo(of_kind) => info = of_kind,
             _ => {}
         }
     }
@@ -55,11 +54,10 @@ pub(crate) fn decode(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
     if facts.oper == OperState::Up && !flags.contains(LinkFlags::LowerUp) {
         facts.oper = OperState::Down;
     }
-    // IFLA_LINK of a veth is its far end; where that is in another namespace the number is not an index here.
-    if let LinkKind::Veth { peer } = &mut link.kind {
-        let elsewhere = |attribute: &_| matches!(attribute, LinkAttribute::LinkNetNsId(_));
-        *peer = below.filter(|_| !message.attributes.iter().any(elsewhere));
-    }
+    // Where the other link is in another namespace, the number is not an index here.
+    let elsewhere = |attribute: &_| matches!(attribute, LinkAttribute::LinkNetNsId(_));
+    let lower = lower.filter(|_| !message.attributes.iter().any(elsewhere));
+    link.kind = kind(info, lower, links).unwrap_or(link.kind);
     link.facts = Some(facts);
     Some(link)
 }
@@ -80,12 +78,6 @@ fn is_our_name(prop: &Prop) -> bool {
     matches!(prop, Prop::AltIfName(name) if name.starts_with(OUR_ALTNAME_PREFIX))
 }
 
-/// True for a bridge with a spanning tree topology change in progress.
-fn is_changing(info: &LinkInfo) -> bool {
-    let LinkInfo::Data(InfoData::Bridge(info)) = info else { return false };
-    info.iter().any(|info| matches!(info, InfoBridge::TopologyChange(1..)))
-}
-
 fn oper_state(state: State) -> OperState {
     match state {
         State::Up => OperState::Up,
@@ -98,62 +90,53 @@ fn oper_state(state: State) -> OperState {
     }
 }
 
-fn kind(info: &[LinkInfo], links: &LinkIndex) -> Option<LinkKind> {
+/// Kind of a link, with its parameters. `lower` is the link that `IFLA_LINK` names.
+fn kind(info: &[LinkInfo], lower: Option<&SmolStr>, links: &LinkIndex) -> Option<LinkKind> {
     let kind = info.iter().find_map(|info| match info {
         LinkInfo::Kind(kind) => Some(kind),
         _ => None,
     })?;
+    let Some(row) = row_of_kind(kind) else {
+        return Some(LinkKind::Other(kind.to_string().into()));
+    };
     let data = info.iter().find_map(|info| match info {
         LinkInfo::Data(data) => Some(data),
         _ => None,
     });
-    Some(match (kind, data) {
-        (InfoKind::Veth, _) => LinkKind::Veth { peer: None },
-        (InfoKind::Dummy, _) => LinkKind::Dummy,
-        (InfoKind::Bridge, Some(InfoData::Bridge(info))) => LinkKind::Bridge(bridge(info)),
-        (InfoKind::Bridge, _) => LinkKind::Bridge(BridgeParams::default()),
-        (InfoKind::Vxlan, Some(InfoData::Vxlan(info))) => LinkKind::Vxlan(vxlan(info, links)),
-        (kind, _) => LinkKind::Other(kind.to_string().into()),
-    })
-}
-
-fn bridge(info: &[InfoBridge]) -> BridgeParams {
-    let mut params = BridgeParams::default();
-    for attribute in info {
-        match attribute {
-            InfoBridge::AgeingTime(ticks) => params.ageing_time_s = ticks / AGEING_TICKS_PER_S,
-            InfoBridge::StpState(state) => params.stp = *state != BridgeStpState::Disabled,
-            InfoBridge::VlanFiltering(on) => params.vlan_filtering = *on,
-            _ => {}
+    let mut made = MadeLink::new(row);
+    for (position, param) in row.params.iter().enumerate() {
+        match param.attribute {
+            Attribute::FarEnd => made.set(position, lower.cloned().map(Param::Name)),
+            Attribute::Data { take, .. } => {
+                let Some(data) = data else { continue };
+                if param.is_hidden.is_some_and(|is_hidden| is_hidden(data)) {
+                    made.set(position, None);
+                } else if let Some(value) = take(data) {
+                    made.set(position, named(param, value, links));
+                }
+            }
         }
     }
-    params
+    Some(LinkKind::Made(made))
 }
 
-fn vxlan(info: &[InfoVxlan], links: &LinkIndex) -> VxlanParams {
-    let mut params = VxlanParams::new(0);
-    for attribute in info {
-        match attribute {
-            InfoVxlan::Id(vni) => params.vni = *vni,
-            InfoVxlan::Port(port) => params.port = *port,
-            InfoVxlan::Learning(on) => params.learning = *on,
-            InfoVxlan::Local(ip) => params.local = Some(IpAddr::V4(*ip)),
-            InfoVxlan::Local6(ip) => params.local = Some(IpAddr::V6(*ip)),
-            InfoVxlan::Group(ip) => params.remote = Some(IpAddr::V4(*ip)),
-            InfoVxlan::Group6(ip) => params.remote = Some(IpAddr::V6(*ip)),
-            InfoVxlan::Link(index) => params.device = links.name(*index).cloned(),
-            _ => {}
-        }
+/// A parameter with the name of a link in the place of its index.
+fn named(row: &ParamRow, param: Param, links: &LinkIndex) -> Option<Param> {
+    match (row.ty, param) {
+        (ParamType::Link, Param::Uint(index)) => links.name(index).cloned().map(Param::Name),
+        (_, param) => Some(param),
     }
-    params
 }
 
 #[cfg(test)]
 mod tests {
     use holdfast_scheduler::Descriptor;
+    use netlink_packet_route::link::{BridgeStpState, InfoBridge, InfoKind};
 
     use super::*;
-    use crate::kinds::link::LinkDescriptor;
+    use crate::kinds::link::{BRIDGE, LinkDescriptor};
+
+    const TICKS_PER_S: u32 = 100;
 
     /// During a topology change the kernel ages addresses faster (IEEE 802.1D-1998, 8.5.3.14); this is not drift.
     #[test]
@@ -161,7 +144,7 @@ mod tests {
         let satisfied = |stp, ageing_time_s: u32, changing| {
             let mut message = LinkMessage::default();
             let bridge = vec![
-                InfoBridge::AgeingTime(ageing_time_s * AGEING_TICKS_PER_S),
+                InfoBridge::AgeingTime(ageing_time_s * TICKS_PER_S),
                 InfoBridge::StpState(stp),
                 InfoBridge::TopologyChange(changing),
             ];
@@ -170,10 +153,9 @@ mod tests {
             message.header.flags = LinkFlags::Up;
             message.attributes =
                 vec![LinkAttribute::IfName("br0".into()), LinkAttribute::LinkInfo(info)];
-            let params = BridgeParams { stp: true, ..BridgeParams::default() };
-            let params = Link::new("br0", LinkKind::Bridge(params));
+            let bridge = Link::new("br0", MadeLink::new(&BRIDGE).with("stp", true).into());
             LinkDescriptor::default()
-                .satisfied_by(&params, &decode(&message, &LinkIndex::new()).unwrap())
+                .satisfied_by(&bridge, &decode(&message, &LinkIndex::new()).unwrap())
         };
         assert!(satisfied(BridgeStpState::KernelStp, 300, 0));
         assert!(satisfied(BridgeStpState::KernelStp, 30, 1));

@@ -1,17 +1,16 @@
 //! Encoding of operations on links as rtnetlink requests.
 
-use std::net::IpAddr;
-
 use netlink_packet_core::DefaultNla;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    BridgeStpState, InfoBridge, InfoData, InfoKind, InfoVeth, InfoVxlan, LinkAttribute, LinkFlags,
-    LinkInfo, LinkMessage, Prop,
+    InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop,
 };
 use smallvec::smallvec;
 
-use super::{AGEING_TICKS_PER_S, after_release, can_become, fresh_mtu, has_room};
-use super::{BridgeParams, Link, LinkKind, LinkMaster, VxlanParams};
+use super::{
+    Attribute, Link, LinkKind, LinkMaster, LinkRow, MadeLink, Param, ParamRow, ParamType,
+    after_release, can_become, fresh_mtu, has_room,
+};
 use crate::kinds::codec::{EncodeError, Op, Request, Requests};
 use crate::kinds::links::LinkIndex;
 use crate::kinds::types::{Family, our_altname};
@@ -21,15 +20,15 @@ const IFLA_IFALIAS: u16 = 20;
 
 pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     match op {
-        Op::Create(new) if new.kind.is_made_by_us() && links.index(&new.name).is_none() => {
-            make(new, links)
-        }
-        Op::Create(new) => join(new, links),
+        Op::Create(new) => match new.kind.made() {
+            Some(made) if links.index(&new.name).is_none() => make(new, made, links),
+            _ => join(new, links),
+        },
         Op::Adopt { old, new } if !can_become(old, new) => {
             Err(EncodeError::OthersLink(new.name.clone()))
         }
         Op::Adopt { old, new } | Op::Update { old, new } => {
-            let mut requests = set_each(new, links, Attributes::between(old, new))?;
+            let mut requests = set_each(new, links, Attributes::between(old, new, links)?)?;
             if old.lacks_mark() {
                 requests.push(mark(new, links)?);
             }
@@ -41,7 +40,7 @@ pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, 
             let back = after_release(old, restore);
             // Of the kind that the configuration gave it, not of the one that it has.
             let mtu = back.mtu.filter(|mtu| Some(*mtu) != old.mtu);
-            let attributes = Attributes { mtu, ..Attributes::between(old, &back) };
+            let attributes = Attributes { mtu, ..Attributes::between(old, &back, links)? };
             let mut requests = set_each(old, links, attributes)?;
             requests.extend(ipv6(Some(old), &back, links));
             Ok(requests)
@@ -83,9 +82,9 @@ fn index(name: &str, links: &LinkIndex) -> Result<u32, EncodeError> {
 
 /// Creates the link with an index of our choice, then sets our mark and the alias, which the kernel does not
 /// accept in the creation itself.
-fn make(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
-    let mut info = vec![LinkInfo::Kind(info_kind(&new.kind))];
-    info.extend(info_data(&new.kind, links)?.map(LinkInfo::Data));
+fn make(new: &Link, made: &MadeLink, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    let mut info = vec![LinkInfo::Kind(made.row().kind())];
+    info.extend(data_of_new(made, links)?.map(LinkInfo::Data));
     let mut message = LinkMessage::default();
     message.header.index = links.reserve(&new.name, true);
     message.attributes.push(LinkAttribute::IfName(new.name.to_string()));
@@ -103,10 +102,7 @@ fn make(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
 /// created together with its near end; it becomes ours like the near end.
 fn join(new: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     let ours = links.is_ours(&new.name);
-    let far_end = match &new.kind {
-        LinkKind::Veth { peer: Some(peer) } => links.is_ours(peer) && !ours,
-        _ => false,
-    };
+    let far_end = new.kind.far_end().is_some_and(|peer| links.is_ours(&peer)) && !ours;
     if new.kind.is_made_by_us() && !ours && !far_end {
         return Err(EncodeError::OthersLink(new.name.clone()));
     }
@@ -140,8 +136,8 @@ fn remove(old: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     let mut message = LinkMessage::default();
     message.header.index = index;
     links.forget_name(&old.name);
-    if let LinkKind::Veth { peer: Some(peer) } = &old.kind {
-        links.forget_name(peer);
+    if let Some(peer) = old.kind.far_end() {
+        links.forget_name(&peer);
     }
     Ok(smallvec![Request::delete(RouteNetlinkMessage::DelLink(message))])
 }
@@ -202,7 +198,8 @@ struct Attributes {
     description: Option<smol_str::SmolStr>,
     mtu: Option<u32>,
     mac: Option<crate::kinds::types::MacAddr>,
-    bridge: Vec<InfoBridge>,
+    /// Parameters of the kind.
+    info: Option<Vec<LinkInfo>>,
 }
 
 impl Attributes {
@@ -213,7 +210,7 @@ impl Attributes {
             description: new.description.clone(),
             mtu: new.own_mtu(),
             mac: new.mac,
-            bridge: Vec::new(),
+            info: None,
         }
     }
 
@@ -224,23 +221,23 @@ impl Attributes {
             Self { mac: self.mac, ..nothing.clone() },
             Self { mtu: self.mtu, ..nothing.clone() },
             Self { description: self.description, ..nothing.clone() },
-            Self { bridge: self.bridge, ..nothing.clone() },
+            Self { info: self.info, ..nothing.clone() },
             Self { enabled: self.enabled, ..nothing },
         ]
     }
 
     /// Attributes to change from `old` to `new`.
-    fn between(old: &Link, new: &Link) -> Self {
+    fn between(old: &Link, new: &Link, links: &LinkIndex) -> Result<Self, EncodeError> {
         let attributes = Attributes::of(new);
-        Self {
+        Ok(Self {
             enabled: attributes.enabled.filter(|enabled| *enabled != old.enabled),
             description: attributes
                 .description
                 .filter(|text| text.as_str() != old.description.as_deref().unwrap_or_default()),
             mtu: attributes.mtu.filter(|mtu| Some(*mtu) != old.mtu),
             mac: attributes.mac.filter(|mac| Some(*mac) != old.mac),
-            bridge: params(old, new),
-        }
+            info: changed_info(old, new, links)?,
+        })
     }
 
     fn put(self, message: &mut LinkMessage) {
@@ -248,11 +245,7 @@ impl Attributes {
             message.header.change_mask = LinkFlags::Up;
             message.header.flags = if enabled { LinkFlags::Up } else { LinkFlags::empty() };
         }
-        if !self.bridge.is_empty() {
-            let data = LinkInfo::Data(InfoData::Bridge(self.bridge));
-            let info = vec![LinkInfo::Kind(InfoKind::Bridge), data];
-            message.attributes.push(LinkAttribute::LinkInfo(info));
-        }
+        message.attributes.extend(self.info.map(LinkAttribute::LinkInfo));
         message.attributes.extend(self.mtu.map(LinkAttribute::Mtu));
         message.attributes.extend(self.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())));
         message.attributes.extend(self.description.map(|text| alias(&text)));
@@ -266,35 +259,53 @@ fn alias(text: &str) -> LinkAttribute {
     LinkAttribute::Other(DefaultNla::new(IFLA_IFALIAS, octets))
 }
 
-/// Parameters to change, among those that can be changed in place.
-fn params(old: &Link, new: &Link) -> Vec<InfoBridge> {
-    match (&old.kind, &new.kind) {
-        (LinkKind::Bridge(old), LinkKind::Bridge(new)) => bridge(old, new),
-        _ => Vec::new(),
+/// The parameters to change. Others than those that change in place are left to a new link.
+fn changed_info(
+    old: &Link,
+    new: &Link,
+    links: &LinkIndex,
+) -> Result<Option<Vec<LinkInfo>>, EncodeError> {
+    let (LinkKind::Made(old_kind), LinkKind::Made(new_kind)) = (&old.kind, &new.kind) else {
+        return Ok(None);
+    };
+    if !can_become(old, new) {
+        return Ok(None);
     }
+    let changed = old_kind.differing(new_kind).filter_map(|(row, param)| Some((row, param?)));
+    let data = data(new_kind.row(), changed, links)?;
+    Ok(data.map(|data| vec![LinkInfo::Kind(new_kind.row().kind()), LinkInfo::Data(data)]))
 }
 
-fn info_kind(kind: &LinkKind) -> InfoKind {
-    match kind {
-        LinkKind::Veth { .. } => InfoKind::Veth,
-        LinkKind::Bridge(_) => InfoKind::Bridge,
-        LinkKind::Vxlan(_) => InfoKind::Vxlan,
-        LinkKind::Dummy => InfoKind::Dummy,
-        LinkKind::Physical | LinkKind::Loopback | LinkKind::Other(_) => {
-            InfoKind::Other(kind.name().to_owned())
-        }
+/// The parameters of a new link, without those that the kernel gives it anyway.
+fn data_of_new(made: &MadeLink, links: &mut LinkIndex) -> Result<Option<InfoData>, EncodeError> {
+    if let Some(peer) = made.far_end() {
+        return Ok(Some(InfoData::Veth(veth_peer(&peer, links))));
     }
+    let params = made.params().filter_map(|(row, param)| Some((row, param?)));
+    data(
+        made.row(),
+        params.filter(|(row, param)| row.implied.map(Param::from).as_ref() != Some(*param)),
+        links,
+    )
 }
 
-fn info_data(kind: &LinkKind, links: &mut LinkIndex) -> Result<Option<InfoData>, EncodeError> {
-    Ok(match kind {
-        LinkKind::Veth { peer: Some(peer) } => Some(InfoData::Veth(veth_peer(peer, links))),
-        LinkKind::Bridge(params) => {
-            Some(InfoData::Bridge(bridge(&BridgeParams::default(), params)))
+/// `IFLA_INFO_DATA` with these parameters; `None` without any.
+fn data<'p>(
+    row: &LinkRow,
+    params: impl Iterator<Item = (&'static ParamRow, &'p Param)>,
+    links: &LinkIndex,
+) -> Result<Option<InfoData>, EncodeError> {
+    let Some(empty) = row.data else { return Ok(None) };
+    let mut data = None;
+    for (row, param) in params {
+        let Attribute::Data { put, .. } = row.attribute else { continue };
+        let data = data.get_or_insert_with(empty);
+        match (row.ty, param) {
+            (ParamType::Link, Param::Name(name)) => put(data, &Param::Uint(index(name, links)?)),
+            _ => put(data, param),
         }
-        LinkKind::Vxlan(params) => Some(InfoData::Vxlan(vxlan(params, links)?)),
-        _ => None,
-    })
+    }
+    Ok(data)
 }
 
 /// Describes the far end in the request for the near one. It gets an index of our choice but no mark, because it
@@ -304,39 +315,4 @@ fn veth_peer(peer: &str, links: &mut LinkIndex) -> InfoVeth {
     message.header.index = links.reserve(peer, false);
     message.attributes.push(LinkAttribute::IfName(peer.to_owned()));
     InfoVeth::Peer(message)
-}
-
-/// Parameters that differ between the two, so that a kernel built without a feature is asked for it only when it
-/// is configured.
-fn bridge(old: &BridgeParams, new: &BridgeParams) -> Vec<InfoBridge> {
-    let stp = if new.stp { BridgeStpState::KernelStp } else { BridgeStpState::Disabled };
-    let ageing = new.ageing_time_s.saturating_mul(AGEING_TICKS_PER_S);
-    let mut info = Vec::new();
-    info.extend((old.ageing_time_s != new.ageing_time_s).then_some(InfoBridge::AgeingTime(ageing)));
-    info.extend((old.stp != new.stp).then_some(InfoBridge::StpState(stp)));
-    info.extend(
-        (old.vlan_filtering != new.vlan_filtering)
-            .then_some(InfoBridge::VlanFiltering(new.vlan_filtering)),
-    );
-    info
-}
-
-fn vxlan(params: &VxlanParams, links: &LinkIndex) -> Result<Vec<InfoVxlan>, EncodeError> {
-    let mut info = vec![
-        InfoVxlan::Id(params.vni),
-        InfoVxlan::Port(params.port),
-        InfoVxlan::Learning(params.learning),
-    ];
-    info.extend(params.local.map(|local| match local {
-        IpAddr::V4(ip) => InfoVxlan::Local(ip),
-        IpAddr::V6(ip) => InfoVxlan::Local6(ip),
-    }));
-    info.extend(params.remote.map(|remote| match remote {
-        IpAddr::V4(ip) => InfoVxlan::Group(ip),
-        IpAddr::V6(ip) => InfoVxlan::Group6(ip),
-    }));
-    if let Some(device) = &params.device {
-        info.push(InfoVxlan::Link(index(device, links)?));
-    }
-    Ok(info)
 }

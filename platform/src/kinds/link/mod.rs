@@ -1,14 +1,18 @@
 //! Links, with the properties that have keys of their own: presence, administrative state, bridge.
 
+mod bridge;
 mod decode;
+mod dummy;
 mod encode;
 mod mtu;
 pub(crate) mod native;
+mod row;
+pub(crate) mod rows;
 pub(crate) mod status;
 mod value;
+mod veth;
+mod vxlan;
 
-use std::borrow::Cow;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
@@ -33,12 +37,18 @@ use crate::kinds::{ethernet, link_setting};
 use crate::kinds::difference::difference;
 use crate::transport_id;
 
+pub use bridge::BRIDGE;
 pub(crate) use decode::decode;
+pub use dummy::DUMMY;
 pub use mtu::{LinkMtuDescriptor, mtu_key};
+pub(crate) use row::{Attribute, Change, MtuRule, ParamRow, ParamType};
+pub use row::{LinkRow, MadeLink, Param};
+pub use rows::LINK_ROWS;
 pub use value::{
-    BridgeParams, Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkUp, OperState, Port,
-    VxlanParams, carrier_losses,
+    Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkUp, OperState, Port, carrier_losses,
 };
+pub use veth::VETH;
+pub use vxlan::VXLAN;
 
 /// Presence of a link in the kernel.
 pub const PORT: KindId = KindId(10);
@@ -54,9 +64,6 @@ pub const LINK_MASTER: KindId = KindId(13);
 
 /// The MTU of a link that other links limit.
 pub const LINK_MTU: KindId = KindId(17);
-
-/// Ticks in which the kernel counts the ageing of a bridge, hundredths of a second (`USER_HZ`).
-const AGEING_TICKS_PER_S: u32 = 100;
 
 /// Links.
 #[derive(Debug, Default)]
@@ -243,22 +250,12 @@ pub(super) fn classify_on_link(error: &OperationError) -> ErrorClass {
 /// Message of the kernel for a tunnel of IPv6 on a link where IPv6 is switched off; its errno, EPERM, means other things too.
 const IPV6_OFF_ON_DEVICE: &str = "IPv6 support disabled";
 
-/// Identity of a VXLAN link in the kernel: no two have the same network identifier, port and family, and, with link-local
-/// addresses, the same link below (`vxlan_config_validate()`).
-fn vxlan_identity(params: &VxlanParams) -> Claim {
-    let is_link_local = |ip: IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-    let on_one_link = params.local.into_iter().chain(params.remote).any(is_link_local);
-    let device = params.device.as_deref().filter(|_| on_one_link).unwrap_or_default();
-    let identity = Facet::of(LINK, "vxlan").u32(params.vni).u32(params.port.into());
-    Claim::alone(identity.u32(params.is_ipv6().into()).str(device))
-}
-
 impl Kind for LinkDescriptor {
     const NATIVE: Option<Bind> = Some(|schema| Ok(Box::new(native::NativeLink::find(schema)?)));
     const READ: Read = Read::Kernel { class: &LINKS, one: |key| link_of(key).map(Query::Link) };
     const ENCODE: Option<Encode<Link>> = Some(encode::link);
     const SHOWN: Shown = Shown::AsEntry;
-    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, LinkRow>());
+    const PRE_IMAGE: Option<PreImageForm> = Some(PreImageForm::of::<Self, LinkPreImage>());
 
     fn registered(kinds: &'static [KindRow]) -> Self {
         Self { kinds }
@@ -288,36 +285,35 @@ impl Descriptor for LinkDescriptor {
         Effect::Operation(transport_id::RTNETLINK)
     }
 
-    /// A port waits until the kernel shows it, a tunnel waits for its underlying link.
+    /// A port waits until the kernel shows it, and a link on another one waits for that one.
     fn dependencies(&self, link: &Link) -> Vec<Dependency> {
-        match &link.kind {
+        let made = match &link.kind {
             LinkKind::Physical | LinkKind::Loopback => {
-                vec![Dependency::exact(format!("port {}", link.name), port_key(&link.name))]
+                return vec![Dependency::exact(
+                    format!("port {}", link.name),
+                    port_key(&link.name),
+                )];
             }
-            LinkKind::Vxlan(params) => {
-                let device = params.device.iter();
-                let below = device
-                    .clone()
-                    .map(|device| Dependency::exact(format!("link {device}"), key(device)));
-                let ipv6 = device.filter(|_| params.is_ipv6()).map(|device| carries_ipv6(device));
-                below.chain(ipv6).collect()
-            }
-            _ => Vec::new(),
+            LinkKind::Made(made) => made,
+            LinkKind::Other(_) => return Vec::new(),
+        };
+        let Some(below) = made.below() else { return Vec::new() };
+        let mut needs = vec![Dependency::exact(format!("link {below}"), key(&below))];
+        if (made.row().is_over_ipv6)(made) {
+            needs.push(carries_ipv6(&below));
         }
+        needs
     }
 
-    /// Two VXLAN links of one identity exclude each other.
+    /// Two links of one identity exclude each other.
     fn claims(&self, link: &Link) -> Vec<Claim> {
-        match &link.kind {
-            LinkKind::Vxlan(params) => vec![vxlan_identity(params)],
-            _ => Vec::new(),
-        }
+        link.kind.made().map(|made| (made.row().claims)(made)).unwrap_or_default()
     }
 
     fn provides(&self, link: &Link) -> Vec<Offer> {
         let mut offers: Vec<Offer> = Vec::new();
         let name = &link.name;
-        if matches!(link.kind, LinkKind::Bridge(_)) {
+        if link.kind.made().is_some_and(|made| made.row().ports.is_some()) {
             offers.push(bridge_facet(name).into());
         }
         for (family, facet, enabled) in
@@ -371,9 +367,9 @@ impl Descriptor for LinkDescriptor {
             return Vec::new();
         }
         let mut taken: Vec<Cascade> = on_link(self.kinds, &link.name).collect();
-        if let LinkKind::Veth { peer: Some(peer) } = &link.kind {
-            taken.push(Cascade::Under(key(peer)));
-            taken.extend(on_link(self.kinds, peer));
+        if let Some(peer) = link.kind.far_end() {
+            taken.push(Cascade::Under(key(&peer)));
+            taken.extend(on_link(self.kinds, &peer));
         }
         taken
     }
@@ -402,7 +398,7 @@ impl Descriptor for LinkDescriptor {
         let is_requested = |description: &smol_str::SmolStr| {
             observed.description.as_deref().unwrap_or_default() == description.as_str()
         };
-        kind_satisfied(&expected.kind, &as_set(expected, observed))
+        kind_satisfied(&expected.kind, &observed.kind)
             && !observed.lacks_mark()
             && expected.enabled == observed.enabled
             && is_ipv6_as_requested(expected, observed)
@@ -496,13 +492,13 @@ impl Descriptor for LinkDescriptor {
 }
 
 #[derive(Serialize, Deserialize)]
-struct LinkRow {
+struct LinkPreImage {
     name: SmolStr,
     enabled: bool,
     description: Option<SmolStr>,
     mtu: Option<u32>,
     mac: Option<MacAddr>,
-    bridge: Option<BridgeParams>,
+    bridge: Option<BridgePreImage>,
     /// `ifindex`, which differs for another device of the same name.
     #[serde(default)]
     index: Option<u32>,
@@ -511,21 +507,43 @@ struct LinkRow {
     ipv6_enabled: Option<bool>,
 }
 
-impl PreImageRow<LinkDescriptor> for LinkRow {
+/// Parameters of a bridge.
+#[derive(Serialize, Deserialize)]
+struct BridgePreImage {
+    stp: bool,
+    vlan_filtering: bool,
+    ageing_time_s: u32,
+}
+
+impl BridgePreImage {
+    fn of(kind: &LinkKind) -> Option<Self> {
+        let made = kind.made().filter(|made| made.row().name == BRIDGE.name)?;
+        let is_on = |leaf| made.get(leaf) == Some(&Param::Bool(true));
+        let ageing_time_s = match made.get("ageing-time") {
+            Some(Param::Uint(seconds)) => *seconds,
+            _ => bridge::DEFAULT_AGEING_S, // unknown during a topology change
+        };
+        Some(Self { stp: is_on("stp"), vlan_filtering: is_on("vlan-filtering"), ageing_time_s })
+    }
+
+    fn kind(self) -> LinkKind {
+        let made = MadeLink::new(&BRIDGE).with("stp", self.stp);
+        let made = made.with("vlan-filtering", self.vlan_filtering);
+        made.with("ageing-time", self.ageing_time_s).into()
+    }
+}
+
+impl PreImageRow<LinkDescriptor> for LinkPreImage {
     const TAG: &'static str = "link";
 
     fn of(link: &Link) -> Option<Self> {
-        let bridge = match &link.kind {
-            LinkKind::Bridge(params) => Some(params.clone()),
-            _ => None,
-        };
         Some(Self {
             name: link.name.clone(),
             enabled: link.enabled,
             description: link.description.clone(),
             mtu: link.mtu,
             mac: link.mac,
-            bridge,
+            bridge: BridgePreImage::of(&link.kind),
             index: link.facts.as_ref().map(|facts| facts.index),
             ipv6_enabled: link.ipv6_enabled,
         })
@@ -534,7 +552,7 @@ impl PreImageRow<LinkDescriptor> for LinkRow {
     fn value(self) -> Link {
         let Self { name, enabled, description, mtu, mac, bridge, index, ipv6_enabled } = self;
         // Only attributes are restored, so the parameters of other kinds do not matter.
-        let kind = bridge.map_or(LinkKind::Physical, LinkKind::Bridge);
+        let kind = bridge.map_or(LinkKind::Physical, BridgePreImage::kind);
         let facts = index.map(|index| LinkFacts { index, ..LinkFacts::default() });
         Link { enabled, description, mtu, mac, ipv6_enabled, facts, ..Link::new(name, kind) }
     }
@@ -619,37 +637,29 @@ fn on_link<'n>(kinds: &'static [KindRow], name: &'n str) -> impl Iterator<Item =
     kinds.iter().filter_map(|row| row.goes_with_link).map(move |taken| taken(name))
 }
 
-/// Default MTU of an Ethernet-like link, bytes of layer 3.
-const FRESH_MTU: u32 = 1500;
-
 /// Default MTU of the loopback device, bytes of layer 3.
 const FRESH_LOOPBACK_MTU: u32 = 65_536;
 
 /// Default MTU of a kind of link; `None` where it depends on other links.
 fn fresh_mtu(kind: &LinkKind) -> Option<u32> {
     match kind {
+        LinkKind::Physical => Some(row::FRESH_MTU),
         LinkKind::Loopback => Some(FRESH_LOOPBACK_MTU),
-        LinkKind::Bridge(_) | LinkKind::Vxlan(_) | LinkKind::Other(_) => None,
-        _ => Some(FRESH_MTU),
+        LinkKind::Made(made) => match made.row().mtu {
+            MtuRule::Own(mtu) => Some(mtu),
+            MtuRule::OfPorts | MtuRule::OfBelow(_) => None,
+        },
+        LinkKind::Other(_) => None,
     }
 }
 
 /// True when a link can be changed into another one in place.
 pub(crate) fn can_become(old: &Link, new: &Link) -> bool {
     match (&old.kind, &new.kind) {
-        (LinkKind::Bridge(_), LinkKind::Bridge(_)) => true,
-        (old, new) => kind_satisfied(new, old),
-    }
-}
-
-/// Kind of the link with the ageing time that was set, which the kernel does not show during a topology change.
-fn as_set<'k>(expected: &Link, observed: &'k Link) -> Cow<'k, LinkKind> {
-    match (&expected.kind, &observed.kind) {
-        (LinkKind::Bridge(params), LinkKind::Bridge(seen_params)) if observed.ages_faster() => {
-            let ageing_time_s = params.ageing_time_s;
-            Cow::Owned(LinkKind::Bridge(BridgeParams { ageing_time_s, ..seen_params.clone() }))
+        (LinkKind::Made(old), LinkKind::Made(new)) if old.row().name == new.row().name => {
+            old.differing(new).all(|(row, _)| row.change == Change::InPlace)
         }
-        (_, seen_params) => Cow::Borrowed(seen_params),
+        (old, new) => kind_satisfied(new, old),
     }
 }
 
@@ -657,17 +667,9 @@ fn as_set<'k>(expected: &Link, observed: &'k Link) -> Cow<'k, LinkKind> {
 fn kind_satisfied(expected: &LinkKind, observed: &LinkKind) -> bool {
     match (expected, observed) {
         (LinkKind::Physical, _) => true, // whatever kind the driver reports
-        (LinkKind::Veth { peer: expected }, LinkKind::Veth { peer: observed }) => {
-            // Unknown until the message about the far end arrives.
-            expected.is_none() || observed.is_none() || expected == observed
-        }
-        (LinkKind::Vxlan(expected), LinkKind::Vxlan(observed)) => {
-            expected.vni == observed.vni
-                && expected.port == observed.port
-                && expected.learning == observed.learning
-                && expected.local == observed.local
-                && expected.remote == observed.remote
-                && expected.device == observed.device
+        (LinkKind::Made(expected), LinkKind::Made(observed)) => {
+            expected.row().name == observed.row().name
+                && observed.differing(expected).next().is_none()
         }
         (expected, observed) => expected == observed,
     }

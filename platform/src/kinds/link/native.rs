@@ -1,6 +1,6 @@
 //! `interface` entries as links, and links as state.
 
-use std::net::IpAddr;
+use std::net::AddrParseError;
 use std::sync::Arc;
 
 use holdfast_config::{InstancePath, NodeId, Schema, Step, Value};
@@ -10,12 +10,16 @@ use smol_str::SmolStr;
 
 use super::status::LinkStatus;
 use super::{
-    BridgeParams, LEAST_IPV6_MTU, Link, LinkKind, OperState, VxlanParams, can_become, key,
+    DUMMY, LEAST_IPV6_MTU, LINK_ROWS, Link, LinkKind, LinkRow, MadeLink, OperState, Param,
+    ParamRow, ParamType, can_become, key,
 };
-use crate::kinds::entry::{Entry, LINK_STEP, ObjectError, ObjectValues, not_of_one_host};
+use crate::kinds::entry::{
+    Entry, LINK_STEP, ObjectError, ObjectValues, not_of_one_host, number, text,
+};
 use crate::kinds::ethernet::{self, Duplex, Ethernet, EthernetAttribute};
 use crate::kinds::native::{
-    EntryShare, INTERFACE, InterfaceNodes, ModelError, NativeKind, StatusNodes, ValueEntry, nodes,
+    EntryShare, INTERFACE, InterfaceNodes, ModelError, NativeKind, StatusNodes, ValueEntry, find,
+    nodes,
 };
 use crate::kinds::reading::first_text;
 use crate::kinds::state::{Leaves, Planes, StateEntry, enum_value, text_value};
@@ -54,19 +58,6 @@ nodes!(
         subinterface: "/subinterface",
         subinterface_enabled: "/subinterface/enabled",
         subinterface_description: "/subinterface/description",
-        veth: "/veth",
-        veth_peer: "/veth/peer",
-        vxlan: "/vxlan",
-        vxlan_vni: "/vxlan/vni",
-        vxlan_local: "/vxlan/local",
-        vxlan_remote: "/vxlan/remote",
-        vxlan_port: "/vxlan/port",
-        vxlan_device: "/vxlan/device",
-        vxlan_learning: "/vxlan/learning",
-        bridge: "/bridge",
-        bridge_stp: "/bridge/stp",
-        bridge_vlan_filtering: "/bridge/vlan-filtering",
-        bridge_ageing_time: "/bridge/ageing-time",
         state: "/state",
         state_name: "/state/name",
         state_kind: "/state/type",
@@ -120,6 +111,91 @@ pub(crate) struct NativeLink {
     pub(crate) nodes: LinkNodes,
     v4: LinkFamilyNodes,
     v6: LinkFamilyNodes,
+    rows: Vec<BoundRow>,
+}
+
+/// A kind of link that the agent makes, bound to the nodes of its parameters.
+#[derive(Clone, Debug)]
+struct BoundRow {
+    row: &'static LinkRow,
+    /// Container of the parameters, and their leaves in the order of the row; `None` for a kind without parameters.
+    params: Option<BoundParams>,
+}
+
+#[derive(Clone, Debug)]
+struct BoundParams {
+    container: NodeId,
+    leaves: Vec<NodeId>,
+}
+
+impl BoundRow {
+    fn find(schema: &Schema, row: &'static LinkRow) -> Result<Self, ModelError> {
+        if row.params.is_empty() {
+            return Ok(Self { row, params: None });
+        }
+        let container = format!("{INTERFACE}/{}", row.name);
+        let leaf = |param: &ParamRow| find(schema, &format!("{container}/{}", param.leaf));
+        let leaves = row.params.iter().map(leaf).collect::<Result<_, _>>()?;
+        let container = find(schema, &container)?;
+        Ok(Self { row, params: Some(BoundParams { container, leaves }) })
+    }
+
+    /// Path of a parameter below the entry of its link.
+    fn leaf(&self, leaf: &str) -> Option<[NodeId; 2]> {
+        let params = self.params.as_ref()?;
+        Some([params.container, params.leaves[self.row.position(leaf)?]])
+    }
+
+    /// The link that the entry `name` asks for.
+    fn made(&self, name: &SmolStr, entry: &Entry<'_>) -> Result<MadeLink, ObjectError> {
+        let mut made = MadeLink::new(self.row);
+        let Some(params) = &self.params else { return Ok(made) };
+        let container = entry.container(params.container);
+        for (position, row) in self.row.params.iter().enumerate() {
+            let leaf = params.leaves[position];
+            let error = |reason: String| entry.inner_error(params.container, leaf, reason);
+            let value = container.as_ref().and_then(|container| container.value(leaf));
+            let Some(value) = value else {
+                if row.is_mandatory {
+                    let error = error("this leaf is mandatory".to_owned());
+                    return Err(ObjectError { incomplete: true, ..error });
+                }
+                continue;
+            };
+            let param = param(row.ty, value).map_err(&error)?;
+            if let Param::Name(other) = &param {
+                if let Some(reason) = name_fault(other) {
+                    return Err(error(format!("`{other}` cannot be the name of a link: {reason}")));
+                }
+                if other == name {
+                    return Err(error(match row.ty {
+                        ParamType::FarEnd => "a link cannot be the other end of itself".to_owned(),
+                        _ => format!("a {} link cannot be its own {}", self.row.name, row.leaf),
+                    }));
+                }
+            }
+            made.set(position, Some(param));
+        }
+        (self.row.check)(&made).map_err(|fault| match self.leaf(fault.leaf) {
+            Some([container, leaf]) => entry.inner_error(container, leaf, fault.reason),
+            None => entry.error(fault.reason),
+        })?;
+        Ok(made)
+    }
+}
+
+/// A parameter from its leaf.
+fn param(ty: ParamType, value: &Value) -> Result<Param, String> {
+    let name = text(value);
+    match (ty, value) {
+        (ParamType::Bool, Value::Bool(on)) => Ok(Param::Bool(*on)),
+        (ParamType::Uint, value) if let Some(number) = number(value) => Ok(Param::Uint(number)),
+        (ParamType::Ip, _) if let Some(text) = name => {
+            text.parse().map(Param::Ip).map_err(|error: AddrParseError| error.to_string())
+        }
+        (ParamType::Link | ParamType::FarEnd, _) if let Some(name) = name => Ok(Param::Name(name)),
+        _ => Err(format!("{value:?} is of another type than this leaf")),
+    }
 }
 
 impl NativeLink {
@@ -129,7 +205,18 @@ impl NativeLink {
             nodes: LinkNodes::find(schema, INTERFACE)?,
             v4: LinkFamilyNodes::find(schema, &format!("{INTERFACE}/ipv4"))?,
             v6: LinkFamilyNodes::find(schema, &format!("{INTERFACE}/ipv6"))?,
+            rows: LINK_ROWS
+                .iter()
+                .map(|row| BoundRow::find(schema, row))
+                .collect::<Result<_, _>>()?,
         })
+    }
+
+    /// Leaf that names the other end of a pair, with its container; `None` for other kinds.
+    pub(crate) fn far_end_leaf(&self, row: &LinkRow) -> Option<Vec<NodeId>> {
+        let far_end = row.params.iter().find(|param| param.ty == ParamType::FarEnd)?;
+        let row = self.rows.iter().find(|it| it.row.name == row.name)?;
+        Some(row.leaf(far_end.leaf)?.to_vec())
     }
 
     fn link(&self, name: &SmolStr, entry: &Entry<'_>) -> Result<Link, ObjectError> {
@@ -167,7 +254,8 @@ impl NativeLink {
         }
         self.check_penalty(entry)?;
         let kind = self.link_kind(name, entry)?;
-        if master.is_some() && matches!(kind, LinkKind::Loopback | LinkKind::Bridge(_)) {
+        let has_ports = kind.made().is_some_and(|made| made.row().ports.is_some());
+        if master.is_some() && (has_ports || kind == LinkKind::Loopback) {
             let reason = format!("a {} link cannot be a port of a bridge", kind.name());
             return Err(entry.leaf_error(nodes.master, reason));
         }
@@ -230,7 +318,7 @@ impl NativeLink {
             auto_negotiate: entry.bool(nodes.auto_negotiate),
         };
         let Some(first) = settings.attributes().next() else { return Ok(None) };
-        if matches!(kind, LinkKind::Loopback | LinkKind::Dummy) {
+        if *kind == LinkKind::Loopback || kind.name() == DUMMY.name {
             let reason = format!("a {} link has no speed and no duplex mode", kind.name());
             return Err(entry.leaf_error(self.ethernet_leaf(first), reason));
         }
@@ -310,87 +398,11 @@ impl NativeLink {
             other if name == "lo" => {
                 fault(&format!("`lo` is the loopback link, not a {other} link"))
             }
-            "veth" => self.veth(name, entry),
-            "bridge" => Ok(LinkKind::Bridge(self.bridge(entry))),
-            "vxlan" => self.vxlan(name, entry),
-            "dummy" => Ok(LinkKind::Dummy),
+            other if let Some(row) = self.rows.iter().find(|it| it.row.name == other) => {
+                row.made(name, entry).map(LinkKind::Made)
+            }
             other => fault(&format!("the agent cannot make links of type {other}")),
         }
-    }
-
-    fn veth(&self, name: &SmolStr, entry: &Entry<'_>) -> Result<LinkKind, ObjectError> {
-        let nodes = &self.nodes;
-        let peer = entry.container(nodes.veth).and_then(|veth| veth.text(nodes.veth_peer));
-        let Some(peer) = peer else {
-            let error = entry.inner_error(nodes.veth, nodes.veth_peer, "this leaf is mandatory");
-            return Err(ObjectError { incomplete: true, ..error });
-        };
-        let fault = match name_fault(&peer) {
-            Some(reason) => Some(format!("`{peer}` cannot be the name of a link: {reason}")),
-            None if peer == *name => Some("a link cannot be the other end of itself".to_owned()),
-            None => None,
-        };
-        match fault {
-            Some(reason) => Err(entry.inner_error(nodes.veth, nodes.veth_peer, reason)),
-            None => Ok(LinkKind::Veth { peer: Some(peer) }),
-        }
-    }
-
-    fn bridge(&self, entry: &Entry<'_>) -> BridgeParams {
-        let nodes = &self.nodes;
-        let default = BridgeParams::default();
-        let Some(bridge) = entry.container(nodes.bridge) else { return default };
-        BridgeParams {
-            stp: bridge.bool(nodes.bridge_stp).unwrap_or(default.stp),
-            vlan_filtering: bridge
-                .bool(nodes.bridge_vlan_filtering)
-                .unwrap_or(default.vlan_filtering),
-            ageing_time_s: bridge.number(nodes.bridge_ageing_time).unwrap_or(default.ageing_time_s),
-        }
-    }
-
-    fn vxlan(&self, name: &SmolStr, entry: &Entry<'_>) -> Result<LinkKind, ObjectError> {
-        let nodes = &self.nodes;
-        let vxlan = entry.container(nodes.vxlan);
-        let vni = vxlan.as_ref().and_then(|vxlan| vxlan.number(nodes.vxlan_vni));
-        let (Some(vxlan), Some(vni)) = (vxlan, vni) else {
-            let error = entry.inner_error(nodes.vxlan, nodes.vxlan_vni, "this leaf is mandatory");
-            return Err(ObjectError { incomplete: true, ..error });
-        };
-        let local: Option<IpAddr> = vxlan.parsed(nodes.vxlan_local)?;
-        let remote: Option<IpAddr> = vxlan.parsed(nodes.vxlan_remote)?;
-        if let (Some(local), Some(remote)) = (local, remote)
-            && local.is_ipv4() != remote.is_ipv4()
-        {
-            let reason = "local and remote address must be of one family";
-            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_remote, reason));
-        }
-        let device = vxlan.text(nodes.vxlan_device);
-        if device.as_ref() == Some(name) {
-            let reason = "a tunnel cannot be its own device";
-            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_device, reason));
-        }
-        if local.is_some_and(|local| local.is_multicast()) {
-            let reason = "a tunnel cannot have the address of a multicast group as its own";
-            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_local, reason));
-        }
-        let on_link = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-        if local.iter().chain(&remote).any(on_link) && device.is_none() {
-            let reason = "a link-local address needs a device";
-            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_device, reason));
-        }
-        if remote.is_some_and(|remote| remote.is_multicast()) && device.is_none() {
-            let reason = "a multicast group needs a device";
-            return Err(entry.inner_error(nodes.vxlan, nodes.vxlan_device, reason));
-        }
-        Ok(LinkKind::Vxlan(VxlanParams {
-            vni,
-            local,
-            remote,
-            port: vxlan.number(nodes.vxlan_port).unwrap_or(VxlanParams::IANA_PORT),
-            device,
-            learning: vxlan.bool(nodes.vxlan_learning).unwrap_or(true),
-        }))
     }
 
     pub(crate) fn link_state(
@@ -444,8 +456,8 @@ impl NativeLink {
         leaves.optional(nodes.state_mac, link.mac.map(|mac| text_value(&mac.to_string())));
         leaves.optional(nodes.state_description, link.description.as_deref().map(text_value));
         leaves.optional(nodes.state_master, link.master.as_deref().map(text_value));
-        if let LinkKind::Veth { peer: Some(peer) } = &link.kind {
-            leaves.text(nodes.state_peer, peer);
+        if let Some(peer) = link.kind.far_end() {
+            leaves.text(nodes.state_peer, &peer);
         }
         let description = applied.and_then(|applied| applied.subinterface_description.as_deref());
         leaves.optional(nodes.state_subinterface_description, description.map(text_value));

@@ -1,10 +1,13 @@
 //! Links: ports that exist before us, and links that we create.
 
-use std::net::IpAddr;
-
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value as Json;
 use smol_str::SmolStr;
 
+use super::row::{LinkRow, MadeLink, Param, ParamType};
+use super::rows::row_named;
 use crate::kinds::ethernet::Ethernet;
 use crate::kinds::link_setting::LinkSysctl;
 use crate::kinds::types::{Family, MacAddr};
@@ -100,11 +103,6 @@ impl Link {
         self.facts.as_ref().is_some_and(|facts| facts.mark_lost)
     }
 
-    /// True for a bridge that ages addresses faster than configured, during a topology change.
-    pub fn ages_faster(&self) -> bool {
-        self.facts.as_ref().is_some_and(|facts| facts.ages_faster)
-    }
-
     /// The MTU of a link that no other link limits.
     pub fn own_mtu(&self) -> Option<u32> {
         self.mtu.filter(|_| !self.kind.has_limited_mtu())
@@ -112,10 +110,7 @@ impl Link {
 
     /// The part that holds the MTU of a link that other links limit.
     pub fn limited_mtu(&self) -> Option<LinkMtu> {
-        let device = match &self.kind {
-            LinkKind::Vxlan(params) => params.device.clone(),
-            _ => None,
-        };
+        let device = self.kind.made().and_then(MadeLink::below);
         let part = LinkMtu {
             link: self.name.clone(),
             mtu: self.mtu,
@@ -137,26 +132,30 @@ impl Link {
     }
 }
 
-/// The kind of a link.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The kind of a link. As JSON, a link that the agent could have made is an object with its kind and parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkKind {
     /// A port that exists before the agent, which sets its attributes and never deletes it.
     Physical,
     /// The loopback device, which exists in every namespace.
     Loopback,
-    /// One end of a pair; both ends come and go together.
-    Veth {
-        /// Name of the other end. Observed: `None` when it is in another namespace.
-        peer: Option<SmolStr>,
-    },
-    /// A bridge.
-    Bridge(BridgeParams),
-    /// A VXLAN tunnel end.
-    Vxlan(VxlanParams),
-    /// A device that drops what is sent to it.
-    Dummy,
+    /// A kind that the agent makes.
+    Made(MadeLink),
     /// Observed only: a kind that the native model has no name for (`IFLA_INFO_KIND`).
     Other(SmolStr),
+}
+
+impl From<MadeLink> for LinkKind {
+    fn from(made: MadeLink) -> Self {
+        Self::Made(made)
+    }
+}
+
+impl From<&'static LinkRow> for LinkKind {
+    /// A link of this kind with default parameters.
+    fn from(row: &'static LinkRow) -> Self {
+        Self::Made(MadeLink::new(row))
+    }
 }
 
 impl LinkKind {
@@ -173,25 +172,31 @@ impl LinkKind {
         match self {
             Self::Physical | Self::Other(_) => "physical",
             Self::Loopback => "loopback",
-            Self::Veth { .. } => "veth",
-            Self::Bridge(_) => "bridge",
-            Self::Vxlan(_) => "vxlan",
-            Self::Dummy => "dummy",
+            Self::Made(made) => made.row().name,
         }
     }
 
-    /// True for kinds that the agent creates. Links of other kinds must exist.
+    /// Kind and parameters of a link that the agent makes. Links of other kinds must exist.
+    pub fn made(&self) -> Option<&MadeLink> {
+        match self {
+            Self::Made(made) => Some(made),
+            _ => None,
+        }
+    }
+
+    /// True for kinds that the agent creates.
     pub fn is_made_by_us(&self) -> bool {
-        matches!(self, Self::Veth { .. } | Self::Bridge(_) | Self::Vxlan(_) | Self::Dummy)
+        self.made().is_some()
+    }
+
+    /// Name of the other end of a pair.
+    pub fn far_end(&self) -> Option<SmolStr> {
+        self.made()?.far_end()
     }
 
     /// True for a link whose MTU follows from that of other links: a bridge, and a tunnel on a link.
     pub fn has_limited_mtu(&self) -> bool {
-        match self {
-            Self::Bridge(_) => true,
-            Self::Vxlan(params) => params.device.is_some(),
-            _ => false,
-        }
+        self.made().is_some_and(MadeLink::has_limited_mtu)
     }
 
     /// True when both are of one kind, with any parameters.
@@ -200,61 +205,59 @@ impl LinkKind {
     }
 }
 
-/// Parameters of a bridge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BridgeParams {
-    /// Spanning tree in the kernel (`IFLA_BR_STP_STATE`).
-    pub stp: bool,
-    /// VLAN filtering (`IFLA_BR_VLAN_FILTERING`).
-    pub vlan_filtering: bool,
-    /// Age at which a learned address is forgotten, in seconds.
-    pub ageing_time_s: u32,
-}
-
-impl Default for BridgeParams {
-    /// The kernel's own defaults.
-    fn default() -> Self {
-        Self { stp: false, vlan_filtering: false, ageing_time_s: 300 }
+impl Serialize for LinkKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self::Made(made) = self else { return serializer.serialize_str(self.name()) };
+        let param = |param: &Param| match param {
+            Param::Bool(on) => Json::from(*on),
+            Param::Uint(number) => Json::from(*number),
+            Param::Ip(_) | Param::Name(_) => Json::from(param.to_string()),
+        };
+        let params =
+            made.params().map(|(row, value)| (row.leaf.to_owned(), value.map(param).into()));
+        let params: serde_json::Map<String, Json> = params.collect();
+        let mut kind = serializer.serialize_map(Some(1))?;
+        kind.serialize_entry(made.row().name, &params)?;
+        kind.end()
     }
 }
 
-/// Parameters of a VXLAN tunnel end. None of them but `learning` can be changed in place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VxlanParams {
-    /// VXLAN network identifier, 24 bits.
-    pub vni: u32,
-    /// Source address of the outer packet.
-    pub local: Option<IpAddr>,
-    /// Remote tunnel end, or the multicast group of all of them.
-    pub remote: Option<IpAddr>,
-    /// UDP destination port.
-    pub port: u16,
-    /// Link that carries the tunnel.
-    pub device: Option<SmolStr>,
-    /// Learn remote addresses from received packets.
-    pub learning: bool,
+impl<'de> Deserialize<'de> for LinkKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let params = match Json::deserialize(deserializer)? {
+            Json::String(name) => {
+                return Ok(match name.as_str() {
+                    "physical" => Self::Physical,
+                    "loopback" => Self::Loopback,
+                    _ => Self::Other(name.into()),
+                });
+            }
+            Json::Object(kind) => kind,
+            other => return Err(D::Error::custom(format!("{other} is not a kind of link"))),
+        };
+        let (name, params) = params.into_iter().next().unwrap_or_default();
+        let unknown = || D::Error::custom(format!("`{name}` is not a kind of link"));
+        let row = row_named(&name).ok_or_else(unknown)?;
+        let mut made = MadeLink::new(row);
+        for (position, param) in row.params.iter().enumerate() {
+            let value = params.get(param.leaf).filter(|value| !value.is_null());
+            let value = value.map(|value| {
+                let read = param_of_json(param.ty, value);
+                read.ok_or_else(|| D::Error::custom(format!("{value} is not a {}", param.leaf)))
+            });
+            made.set(position, value.transpose()?);
+        }
+        Ok(Self::Made(made))
+    }
 }
 
-impl VxlanParams {
-    /// IANA's UDP port for VXLAN, the default of the native model.
-    pub const IANA_PORT: u16 = 4789;
-
-    /// A tunnel end with IANA's port and the kernel's defaults.
-    pub fn new(vni: u32) -> Self {
-        let port = Self::IANA_PORT;
-        Self { vni, local: None, remote: None, port, device: None, learning: true }
-    }
-
-    /// True when the outer packets are of IPv6. A tunnel without addresses is one of IPv4.
-    pub fn is_ipv6(&self) -> bool {
-        self.local.or(self.remote).is_some_and(|ip| ip.is_ipv6())
-    }
-
-    /// Bytes that the tunnel adds to each packet: the outer headers of IP, UDP and VXLAN, and the inner Ethernet header
-    /// (`VXLAN_HEADROOM` and `VXLAN6_HEADROOM`).
-    pub fn overhead(&self) -> u32 {
-        if self.is_ipv6() { 70 } else { 50 }
-    }
+fn param_of_json(ty: ParamType, value: &Json) -> Option<Param> {
+    Some(match ty {
+        ParamType::Bool => Param::Bool(value.as_bool()?),
+        ParamType::Uint => Param::Uint(value.as_u64()?.try_into().ok()?),
+        ParamType::Ip => Param::Ip(value.as_str()?.parse().ok()?),
+        ParamType::Link | ParamType::FarEnd => Param::Name(value.as_str()?.into()),
+    })
 }
 
 /// Observed properties of a link that cannot be configured.
@@ -273,9 +276,6 @@ pub struct LinkFacts {
     pub last_change_ns: u64,
     /// Number of carrier changes (`IFLA_CARRIER_CHANGES`).
     pub carrier_changes: u32,
-    /// The spanning tree of a bridge is changing (`IFLA_BR_TOPOLOGY_CHANGE`). Until it has settled, the kernel
-    /// shows and uses a shorter ageing time than the configured one.
-    pub ages_faster: bool,
     /// Our alternative name was removed after it was seen. The link is still known as ours by its index.
     #[serde(default)]
     pub mark_lost: bool,

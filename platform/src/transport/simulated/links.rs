@@ -5,14 +5,16 @@ use std::collections::BTreeSet;
 use netlink_packet_core::{DefaultNla, Nla as _};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, BridgeStpState, Inet6DevConf, InfoBridge, InfoData, InfoKind,
-    InfoVeth, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop, State,
+    AfSpecInet6, AfSpecUnspec, Inet6DevConf, InfoData, InfoKind, InfoVeth, InfoVxlan,
+    LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop, State,
 };
 use nix::errno::Errno;
 
 use super::model::{KernelModel, ModelResult, SimulatedRefusal};
 use super::setting_paths;
-use crate::values::{Ethernet, Family, OUR_ALTNAME_PREFIX};
+use crate::kinds::link::rows::row_of_kind;
+use crate::kinds::link::{Attribute, Change, ParamType};
+use crate::values::{Ethernet, Family, OUR_ALTNAME_PREFIX, Param};
 
 /// Smallest and largest MTU of the model's links, bytes of layer 3.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65_536;
@@ -98,15 +100,12 @@ impl KernelModel {
                 self.insert_link(SimLink::new(peer_index, peer_name, SimLinkKind::Veth(index)));
                 self.insert_link(SimLink::new(index, name, SimLinkKind::Veth(peer_index)));
             }
-            (InfoKind::Vxlan, Some(InfoData::Vxlan(params))) => {
-                for param in params {
-                    if let InfoVxlan::Link(below) = param {
-                        self.link(*below)?;
-                    }
+            _ if row_of_kind(kind).is_some() => {
+                for below in links_below(kind, data) {
+                    self.link(below)?;
                 }
                 self.insert_created(index, name, kind, data);
             }
-            (InfoKind::Bridge | InfoKind::Dummy, _) => self.insert_created(index, name, kind, data),
             _ => {
                 return Err(SimulatedRefusal {
                     errno: Errno::EOPNOTSUPP,
@@ -215,14 +214,10 @@ impl KernelModel {
 
     /// Largest MTU of a tunnel on a link; `None` for other links.
     fn limit_of(&self, link: &SimLink) -> Option<u32> {
-        let SimLinkKind::Created(InfoKind::Vxlan, Some(InfoData::Vxlan(params))) = &link.kind
-        else {
-            return None;
-        };
-        let below = params.iter().find_map(|param| match param {
-            InfoVxlan::Link(index) => self.links.get(index),
-            _ => None,
-        })?;
+        let SimLinkKind::Created(kind, data) = &link.kind else { return None };
+        let below = links_below(kind, data.as_ref()).next()?;
+        let below = self.links.get(&below)?;
+        let Some(InfoData::Vxlan(params)) = data else { return Some(below.mtu) };
         let is_ipv6 = |param: &_| matches!(param, InfoVxlan::Local6(_) | InfoVxlan::Group6(_));
         let overhead = if params.iter().any(is_ipv6) { 70 } else { 50 };
         Some(below.mtu.saturating_sub(overhead).max(*MTU_RANGE.start()))
@@ -302,14 +297,14 @@ impl KernelModel {
         if let SimLinkKind::Veth(peer) = link.kind {
             self.remove(peer);
         }
-        let below = |it: &SimLink| match &it.kind {
-            SimLinkKind::Created(_, Some(InfoData::Vxlan(params))) => {
-                params.contains(&InfoVxlan::Link(index))
+        let is_above = |it: &SimLink| match &it.kind {
+            SimLinkKind::Created(kind, data) => {
+                links_below(kind, data.as_ref()).any(|below| below == index)
             }
             _ => false,
         };
         let above: Vec<u32> =
-            self.links.values().filter(|it| below(it)).map(|it| it.index).collect();
+            self.links.values().filter(|it| is_above(it)).map(|it| it.index).collect();
         above.into_iter().for_each(|above| self.remove(above));
     }
 
@@ -451,18 +446,37 @@ fn info(message: &LinkMessage) -> Option<(&InfoKind, Option<&InfoData>)> {
     Some((kind, data))
 }
 
-/// Changes the parameters of a bridge; other kinds keep theirs.
+/// Indices of the links that the parameters of a link name.
+fn links_below<'d>(
+    kind: &InfoKind,
+    data: Option<&'d InfoData>,
+) -> impl Iterator<Item = u32> + use<'d> {
+    let params = row_of_kind(kind).map_or(&[][..], |row| row.params);
+    params.iter().filter(|param| param.ty == ParamType::Link).filter_map(move |param| {
+        match (param.attribute, data) {
+            (Attribute::Data { take, .. }, Some(data)) => match take(data)? {
+                Param::Uint(index) => Some(index),
+                _ => None,
+            },
+            _ => None,
+        }
+    })
+}
+
+/// Changes the parameters that change in place; the others stay as they are, as in the kernel.
 fn merge(kind: &mut SimLinkKind, change: Option<(&InfoKind, Option<&InfoData>)>) {
-    let Some((InfoKind::Bridge, Some(InfoData::Bridge(change)))) = change else { return };
-    let SimLinkKind::Created(InfoKind::Bridge, data) = kind else { return };
-    let mut params = match data.take() {
-        Some(InfoData::Bridge(params)) => params,
-        _ => vec![InfoBridge::StpState(BridgeStpState::Disabled)],
-    };
-    for new in change {
-        let same = |old: &InfoBridge| std::mem::discriminant(old) == std::mem::discriminant(new);
-        params.retain(|old| !same(old));
-        params.push(new.clone());
+    let Some((changed_kind, Some(change))) = change else { return };
+    let SimLinkKind::Created(kind, data) = kind else { return };
+    let Some(row) = row_of_kind(kind).filter(|_| kind == changed_kind) else { return };
+    let Some(empty) = row.data else { return };
+    let mut merged = empty();
+    for param in row.params {
+        let Attribute::Data { put, take } = param.attribute else { continue };
+        let requested = take(change).filter(|_| param.change == Change::InPlace);
+        let value = requested.or_else(|| data.as_ref().and_then(take));
+        if let Some(value) = value.or_else(|| param.default.map(Param::from)) {
+            put(&mut merged, &value);
+        }
     }
-    *data = Some(InfoData::Bridge(params));
+    *data = Some(merged);
 }

@@ -63,16 +63,13 @@ fn link(words: &[&str]) -> Link {
     };
     let kind = match words[0] {
         "port" => LinkKind::Physical,
-        "veth" => LinkKind::Veth { peer: Some(words[2].into()) },
-        "bridge" => LinkKind::Bridge(BridgeParams {
-            stp: words.contains(&"stp"),
-            ..BridgeParams::default()
-        }),
-        "vxlan" => LinkKind::Vxlan(VxlanParams {
-            device: after("dev").map(Into::into),
-            ..VxlanParams::new(words[2].parse().unwrap())
-        }),
-        "dummy" => LinkKind::Dummy,
+        "veth" => MadeLink::new(&VETH).with("peer", words[2]).into(),
+        "bridge" => MadeLink::new(&BRIDGE).with("stp", words.contains(&"stp")).into(),
+        "vxlan" => {
+            let tunnel = MadeLink::new(&VXLAN).with("vni", words[2].parse::<u32>().unwrap());
+            after("dev").map_or(tunnel.clone(), |device| tunnel.with("device", device)).into()
+        }
+        "dummy" => LinkKind::from(&DUMMY),
         other => panic!("{other}"),
     };
     Link {

@@ -1,0 +1,22 @@
+//! The table of the kinds of links that the agent makes.
+
+use netlink_packet_route::link::InfoKind;
+
+use super::bridge::BRIDGE;
+use super::dummy::DUMMY;
+use super::row::LinkRow;
+use super::veth::VETH;
+use super::vxlan::VXLAN;
+
+/// The kinds of links that the agent makes.
+pub static LINK_ROWS: &[&LinkRow] = &[&VETH, &BRIDGE, &VXLAN, &DUMMY];
+
+/// The row of a kind by its name in the native model.
+pub(crate) fn row_named(name: &str) -> Option<&'static LinkRow> {
+    LINK_ROWS.iter().find(|row| row.name == name).copied()
+}
+
+/// The row of a kind by its name in the kernel.
+pub(crate) fn row_of_kind(kind: &InfoKind) -> Option<&'static LinkRow> {
+    row_named(&kind.to_string())
+}
