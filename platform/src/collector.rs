@@ -15,12 +15,19 @@ use crate::transport::rtnetlink::{Command, CommandSender, LinkCounters};
 /// Age up to which a reading is shared: readers that ask within this time of one another get the same one.
 const SHARED_FOR: Duration = Duration::from_millis(20);
 
-/// Reads the leaves that change without an event, once for all readers that ask at the same time.
+/// Reads the counters of all links, once for all readers that ask at the same time.
 #[derive(Debug)]
 pub struct Collector {
     line: CommandSender,
     nodes: Nodes,
     latest: Mutex<Option<Reading>>,
+}
+
+/// The clocks of the box.
+#[derive(Debug)]
+pub struct BoxClock {
+    current_datetime: Option<InstancePath>,
+    up_time: Option<InstancePath>,
 }
 
 /// Leaves of the native schema with their values.
@@ -35,11 +42,9 @@ struct Reading {
     leaves: PolledLeaves,
 }
 
-/// Schema nodes of the polled leaves. Nodes that the schema lacks are left out.
+/// Schema nodes of the counters. Nodes that the schema lacks are left out.
 #[derive(Debug)]
 struct Nodes {
-    current_datetime: Option<InstancePath>,
-    up_time: Option<InstancePath>,
     /// The list, then the containers down to the counters.
     counters: Option<(NodeId, NodeId, Vec<NodeId>)>,
     leaves: Vec<(NodeId, Counter)>,
@@ -66,7 +71,12 @@ impl Collector {
         Self { line, nodes: Nodes::of(native), latest: Mutex::new(None) }
     }
 
-    /// The polled leaves of the box and all its links.
+    /// The leaves that a reading may have.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        self.nodes.leaves.iter().map(|(leaf, _)| *leaf).collect()
+    }
+
+    /// The counters of all links.
     ///
     /// A reading that began at most 20 ms ago is shared; links without counters are left out.
     pub async fn read(&self) -> PolledLeaves {
@@ -88,6 +98,36 @@ impl Collector {
         self.line.command(Command::Counters(answer_tx));
         answer.await.unwrap_or_default() // empty when the transport has ended
     }
+}
+
+impl BoxClock {
+    /// The clocks, as leaves of the native schema.
+    pub fn new(native: &Schema) -> Self {
+        let system = |leaf: &str| {
+            let names = ["system", "state", leaf];
+            let mut at = native.root();
+            let steps = names.iter().map(|name| {
+                at = native.child(at, None, name)?;
+                Some(Step::node(at))
+            });
+            steps.collect::<Option<Vec<_>>>().map(InstancePath)
+        };
+        Self { current_datetime: system("current-datetime"), up_time: system("up-time") }
+    }
+
+    /// The leaves that a reading may have.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        let paths = [&self.current_datetime, &self.up_time].into_iter().flatten();
+        paths.filter_map(InstancePath::leaf).collect()
+    }
+
+    /// The time of day, and the time since the kernel started.
+    pub fn read(&self) -> Vec<(InstancePath, Value)> {
+        let now = || Value::Str(rfc3339(SystemTime::now()).into());
+        let date = self.current_datetime.iter().map(|path| (path.clone(), now()));
+        let up_time = self.up_time.as_ref().zip(up_time_ns());
+        date.chain(up_time.map(|(path, up)| (path.clone(), Value::Uint(up)))).collect()
+    }
 
     /// Boot time of the kernel, nanoseconds since 1970. Constant while the agent runs, hence not polled. `None`
     /// when the kernel does not report it (`btime` in proc_stat(5)).
@@ -100,23 +140,12 @@ impl Collector {
 
 impl Nodes {
     fn of(native: &Schema) -> Self {
-        let system = |leaf: &str| {
-            let names = ["system", "state", leaf];
-            let mut at = native.root();
-            let steps = names.iter().map(|name| {
-                at = native.child(at, None, name)?;
-                Some(Step::node(at))
-            });
-            steps.collect::<Option<Vec<_>>>().map(InstancePath)
-        };
         let find = |path: &str| native.find(path);
         let state = find("/interfaces/interface/state");
         let counters = find("/interfaces/interface/state/counters");
         let list = find("/interfaces").zip(find("/interfaces/interface"));
         let leaf = |(name, value): (&str, _)| Some((native.child(counters?, None, name)?, value));
         Self {
-            current_datetime: system("current-datetime"),
-            up_time: system("up-time"),
             counters: list
                 .zip(state.zip(counters))
                 .map(|((top, list), (state, counters))| (top, list, vec![state, counters])),
@@ -125,14 +154,7 @@ impl Nodes {
     }
 
     fn leaves(&self, links: &[LinkCounters]) -> Vec<(InstancePath, Value)> {
-        let mut all = Vec::with_capacity(2 + links.len() * self.leaves.len());
-        if let Some(path) = &self.current_datetime {
-            let text = rfc3339(SystemTime::now());
-            all.push((path.clone(), Value::Str(text.into())));
-        }
-        if let Some((path, up)) = self.up_time.as_ref().zip(up_time_ns()) {
-            all.push((path.clone(), Value::Uint(up)));
-        }
+        let mut all = Vec::with_capacity(links.len() * self.leaves.len());
         if let Some((top, list, below)) = &self.counters {
             for link in links {
                 let mut steps = vec![Step::node(*top)];
@@ -204,8 +226,9 @@ mod tests {
 
     #[test]
     fn polled_counters_are_in_the_native_model() {
-        let nodes = Nodes::of(&Schema::native().unwrap());
-        assert!(nodes.current_datetime.is_some() && nodes.up_time.is_some());
+        let native = Schema::native().unwrap();
+        assert_eq!(BoxClock::new(&native).nodes().len(), 2);
+        let nodes = Nodes::of(&native);
         assert!(nodes.counters.is_some());
         assert_eq!(nodes.leaves.len(), COUNTERS.len());
     }

@@ -30,7 +30,7 @@ pub mod value_json;
 pub mod values;
 mod vault;
 
-pub use collector::{Collector, PolledLeaves};
+pub use collector::{BoxClock, Collector, PolledLeaves};
 pub use foreign_routes::ForeignRoutes;
 pub use kinds::codec::is_in_the_way;
 pub use platform::{Platform, PlatformError, PlatformSettings};

@@ -101,7 +101,7 @@ impl Platform {
         self.route_table.clone()
     }
 
-    /// Reader of the polled leaves, as nodes of the native schema.
+    /// Reader of the counters of links, as nodes of the native schema.
     pub fn collector(&self, native: &Schema) -> Collector {
         Collector::new(native, self.rtnetlink.line().clone())
     }

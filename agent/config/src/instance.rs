@@ -178,6 +178,11 @@ impl InstancePath {
         self.0.last()
     }
 
+    /// The node of the last step, in the path of a leaf that of the leaf.
+    pub fn leaf(&self) -> Option<NodeId> {
+        Some(self.last()?.node)
+    }
+
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }

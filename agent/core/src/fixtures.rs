@@ -22,7 +22,7 @@ use holdfast_store::Store;
 use tempfile::TempDir;
 
 use crate::{
-    CommitError, CommitOptions, CommitStamp, Core, CoreHandle, Datastore, Parts, Statuses,
+    CommitError, CommitOptions, CommitStamp, Core, CoreHandle, Datastore, Parts, PolledState, Statuses,
 };
 
 /// A port with an MTU and an address, and a route through it.
@@ -58,6 +58,15 @@ pub struct CoreFixture {
 impl CoreFixture {
     /// Starts a core with its kernel and its store, and nothing else of the agent.
     pub async fn start(kernel: &SimulatedKernel, folder: &Path) -> Self {
+        Self::start_with(kernel, folder, Vec::new()).await
+    }
+
+    /// Starts a core with sources of polled state.
+    pub async fn start_with(
+        kernel: &SimulatedKernel,
+        folder: &Path,
+        polled: Vec<Arc<dyn PolledState>>,
+    ) -> Self {
         let (store, loaded) = Store::open(folder).unwrap();
         let (mut transport, events) = kernel.connect();
         transport.retrieve();
@@ -65,8 +74,7 @@ impl CoreFixture {
             models: Arc::new(Models::load().unwrap()),
             transport: Box::new(transport),
             events,
-            collector: None,
-            polled: Vec::new(),
+            polled,
             profiles: None,
             settings_check: None,
             store: store.clone(),

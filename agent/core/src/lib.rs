@@ -31,8 +31,8 @@ pub use examination::{
 };
 pub use handle::{
     AccessChanges, CertificateId, ConfiguredUsers, Core, CoreHandle, CoreView, Datastore,
-    DrainPlan, DrainTarget, EntryImpact, FenceRequest, LastWay, MAX_DRAINED_HOPS, PolledState,
-    Remark, Statuses,
+    DrainPlan, DrainTarget, EntryImpact, FenceRequest, LastWay, MAX_DRAINED_HOPS, PolledCatalog,
+    PolledSources, PolledState, Remark, Statuses,
 };
 pub use planning::MaintainedLinks;
 pub use publication::ServiceState;

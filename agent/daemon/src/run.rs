@@ -26,7 +26,7 @@ use holdfast_introspect::tcp::{self, IntrospectToken, TokenGuard};
 use holdfast_platform::hostname::HostnameWriter;
 use holdfast_platform::namespace_lock::{NamespaceLock, NamespaceLockError};
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
-use holdfast_platform::{Collector, Platform, PlatformError, PlatformSettings};
+use holdfast_platform::{BoxClock, Platform, PlatformError, PlatformSettings};
 use holdfast_store::accounts::AccountingLog;
 use holdfast_store::{ArtefactTable, Journal, JournalKind, Ledger, Store, StoreError, StoredState};
 use tokio::{net::TcpListener, runtime, sync::oneshot, time::timeout};
@@ -422,7 +422,7 @@ async fn start_core(
     let outward = Netns::open(&netns)?;
     let managed = PlatformSettings { netns, root, hostname: hostname.clone(), vault };
     let (platform, events) = Platform::start(&managed)?;
-    let collector = Some(platform.collector(&models.native));
+    let counters = Arc::new(platform.collector(&models.native));
     let route_table = platform.route_table();
     let slots = Slots::new(settings.image.image_command.clone());
     let packages = Packages::new(settings.state.path(), slots.clone());
@@ -454,13 +454,15 @@ async fn start_core(
     let unknown = settings.unknown_subscription_paths;
     let ignored = Arc::new(northbound::IgnoredSubscriptions::new(&models.native, unknown)?);
     let mut polled = gnsi.polled();
+    polled.push(counters);
+    polled.push(Arc::new(BoxClock::new(&models.native)));
     let bindable = Arc::new(profiles.clone());
     polled.push(ignored.clone());
     let folders = KernelFolders::default();
     polled.push(Arc::new(Sensors::new(&models.native, &folders)?));
     let resources = Arc::new(Resources::new(&models.native, folders.clone())?);
     polled.push(resources.clone());
-    let started = Collector::boot_time_ns();
+    let started = BoxClock::boot_time_ns();
     let components = Components::find(&models.native, &folders, software.running(), started)?;
     let handlers = Handlers::default();
     let settings_check = Arc::new(FaultSettingsCheck::new(&models.native)?);
@@ -468,7 +470,6 @@ async fn start_core(
         models,
         transport,
         events,
-        collector,
         polled,
         profiles: Some(bindable),
         settings_check: Some(settings_check),

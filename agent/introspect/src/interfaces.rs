@@ -40,9 +40,11 @@ pub(super) async fn interfaces(
 impl Introspect {
     /// Counters of all links, by their names.
     async fn counters(&self) -> BTreeMap<String, Counters> {
-        let polled = self.core.polled(Origin::Native).await;
         let models = self.core.models();
         let native = &models.native;
+        let counters = "/interfaces/interface/state/counters";
+        let sources = self.core.polled_catalog().below(native, &[counters]);
+        let polled = self.core.polled(Origin::Native, &sources).await.leaves;
         let child = |node, name| native.child(node, None, name);
         let interface = child(native.root(), "interfaces").and_then(|it| child(it, "interface"));
         let state = interface.and_then(|it| child(it, "state"));

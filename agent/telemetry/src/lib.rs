@@ -18,6 +18,7 @@ mod visibility;
 pub use commits::{Boundary, BoundaryReceiver, BoundarySender};
 pub use cursor::{Compare, Cursor, DerivedCursor, TreeUpdate, Walk, WalkProgress};
 pub use entry::{DerivedLists, EntryState, EntryVersion, MarkPlace, ViewEntry};
+pub use polled::{PolledList, PolledReading};
 pub use revision::{
     ConfigOrState, Draft, DraftTree, LeafVersion, ListStates, Mutation, PreparedTree, Revision,
     RevisionChange, TreeWriter,

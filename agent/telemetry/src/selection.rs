@@ -278,6 +278,15 @@ impl Selection {
         Some(format!("/{}", names.join("/")))
     }
 
+    /// A function that is true for a leaf of the selection, by its node in the schema.
+    pub fn leaf_filter<'s>(&'s self, schema: &'s Schema) -> impl Fn(NodeId) -> bool + 's {
+        let ends: HashSet<NodeId> = self.ends(schema).collect();
+        move |leaf| {
+            let is_below_end = schema.with_ancestors(leaf).any(|node| ends.contains(&node));
+            is_below_end && self.selects(leaf)
+        }
+    }
+
     /// Nodes at which the patterns end.
     pub fn ends(&self, schema: &Schema) -> impl Iterator<Item = NodeId> {
         ends(schema, &self.patterns)

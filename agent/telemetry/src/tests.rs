@@ -315,7 +315,7 @@ fn a_cursor_tells_of_appended_nodes() {
     // Polled leaves of nodes that came while they were read.
     let size = grown.native.resolve_write(&"/things/size".parse().unwrap()).unwrap();
     let polled = vec![(size, Value::Uint(9))];
-    let tree = super::polled::with_polled_leaves(&MODELS.native, &first.native, polled, 3);
+    let tree = super::polled::with_polled_leaves(&MODELS.native, &first.native, polled.into(), 3);
     assert_eq!(names(Walk::whole(all(&grown), &tree)).len(), 2, "the port and its mtu");
 }
 

@@ -53,6 +53,15 @@ impl Map {
         }
     }
 
+    /// OpenConfig leaves that show a native leaf.
+    pub fn leaves_to_openconfig(&self, native: NodeId) -> impl Iterator<Item = NodeId> {
+        let is_shown = |row: &&MapRow| !matches!(row.up, OpenConfigRule::Nothing);
+        self.rows_of(native)
+            .iter()
+            .filter(is_shown)
+            .filter_map(|row| Some(row.openconfig.last()?.node))
+    }
+
     /// OpenConfig list whose entries are the counterparts of those of a native list.
     pub fn list_to_openconfig(&self, native: NodeId) -> Option<NodeId> {
         Some(self.anchors[self.anchor_of_list(native)?].openconfig.as_ref()?.list)

@@ -255,6 +255,26 @@ impl Schema {
         })
     }
 
+    /// The node and all above it, the root last.
+    pub fn with_ancestors(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
+        std::iter::successors(Some(id), |node| self.node(*node).parent)
+    }
+
+    /// True for a list whose entries exist only in readings, because their keys are polled.
+    pub fn is_polled_list(&self, id: NodeId) -> bool {
+        match &self.node(id).kind {
+            NodeKind::List { keys } => keys.iter().any(|key| self.node(*key).polled),
+            _ => false,
+        }
+    }
+
+    /// True for a node that exists only in readings: at or below a polled list, or above nothing but such lists.
+    pub fn is_only_polled(&self, id: NodeId) -> bool {
+        let children = &self.node(id).children;
+        self.with_ancestors(id).any(|node| self.is_polled_list(node))
+            || (!children.is_empty() && children.iter().all(|child| self.is_only_polled(*child)))
+    }
+
     /// Type and attributes of a leaf's or leaf-list's value.
     ///
     /// # Panics

@@ -10,12 +10,13 @@ use holdfast_base::Caller;
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::Applied;
-use holdfast_config::{ClaimKey, Configuration, InstancePath, Models, ServiceTag, Value};
+use holdfast_config::{ClaimKey, Configuration, Models, ServiceTag};
 use holdfast_scheduler::ValueStatus;
-use holdfast_telemetry::{BoundaryReceiver, Revision};
+use holdfast_telemetry::{BoundaryReceiver, PolledReading, Revision};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
+use super::polled::{PolledCatalog, PolledSources};
 use super::remarks::Remark;
 use crate::examination::IncompleteEntry;
 use crate::publication::ServiceState;
@@ -38,8 +39,15 @@ pub trait Datastore: Clone + Send + Sync + 'static {
     /// All layers and their union, as of the newest revision or of a change that it lacks.
     fn configuration(&self) -> Configuration;
 
-    /// Leaves that change without events, read now.
-    fn polled(&self, origin: Origin) -> impl Future<Output = Vec<(InstancePath, Value)>> + Send;
+    /// The leaves that each source of polled state gives.
+    fn polled_catalog(&self) -> Arc<PolledCatalog>;
+
+    /// What these sources give, read now. Other sources are not asked.
+    fn polled(
+        &self,
+        origin: Origin,
+        sources: &PolledSources,
+    ) -> impl Future<Output = PolledReading> + Send;
 
     /// The names of these that are accounts of the box itself.
     fn accounts_of_box(

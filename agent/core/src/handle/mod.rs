@@ -9,6 +9,7 @@ mod events;
 mod fences;
 mod impact;
 mod last_way;
+mod polled;
 mod remarks;
 mod users;
 mod view;
@@ -21,15 +22,13 @@ use holdfast_base::Caller;
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{Applied, BoxState};
-use holdfast_config::{
-    ClaimKey, Configuration, InstancePath, Models, Namespace, ServiceTag, Value,
-};
+use holdfast_config::{ClaimKey, Configuration, Models, Namespace, ServiceTag};
+use holdfast_platform::RouteLookup;
 use holdfast_platform::kinds::credential;
 use holdfast_platform::objects::Registry;
-use holdfast_platform::{Collector, RouteLookup};
 use holdfast_scheduler::ValueStatus;
 use holdfast_store::Store;
-use holdfast_telemetry::{BoundaryReceiver, BoundarySender, Revision};
+use holdfast_telemetry::{BoundaryReceiver, BoundarySender, PolledReading, Revision};
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -50,6 +49,7 @@ pub use drain::{DrainPlan, DrainTarget, MAX_DRAINED_HOPS};
 pub use fences::FenceRequest;
 pub use impact::EntryImpact;
 pub use last_way::LastWay;
+pub use polled::{PolledCatalog, PolledSources, PolledState};
 pub use remarks::Remark;
 pub use users::ConfiguredUsers;
 pub use view::CoreView;
@@ -88,19 +88,12 @@ pub struct CoreHandle {
     pub(crate) graph_rx: watch::Receiver<GraphVersion>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) boundary_tx: BoundarySender,
-    /// Reader of polled state; `None` with the simulated kernel, which has nothing to poll.
-    pub(crate) collector: Option<Arc<Collector>>,
     pub(crate) route_lookup: RouteLookup,
     /// The database, which has the log of configuration revisions.
     pub(crate) store: Store,
-    /// Counters of services of the agent, which no revision holds.
+    /// Sources of state that no revision holds, by their numbers in the catalog.
     pub(crate) polled: Arc<[Arc<dyn PolledState>]>,
-}
-
-/// State that services of the agent keep and that changes without an event: counters, and when they moved last.
-pub trait PolledState: std::fmt::Debug + Send + Sync {
-    /// Present values of the leaves, by native path.
-    fn leaves(&self) -> Vec<(InstancePath, Value)>;
+    pub(crate) polled_catalog: Arc<PolledCatalog>,
 }
 
 impl Core {
@@ -198,15 +191,20 @@ impl Datastore for CoreHandle {
         self.configuration_rx.borrow().clone()
     }
 
-    async fn polled(&self, origin: Origin) -> Vec<(InstancePath, Value)> {
-        let mut native = match &self.collector {
-            Some(collector) => collector.read().await.to_vec(),
-            None => Vec::new(),
-        };
-        native.extend(self.polled.iter().flat_map(|it| it.leaves()));
+    fn polled_catalog(&self) -> Arc<PolledCatalog> {
+        Arc::clone(&self.polled_catalog)
+    }
+
+    async fn polled(&self, origin: Origin, sources: &PolledSources) -> PolledReading {
+        let mut native = PolledReading::default();
+        for (number, source) in self.polled.iter().enumerate() {
+            if sources.contains(number) {
+                native.extend(source.read().await);
+            }
+        }
         match origin {
             Origin::Native => native,
-            Origin::OpenConfig => self.models().map.up(&native),
+            Origin::OpenConfig => native.to_openconfig(&self.models().map),
         }
     }
 

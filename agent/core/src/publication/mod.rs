@@ -32,7 +32,7 @@ use std::time::Duration;
 use holdfast_base::now_ns;
 use holdfast_common::parallel;
 use holdfast_config::{Configuration, InstancePath, Layers, Value};
-use holdfast_platform::Collector;
+use holdfast_platform::BoxClock;
 use holdfast_platform::kinds;
 use holdfast_platform::objects::state::StateEntry;
 use holdfast_platform::objects::{LinkStatusSettings, Registry};
@@ -100,7 +100,7 @@ impl Publisher {
         let mut draft = first.draft(models, now_ns());
         let empty = Configuration::new(Arc::clone(models), Layers::new());
         draft.annotate(configuration.layers().annotation.clone());
-        let boot_time = Collector::boot_time_ns().unwrap_or_default();
+        let boot_time = BoxClock::boot_time_ns().unwrap_or_default();
         let system = source.registry.system_state(boot_time, software_version);
         let server = source.registry.server_state(grpc_services);
         let instance = source.registry.instance_state();

@@ -12,7 +12,7 @@ use holdfast_config::services::Services;
 use holdfast_config::{Configuration, Layers, Models, Tree, document};
 use holdfast_platform::objects::{Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
-use holdfast_platform::{Collector, failure, kinds, pre_image};
+use holdfast_platform::{failure, kinds, pre_image};
 use holdfast_scheduler::{Engine, IntentChange, TxnId};
 use holdfast_store::{ArtefactTable, LayerRows, Store, StoreError, StoredState};
 use tokio::sync::{mpsc, oneshot};
@@ -20,7 +20,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::commit::{CommitTable, ConfirmWindow};
 use crate::examination::{CredentialSource, EntryChange, Examiner, HandlerCalls, SettingsCheck};
 use crate::handle::{
-    BEAT_QUEUE_DEPTH, COMMIT_QUEUE_DEPTH, Core, CoreHandle, PolledState, QUERY_QUEUE_DEPTH,
+    BEAT_QUEUE_DEPTH, COMMIT_QUEUE_DEPTH, Core, CoreHandle, PolledCatalog, PolledState,
+    QUERY_QUEUE_DEPTH,
 };
 use crate::publication::Publisher;
 use crate::reports::Listeners;
@@ -38,8 +39,7 @@ pub struct Parts {
     pub models: Arc<Models>,
     pub transport: Box<dyn Transport>,
     pub events: Events,
-    pub collector: Option<Collector>,
-    /// Counters of services of the agent.
+    /// Sources of state that is read when somebody asks.
     pub polled: Vec<Arc<dyn PolledState>>,
     /// TLS profiles that the gRPC server may be bound to; without them, the default profile alone.
     pub profiles: Option<Arc<dyn Profiles>>,
@@ -96,7 +96,8 @@ impl Core {
     /// # Errors
     /// When stored data cannot be read, or new data cannot be written.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
-        let Parts { models, transport, events, collector, .. } = parts;
+        let Parts { models, transport, events, .. } = parts;
+        let polled_catalog = Arc::new(PolledCatalog::new(&models, &parts.polled));
         let route_lookup = transport.route_lookup();
         let Parts {
             polled,
@@ -208,7 +209,6 @@ impl Core {
         task.reconcile_as(settings);
         let ended_rx = run::start(task).map_err(StartError::Thread)?;
         ready_rx.await.map_err(|_| StartError::Ended)?;
-        let collector = collector.map(Arc::new);
         let handle = CoreHandle {
             commit_tx,
             query_tx,
@@ -221,10 +221,10 @@ impl Core {
             graph_rx,
             registry,
             boundary_tx,
-            collector,
             route_lookup,
             store: log,
             polled: polled.into(),
+            polled_catalog,
         };
         Ok(Self { handle, stop_tx: Some(stop_tx), ended_rx })
     }

@@ -112,7 +112,6 @@ impl Agent {
             models,
             transport,
             events,
-            collector: None,
             polled,
             profiles: Some(Arc::new(profiles)),
             settings_check: None,

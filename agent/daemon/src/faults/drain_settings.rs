@@ -87,6 +87,11 @@ impl DrainNodes {
         drained.filter_map(|(keys, _)| name(keys)).collect()
     }
 
+    /// True for the counters of packets of a link.
+    pub(super) fn counts_packets(&self, leaf: NodeId) -> bool {
+        [self.in_pkts, self.out_pkts].contains(&leaf)
+    }
+
     /// Packets that a link has carried, both ways together, by these leaves; 0 for one without counters.
     pub(super) fn packets(&self, leaves: &[(InstancePath, Value)], interface: &SmolStr) -> u64 {
         let is_of_link = |path: &InstancePath| {
@@ -95,8 +100,7 @@ impl DrainNodes {
             matches!(name, Some(Value::Str(name)) if name == interface)
         };
         let counts = leaves.iter().filter_map(|(path, value)| {
-            let is_count =
-                path.last().is_some_and(|it| [self.in_pkts, self.out_pkts].contains(&it.node));
+            let is_count = path.leaf().is_some_and(|leaf| self.counts_packets(leaf));
             match value {
                 Value::Uint(count) if is_count && is_of_link(path) => Some(*count),
                 _ => None,

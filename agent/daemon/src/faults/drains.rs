@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast_base::ErrorChain;
+use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, FenceItem, FenceOwner, InstancePath, Lift, MissingNode};
 use holdfast_core::{CoreHandle, Datastore as _, DrainTarget, GraphVersion};
 use holdfast_faults::{Input, Report, Resource, Source};
@@ -356,8 +357,10 @@ impl Drains {
 
     /// Packets that a link has carried, both ways together.
     async fn packets(&self, interface: &SmolStr) -> u64 {
-        let leaves = self.core.polled(holdfast_config::schema::Origin::Native).await;
-        self.nodes.packets(&leaves, interface)
+        let is_counter = |leaf| self.nodes.counts_packets(leaf);
+        let sources = self.core.polled_catalog().sources(Origin::Native, is_counter);
+        let reading = self.core.polled(Origin::Native, &sources).await;
+        self.nodes.packets(&reading.leaves, interface)
     }
 
     /// Changes what is wanted, and returns its version then.

@@ -2,16 +2,19 @@
 //!
 //! All rules that are due together read the same state of the box, and one reading of what is polled.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use holdfast_base::now_ns;
 use holdfast_config::resolve::PathPattern;
 use holdfast_config::schema::Origin;
-use holdfast_config::{InstancePath, Models, Value};
+use holdfast_config::tree::Tree;
+use holdfast_config::{Models, NodeId, Value};
 use holdfast_core::{CoreHandle, Datastore, ObservedBox};
 use holdfast_faults::{AlarmRule, Condition, Input, Settings, Verdict};
 use holdfast_services::expression::{Conditions, StateFacts, StateLeaf};
+use holdfast_telemetry::LeafVersion;
+use holdfast_telemetry::polled::with_polled_leaves;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
@@ -28,6 +31,9 @@ struct Sample {
     value: f64,
 }
 
+/// Nodes of polled leaves.
+type PolledNodes = BTreeSet<(Origin, NodeId)>;
+
 /// Numbers of leaves whose rate a rule asks for.
 type Samples = HashMap<StateLeaf, Sample>;
 
@@ -37,8 +43,8 @@ struct RunningRule {
     rule: Arc<AlarmRule>,
     due: Instant,
     samples: Samples,
-    /// Its expression has read a leaf that is polled.
-    reads_polled: bool,
+    /// Polled leaves that its expression has read.
+    polled: PolledNodes,
 }
 
 /// Evaluates the rules of the newest settings until there are no more settings, or nobody takes the verdicts.
@@ -78,7 +84,7 @@ fn take_settings(running: &mut BTreeMap<Condition, RunningRule>, settings: &Sett
             rule: Arc::clone(rule),
             due: Instant::now(),
             samples: Samples::new(),
-            reads_polled: false,
+            polled: PolledNodes::new(),
         };
         running.insert(condition, kept.unwrap_or_else(new));
     }
@@ -89,8 +95,10 @@ fn take_settings(running: &mut BTreeMap<Condition, RunningRule>, settings: &Sett
 struct Round {
     models: Arc<Models>,
     state: ObservedBox,
-    /// Leaves that are polled, once a rule has asked for one.
-    polled: Option<HashMap<(Origin, InstancePath), Value>>,
+    /// The polled leaves that the rules have read so far.
+    nodes: PolledNodes,
+    /// State with these leaves, by model.
+    polled: BTreeMap<Origin, Tree<LeafVersion>>,
     at: Instant,
 }
 
@@ -101,7 +109,7 @@ struct RuleFacts {
     rights: Option<Arc<PathPermissions>>,
     before: Samples,
     now: Mutex<Samples>,
-    reads_polled: AtomicBool,
+    polled: Mutex<PolledNodes>,
 }
 
 impl RuleFacts {
@@ -111,8 +119,9 @@ impl RuleFacts {
             return None;
         }
         if leaf.is_polled {
-            self.reads_polled.store(true, Ordering::Relaxed);
-            return polled.as_ref()?.get(&(leaf.origin, leaf.path.clone())).cloned();
+            let mut read = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
+            read.extend(leaf.path.leaf().map(|node| (leaf.origin, node)));
+            return Some(polled.get(&leaf.origin)?.find_leaf(&leaf.path)?.value);
         }
         let found = state.state(leaf.origin, &PathPattern::from(&leaf.path));
         found.into_iter().next().map(|(_, value)| value)
@@ -168,40 +177,43 @@ impl Judge {
         running: &mut BTreeMap<Condition, RunningRule>,
     ) -> Vec<(Condition, Verdict)> {
         let at = Instant::now();
-        let state = || Round {
-            models: self.core.models(),
-            state: self.core.observed_box(),
-            polled: None,
-            at,
-        };
         let due: Vec<&mut RunningRule> = running.values_mut().filter(|it| it.due <= at).collect();
-        let knows_of_polled = due.iter().any(|it| it.reads_polled);
-        let mut round = Arc::new(match knows_of_polled {
-            true => self.with_polled(state()).await,
-            false => state(),
-        });
+        let known = due.iter().flat_map(|it| it.polled.clone()).collect();
+        let mut round = Arc::new(self.state_with(known, at).await);
         let mut verdicts = Vec::with_capacity(due.len());
         for running in due {
             let mut result = self.evaluate(running, &round).await;
-            if result.reads_polled && round.polled.is_none() {
-                round = Arc::new(self.with_polled(state()).await);
+            if !result.polled.is_subset(&round.nodes) {
+                let nodes = round.nodes.union(&result.polled).copied().collect();
+                round = Arc::new(self.state_with(nodes, at).await);
                 result = self.evaluate(running, &round).await;
             }
             running.due = next_round(running, at);
             running.samples = result.samples;
-            running.reads_polled = result.reads_polled;
+            running.polled = result.polled;
             verdicts.push((running.rule.condition(), result.verdict));
         }
         verdicts
     }
 
-    async fn with_polled(&self, round: Round) -> Round {
-        let mut leaves = HashMap::new();
+    /// The state of the box, with these polled leaves.
+    async fn state_with(&self, nodes: PolledNodes, at: Instant) -> Round {
+        let models = self.core.models();
+        let state = self.core.observed_box();
+        let catalog = self.core.polled_catalog();
+        let mut polled = BTreeMap::new();
         for origin in [Origin::Native, Origin::OpenConfig] {
-            let polled = self.core.polled(origin).await;
-            leaves.extend(polled.into_iter().map(|(path, value)| ((origin, path), value)));
+            let sources = catalog.sources(origin, |leaf| nodes.contains(&(origin, leaf)));
+            if sources.is_empty() {
+                continue;
+            }
+            let reading = self.core.polled(origin, &sources).await;
+            let revision = self.core.revision();
+            let tree = revision.tree(origin);
+            let tree = with_polled_leaves(models.schema(origin), tree, reading, now_ns());
+            polled.insert(origin, tree);
         }
-        Round { polled: Some(leaves), ..round }
+        Round { models, state, nodes, polled, at }
     }
 
     /// Evaluates a rule on a thread of its own, since an expression may use up its fuel.
@@ -213,17 +225,18 @@ impl Judge {
             rights: self.owners.pathz.rights(&rule.owner, &round.models),
             before: running.samples.clone(),
             now: Mutex::default(),
-            reads_polled: AtomicBool::new(false),
+            polled: Mutex::default(),
         });
         let evaluated = spawn_blocking(move || {
             let verdict = judge.verdict(&rule, &facts);
             let samples = facts.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let reads_polled = facts.reads_polled.load(Ordering::Relaxed);
-            RuleResult { verdict, samples, reads_polled }
+            let polled = facts.polled.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            RuleResult { verdict, samples, polled }
         });
         evaluated.await.unwrap_or_else(|bug| {
             error!(error = %bug, "an alarm rule could not be evaluated because of a bug");
-            RuleResult { verdict: Verdict::Failed, samples: Samples::new(), reads_polled: false }
+            let samples = Samples::new();
+            RuleResult { verdict: Verdict::Failed, samples, polled: PolledNodes::new() }
         })
     }
 
@@ -246,7 +259,7 @@ impl Judge {
 struct RuleResult {
     verdict: Verdict,
     samples: Samples,
-    reads_polled: bool,
+    polled: PolledNodes,
 }
 
 /// The next moment at which a rule is due. A period that was missed is not made up for.

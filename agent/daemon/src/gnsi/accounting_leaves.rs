@@ -1,11 +1,12 @@
 //! Counters of records and their readers, as polled leaves of the native model.
 
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, MissingNode, Value};
+use holdfast_config::{InstancePath, MissingNode, NodeId, Value};
 use holdfast_core::{PolledState, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::acctz::{CommandKind, ServiceFamily};
 use holdfast_store::accounts::{AccountingLog, SOURCES, SourceKind, SubscribeCounts};
+use holdfast_telemetry::PolledReading;
 
 /// Paths of the counters.
 #[derive(Clone, Debug)]
@@ -55,8 +56,8 @@ impl AccountingLeaves {
     }
 }
 
-impl PolledState for AccountingLeaves {
-    fn leaves(&self) -> Vec<(InstancePath, Value)> {
+impl AccountingLeaves {
+    fn counts(&self) -> Vec<(InstancePath, Value)> {
         let SubscribeCounts { requests, responses, truncated } = self.accounts.subscribe_counts();
         let served = [
             (&self.requests, requests),
@@ -66,6 +67,19 @@ impl PolledState for AccountingLeaves {
         let recorded = self.sources.iter().map(|it| (&it.records, self.accounts.recorded(it.kind)));
         let all = served.into_iter().chain(recorded);
         all.map(|(path, count)| (path.clone(), Value::Uint(count))).collect()
+    }
+}
+
+#[tonic::async_trait]
+impl PolledState for AccountingLeaves {
+    fn nodes(&self) -> Vec<NodeId> {
+        let served = [&self.requests, &self.responses, &self.truncated].into_iter();
+        let all = served.chain(self.sources.iter().map(|it| &it.records));
+        all.filter_map(InstancePath::leaf).collect()
+    }
+
+    async fn read(&self) -> PolledReading {
+        self.counts().into()
     }
 }
 

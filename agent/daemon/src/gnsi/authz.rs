@@ -7,12 +7,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use holdfast_base::{AccessEpoch, AuthMethod, Caller, ErrorChain, Role, Switch};
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, MissingNode, Step, Value};
+use holdfast_config::{InstancePath, MissingNode, NodeId, Step, Value};
 use holdfast_core::{PolledState, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::authz::{Call, Decision, InstalledPolicy, Policy, Upload};
 use holdfast_security::rotation::created_on_ns;
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
+use holdfast_telemetry::PolledReading;
 use http::HeaderMap;
 use tonic::Status;
 use tracing::error;
@@ -216,8 +217,8 @@ impl Authz {
     }
 }
 
-impl PolledState for Authz {
-    fn leaves(&self) -> Vec<(InstancePath, Value)> {
+impl Authz {
+    fn counts(&self) -> Vec<(InstancePath, Value)> {
         let mut leaves = Vec::with_capacity(self.counters.len() * 4);
         for Counters { entry, allowed, denied } in self.counters.values() {
             for (counter, [times, last]) in
@@ -231,6 +232,18 @@ impl PolledState for Authz {
             }
         }
         leaves
+    }
+}
+
+#[tonic::async_trait]
+impl PolledState for Authz {
+    fn nodes(&self) -> Vec<NodeId> {
+        let ways = self.nodes.allowed.iter().chain(&self.nodes.denied);
+        ways.filter_map(|way| Some(way.last()?.node)).collect()
+    }
+
+    async fn read(&self) -> PolledReading {
+        self.counts().into()
     }
 }
 

@@ -1,11 +1,12 @@
 //! State of the gRPC server: its TLS profile, and counters of its connections.
 
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, MissingNode, Value};
+use holdfast_config::{InstancePath, MissingNode, NodeId, Value};
 use holdfast_core::{CertificateId, Datastore, PolledState, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::certz::{EntityKind, Freshness};
 use holdfast_security::rotation::created_on_ns;
+use holdfast_telemetry::PolledReading;
 use smol_str::SmolStr;
 
 use super::certz::TlsProfiles;
@@ -110,8 +111,8 @@ impl ServerState {
     }
 }
 
-impl PolledState for ServerState {
-    fn leaves(&self) -> Vec<(InstancePath, Value)> {
+impl ServerState {
+    fn counts(&self) -> Vec<(InstancePath, Value)> {
         let counts = self.profiles.connections().counts();
         let mut leaves = Vec::new();
         for ((count, last), (number, time)) in self.connections.iter().zip(counts) {
@@ -119,6 +120,18 @@ impl PolledState for ServerState {
             leaves.extend(time.map(|time| (last.clone(), Value::Uint(time))));
         }
         leaves
+    }
+}
+
+#[tonic::async_trait]
+impl PolledState for ServerState {
+    fn nodes(&self) -> Vec<NodeId> {
+        let paths = self.connections.iter().flat_map(|(count, last)| [count, last]);
+        paths.filter_map(InstancePath::leaf).collect()
+    }
+
+    async fn read(&self) -> PolledReading {
+        self.counts().into()
     }
 }
 

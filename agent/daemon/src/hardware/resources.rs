@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, MissingNode, Value};
+use holdfast_config::{InstancePath, MissingNode, NodeId, Value};
 use holdfast_core::{PolledState, ServiceState};
+use holdfast_telemetry::PolledReading;
 use nix::sys::statvfs::statvfs;
 use smol_str::format_smolstr;
 
@@ -251,9 +252,22 @@ fn unescaped(folder: &str) -> PathBuf {
     (text + rest).into()
 }
 
-impl PolledState for Resources {
+impl Resources {
     fn leaves(&self) -> Vec<(InstancePath, Value)> {
         self.last.get(|before| self.read(&before.times)).leaves
+    }
+}
+
+#[tonic::async_trait]
+impl PolledState for Resources {
+    fn nodes(&self) -> Vec<NodeId> {
+        let mounts = [&self.mount.size, &self.mount.available, &self.mount.utilized];
+        let all = self.memory.iter().chain(&self.processor).chain(mounts);
+        all.filter_map(InstancePath::leaf).collect()
+    }
+
+    async fn read(&self) -> PolledReading {
+        self.leaves().into()
     }
 }
 

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, MissingNode, Value};
+use holdfast_config::{InstancePath, MissingNode, NodeId, Value};
 use holdfast_core::PolledState;
+use holdfast_telemetry::PolledReading;
 
 use super::components::component;
 use super::sysfs::{entries, number, text};
@@ -90,13 +91,24 @@ impl Sensor {
     }
 }
 
-impl PolledState for Sensors {
+impl Sensors {
     fn leaves(&self) -> Vec<(InstancePath, Value)> {
         self.last.get(|_| {
             let read =
                 |(sensor, path): &(Sensor, InstancePath)| Some((path.clone(), sensor.read()?));
             self.sensors.iter().filter_map(read).collect()
         })
+    }
+}
+
+#[tonic::async_trait]
+impl PolledState for Sensors {
+    fn nodes(&self) -> Vec<NodeId> {
+        self.sensors.iter().filter_map(|(_, path)| path.leaf()).collect()
+    }
+
+    async fn read(&self) -> PolledReading {
+        self.leaves().into()
     }
 }
 

@@ -7,7 +7,7 @@ use holdfast_base::Caller;
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Child;
 use holdfast_config::{InstancePath, Path, Step};
-use holdfast_core::CoreView;
+use holdfast_core::{CoreView, Datastore as _};
 use holdfast_platform::kinds::registry;
 use serde::Deserialize;
 
@@ -37,7 +37,7 @@ async fn candidates(
     Query(Question { topic, text }): Query<Question>,
 ) -> Result<Json<Vec<String>>, LookError> {
     require_reader(&caller)?;
-    let native = look.readable(&caller, Origin::Native).await;
+    let native = look.readable(&caller, &[]).await;
     let mut found = match topic {
         Topic::Interfaces | Topic::Resources => interface_names(&native),
         Topic::Instances => instance_names(&look, &native),
@@ -54,9 +54,9 @@ async fn candidates(
             alarms.iter().map(|alarm| alarm.condition.to_string()).collect()
         }
         Topic::Paths => {
-            let mut paths = paths(&native, &text);
-            paths.extend(paths_of_openconfig(&look, &caller, &text).await);
-            paths
+            let mut found = paths(&look, &caller, Origin::Native, &text).await;
+            found.extend(paths(&look, &caller, Origin::OpenConfig, &text).await);
+            found
         }
     };
     found.retain(|it| it.starts_with(&text));
@@ -64,10 +64,6 @@ async fn candidates(
     found.dedup();
     found.truncate(MOST);
     Ok(Json(found))
-}
-
-async fn paths_of_openconfig(look: &Look, caller: &Caller, text: &str) -> Vec<String> {
-    paths(&look.readable(caller, Origin::OpenConfig).await, text)
 }
 
 /// Names of the values of the engine. Values have no paths by which a policy could judge them, so a caller with one
@@ -83,12 +79,17 @@ async fn values(look: &Look, readable: &Readable, text: &str) -> Result<Vec<Stri
 }
 
 /// Paths that are one element longer than the last whole one of a text.
-fn paths(readable: &Readable, text: &str) -> Vec<String> {
-    let schema = readable.models.schema(readable.origin);
+async fn paths(look: &Look, caller: &Caller, origin: Origin, text: &str) -> Vec<String> {
+    let models = look.core.models();
+    let schema = models.schema(origin);
     let above = &text[..last_slash(text)];
     let above = if above.is_empty() { "/" } else { above };
     let Ok(path) = above.parse::<Path>() else { return Vec::new() };
     let Ok(at) = schema.resolve_write(&path) else { return Vec::new() };
+    let end = at.leaf().unwrap_or(schema.root());
+    let is_below = |leaf| schema.with_ancestors(leaf).any(|node| node == end);
+    let sources = look.core.polled_catalog().sources(origin, is_below);
+    let readable = look.readable_of(caller, origin, &sources).await;
     let Some(branch) = readable.tree.find_branch(&at.0) else { return Vec::new() };
     let mut found = Vec::new();
     for (node, child) in branch.children() {

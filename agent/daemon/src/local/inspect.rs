@@ -113,8 +113,9 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
     let mut whole = Map::new();
     for (name, origin) in [("openconfig", Origin::OpenConfig), ("holdfast_native", Origin::Native)]
     {
-        let polled = if config { Vec::new() } else { core.polled(origin).await };
         let schema = revision.schema(origin);
+        let sources = core.polled_catalog().below(schema, if config { &[] } else { &["/"] });
+        let polled = core.polled(origin, &sources).await;
         // Keys are printed with their entry. Alone they are not configuration, since a port without any has them
         // too.
         let is_shown = |node: &Node| node.config == config && !schema.is_list_key(node.id);

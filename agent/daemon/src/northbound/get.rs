@@ -4,6 +4,7 @@
 //! update for each instance it finds, with its concrete path, and may find none.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -12,13 +13,14 @@ use holdfast_config::edit::ANNOTATION;
 use holdfast_config::limits::{ANSWER_SIZE, LimitExceeded, MESSAGE_SIZE, REQUEST_PATHS};
 use holdfast_config::schema::{Node, Origin};
 use holdfast_config::tree::{Child, NodeRef, SelectVisitor, Tree};
-use holdfast_config::{InstancePath, Models, Path, Value, json};
-use holdfast_core::Datastore;
+use holdfast_config::{InstancePath, Models, Path, json};
+use holdfast_core::{Datastore, PolledSources};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::get_request::DataType;
 use holdfast_telemetry::polled::with_polled_leaves;
 use holdfast_telemetry::{
-    ChangeDetection, LeafSetCache, LeafVersion, ReadType, Selection, TreeUpdate, Walk, WalkProgress,
+    ChangeDetection, LeafSetCache, LeafVersion, PolledReading, ReadType, Selection, TreeUpdate,
+    Walk, WalkProgress,
 };
 use prost::Message;
 use smol_str::SmolStr;
@@ -81,8 +83,8 @@ pub(super) async fn get<D: Datastore>(
 #[derive(Debug)]
 struct ResolvedPaths {
     paths: Vec<ReadPath>,
-    /// Origins with leaves that are wanted and have to be read for this request.
-    polled: Vec<Origin>,
+    /// Sources that have to be read for this request, by origin.
+    polled: BTreeMap<Origin, PolledSources>,
 }
 
 impl ResolvedPaths {
@@ -92,15 +94,12 @@ impl ResolvedPaths {
         work: &ReadBudget,
     ) -> Result<Self, ReadStop> {
         let paths = all_known(reader.resolve_paths(admitted, work)?)?;
-        let mut polled = Vec::new();
+        let mut polled: BTreeMap<Origin, PolledSources> = BTreeMap::new();
         let mut cache = LeafSetCache::default();
         for path in &paths {
             work.spend(path.patterns.len())?;
-            let origin = path.joined.origin;
-            if !polled.contains(&origin)
-                && reader.selection(&mut cache, path, ChangeDetection::Polled).is_some()
-            {
-                polled.push(origin);
+            if let Some(selection) = reader.selection(&mut cache, path, ChangeDetection::Polled) {
+                polled.entry(path.joined.origin).or_default().extend(&reader.sources(&selection));
             }
         }
         Ok(Self { paths, polled })
@@ -128,16 +127,16 @@ struct GetSnapshot {
     native: Tree<LeafVersion>,
     annotation: Option<SmolStr>,
     /// Leaves that were read for this request and are yet to be laid over the trees.
-    polled: Vec<(Origin, Vec<(InstancePath, Value)>)>,
+    polled: Vec<(Origin, PolledReading)>,
     time_ns: u64,
 }
 
 impl GetSnapshot {
-    async fn take<D: Datastore>(core: &D, origins: Vec<Origin>) -> Self {
+    async fn take<D: Datastore>(core: &D, sources: BTreeMap<Origin, PolledSources>) -> Self {
         let revision = core.current_revision().await;
-        let mut polled = Vec::with_capacity(origins.len());
-        for origin in origins {
-            polled.push((origin, core.polled(origin).await));
+        let mut polled = Vec::with_capacity(sources.len());
+        for (origin, sources) in sources {
+            polled.push((origin, core.polled(origin, &sources).await));
         }
         Self {
             models: Arc::clone(&revision.models),
@@ -152,11 +151,11 @@ impl GetSnapshot {
     /// Lays the leaves that were read over the trees.
     fn complete(&self, work: &ReadBudget) -> Result<Self, ReadStop> {
         let mut view = Self { polled: Vec::new(), ..self.clone() };
-        for (origin, leaves) in &self.polled {
-            work.spend(leaves.len() * OVERLAY)?;
+        for (origin, reading) in &self.polled {
+            work.spend(reading.size() * OVERLAY)?;
             let schema = self.models.schema(*origin);
             let tree = view.tree(*origin);
-            let tree = with_polled_leaves(schema, tree, leaves.clone(), self.time_ns);
+            let tree = with_polled_leaves(schema, tree, reading.clone(), self.time_ns);
             *view.tree_mut(*origin) = tree;
         }
         Ok(view)

@@ -12,7 +12,7 @@ use holdfast_config::path::{ANY, ANY_DEPTH};
 use holdfast_config::resolve::Literal;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Elem, Models, Path, PathError, PathPattern};
-use holdfast_core::Datastore;
+use holdfast_core::{Datastore, PolledCatalog, PolledSources};
 use holdfast_proto::gnmi;
 use holdfast_security::pathz::NodeView;
 use holdfast_telemetry::{ChangeDetection, Filter, LeafSetCache, ReadType, Selection};
@@ -31,6 +31,7 @@ use crate::settings::UnknownPaths;
 pub(super) struct ReadRequest {
     /// Models that the paths are looked up in.
     models: Arc<Models>,
+    catalog: Arc<PolledCatalog>,
     /// Permissions of the caller; `None` without a pathz policy.
     rights: Option<Arc<PathPermissions>>,
     pub(super) prefix: Prefix,
@@ -71,6 +72,7 @@ impl ReadRequest {
         Ok(Self {
             rights: rights.map(|rights| rights.for_models(&core_models)),
             models: core_models,
+            catalog: core.polled_catalog(),
             prefix: Prefix::read(prefix, Access::Read)?,
             unknown: UnknownPaths::Refuse,
             openconfig: Filter { read_type: kind, models: openconfig, depth },
@@ -272,6 +274,12 @@ impl ReadRequest {
     ) -> Option<Arc<Selection>> {
         let selection = self.full_selection(cache, path, class);
         (!selection.is_empty(self.schema(path.joined.origin))).then(|| Arc::new(selection))
+    }
+
+    /// The sources of polled leaves that a selection needs.
+    pub(super) fn sources(&self, selection: &Selection) -> PolledSources {
+        let origin = selection.origin;
+        self.catalog.sources(origin, selection.leaf_filter(self.schema(origin)))
     }
 
     /// The leaves of one class below a path, which may be none.

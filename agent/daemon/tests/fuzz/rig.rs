@@ -150,7 +150,6 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
         models,
         transport: Box::new(transport),
         events,
-        collector: None,
         polled,
         profiles: Some(Arc::new(profiles)),
         settings_check: None,

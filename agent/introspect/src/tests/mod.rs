@@ -86,7 +86,6 @@ impl TestAgent {
             models,
             transport,
             events,
-            collector: None,
             polled: Vec::new(),
             profiles: None,
             settings_check: None,

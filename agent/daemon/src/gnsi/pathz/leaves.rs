@@ -101,6 +101,12 @@ impl Leaves {
         leaves
     }
 
+    /// The nodes of the counters.
+    pub(super) fn counter_nodes(&self) -> Vec<NodeId> {
+        let ways = self.reads.iter().chain(&self.writes);
+        ways.filter_map(|way| Some(way.last()?.node)).collect()
+    }
+
     fn of_instance(
         &self,
         instance: &'static str,

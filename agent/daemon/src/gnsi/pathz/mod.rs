@@ -19,10 +19,11 @@ pub(crate) mod tests;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use holdfast_base::Switch;
-use holdfast_config::{InstancePath, MissingNode, Models, Value};
+use holdfast_config::{InstancePath, MissingNode, Models, NodeId, Value};
 use holdfast_core::{PolledState, ServiceState};
 use holdfast_security::pathz::{DraftPolicy, Policy};
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
+use holdfast_telemetry::PolledReading;
 use tokio::sync::watch;
 use tracing::error;
 
@@ -164,10 +165,21 @@ impl Pathz {
     }
 }
 
-impl PolledState for Pathz {
-    fn leaves(&self) -> Vec<(InstancePath, Value)> {
+impl Pathz {
+    fn counts(&self) -> Vec<(InstancePath, Value)> {
         let counters = self.counters.read();
         counters.iter().flat_map(|(path, counts)| self.leaves.counters(path, counts)).collect()
+    }
+}
+
+#[tonic::async_trait]
+impl PolledState for Pathz {
+    fn nodes(&self) -> Vec<NodeId> {
+        self.leaves.counter_nodes()
+    }
+
+    async fn read(&self) -> PolledReading {
+        self.counts().into()
     }
 }
 

@@ -52,9 +52,9 @@ pub(super) async fn document(
     caller: &Caller,
     name: Option<&str>,
 ) -> Result<Value, LookError> {
-    let before = look.readable(caller, Origin::Native).await;
+    let before = look.readable(caller, &["/interfaces"]).await;
     sleep(RATE_SPAN).await;
-    let now = look.readable(caller, Origin::Native).await;
+    let now = look.readable(caller, &["/interfaces"]).await;
     let earlier = before.top("interfaces");
     let earlier: BTreeMap<String, &Value> =
         list(&earlier, "interface").map(|it| (word(it, "name"), it)).collect();

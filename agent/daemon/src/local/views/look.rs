@@ -12,7 +12,7 @@ use holdfast_config::json::{Flavour, print};
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Child, NodeRef, Tree};
 use holdfast_config::{InstancePath, Models};
-use holdfast_core::{CoreHandle, Datastore as _};
+use holdfast_core::{CoreHandle, Datastore as _, PolledSources};
 use holdfast_faults::{Alarm, Resource};
 use holdfast_platform::route_table::RouteTable;
 use holdfast_security::pathz::NodeView;
@@ -53,10 +53,23 @@ pub(in crate::local) struct Readable {
 }
 
 impl Look {
-    /// Reads the newest state of one model, with the leaves that are read on demand.
-    pub(in crate::local) async fn readable(&self, caller: &Caller, origin: Origin) -> Readable {
+    /// Reads the newest state of the native model, with the leaves at and below some paths of the schema that are read on
+    /// demand.
+    pub(in crate::local) async fn readable(&self, caller: &Caller, polled: &[&str]) -> Readable {
+        let models = self.core.models();
+        let sources = self.core.polled_catalog().below(&models.native, polled);
+        self.readable_of(caller, Origin::Native, &sources).await
+    }
+
+    /// Reads the newest state of one model, with what some sources give.
+    pub(in crate::local) async fn readable_of(
+        &self,
+        caller: &Caller,
+        origin: Origin,
+        sources: &PolledSources,
+    ) -> Readable {
         let revision = self.core.current_revision().await;
-        let polled = self.core.polled(origin).await;
+        let polled = self.core.polled(origin, sources).await;
         let models = Arc::clone(&revision.models);
         let rights = path_rights(&self.pathz, caller, &models);
         let time_ns = now_ns();

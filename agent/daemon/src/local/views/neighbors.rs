@@ -1,7 +1,6 @@
 //! `holdfast show neighbors`: hosts on the links, with their link-layer addresses.
 
 use holdfast_base::Caller;
-use holdfast_config::schema::Origin;
 use serde_json::{Value, json};
 
 use super::look::Look;
@@ -15,7 +14,7 @@ pub(super) async fn document(
     caller: &Caller,
     link: Option<&str>,
 ) -> Result<Value, LookError> {
-    let readable = look.readable(caller, Origin::Native).await;
+    let readable = look.readable(caller, &[]).await;
     let interfaces = readable.top("interfaces");
     let mut neighbors = Vec::new();
     let mut is_known = link.is_none();

@@ -29,7 +29,7 @@ pub(super) async fn document(
     subject: Option<&str>,
 ) -> Result<Value, LookError> {
     let selection = selection(subject)?;
-    let readable = look.readable(caller, Origin::Native).await;
+    let readable = look.readable(caller, &[]).await;
     require_all_routes(&readable, caller)?;
     let listing = look.routes.list(selection).await.map_err(LookError::failed)?;
     let lacking = look.core.statuses(true).await.map_err(LookError::Failed)?;

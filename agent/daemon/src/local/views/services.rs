@@ -21,7 +21,7 @@ pub(super) async fn document(
     name: Option<&str>,
 ) -> Result<Value, LookError> {
     let wanted = name.map(parse_tag).transpose()?;
-    let readable = look.readable(caller, Origin::Native).await;
+    let readable = look.readable(caller, &[]).await;
     let revision = look.core.current_revision().await;
     let configuration = look.core.configuration();
     let book = &configuration.layers().book;

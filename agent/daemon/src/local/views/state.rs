@@ -7,8 +7,8 @@ use holdfast_config::json::{Flavour, print};
 use holdfast_config::schema::{Node, Origin, Schema};
 use holdfast_config::tree::{NodeRef, SelectVisitor};
 use holdfast_config::{InstancePath, Path, PathPattern};
-use holdfast_core::Datastore as _;
-use holdfast_telemetry::LeafVersion;
+use holdfast_core::{Datastore as _, PolledSources};
+use holdfast_telemetry::{ChangeDetection, Filter, LeafVersion, Selection};
 use serde_json::{Map, Value};
 
 use super::look::Look;
@@ -38,15 +38,16 @@ pub(super) async fn document(
     };
     let mut refusal = None;
     for origin in origins {
-        let readable = look.readable(caller, origin).await;
-        let schema = readable.models.schema(origin);
-        let patterns = match schema.resolve_read(&path) {
+        let patterns = match models.schema(origin).resolve_read(&path) {
             Ok(patterns) => patterns,
             Err(error) => {
                 refusal.get_or_insert(error.to_string());
                 continue;
             }
         };
+        let sources = sources(look, models.schema(origin), &patterns);
+        let readable = look.readable_of(caller, origin, &sources).await;
+        let schema = readable.models.schema(origin);
         let found = found(schema, &readable.tree, &patterns);
         let is_concrete = patterns.iter().all(|it| it.concrete().is_some());
         return match found.len() {
@@ -56,6 +57,13 @@ pub(super) async fn document(
         };
     }
     Err(LookError::Invalid(refusal.unwrap_or_default()))
+}
+
+/// The sources of what is polled at and below the ends of some patterns.
+fn sources(look: &Look, schema: &Schema, patterns: &[PathPattern]) -> PolledSources {
+    let filter = Filter::default();
+    let selection = Selection::new(schema, patterns, &filter, ChangeDetection::Polled);
+    look.core.polled_catalog().sources(schema.origin(), selection.leaf_filter(schema))
 }
 
 fn found(

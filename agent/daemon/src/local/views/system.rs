@@ -3,7 +3,6 @@
 use std::fs;
 
 use holdfast_base::{Caller, now_ns};
-use holdfast_config::schema::Origin;
 use holdfast_core::{Datastore as _, UnconfirmedCommit};
 use serde_json::{Value, json};
 
@@ -14,7 +13,7 @@ use crate::local::rights::LookError;
 use crate::local::table::{Cell, Column, Ink, Table, Tone};
 
 pub(super) async fn document(look: &Look, caller: &Caller) -> Result<Value, LookError> {
-    let readable = look.readable(caller, Origin::Native).await;
+    let readable = look.readable(caller, &["/system/state", "/resources"]).await;
     let system = readable.top("system");
     let state = &system["state"];
     let sockets = look.listeners.document();

@@ -15,7 +15,7 @@ use crate::local::rights::LookError;
 use crate::local::table::{Column, Ink, Table};
 
 pub(super) async fn document(look: &Look, caller: &Caller) -> Result<Value, LookError> {
-    let readable = look.readable(caller, Origin::Native).await;
+    let readable = look.readable(caller, &[]).await;
     let configuration = look.core.configuration();
     let shown = readable.top("system");
     let states: Vec<&Value> = list(&shown, "user").collect();

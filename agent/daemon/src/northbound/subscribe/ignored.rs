@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::ValueEnum;
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, MissingNode, Value};
+use holdfast_config::{InstancePath, MissingNode, NodeId, Value};
 use holdfast_core::{Datastore, PolledState, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
+use holdfast_telemetry::PolledReading;
 use smol_str::SmolStr;
 use tracing::{info, warn};
 
@@ -131,13 +132,24 @@ impl IgnoredSubscriptions {
     }
 }
 
-impl PolledState for IgnoredSubscriptions {
-    fn leaves(&self) -> Vec<(InstancePath, Value)> {
+impl IgnoredSubscriptions {
+    fn counts(&self) -> Vec<(InstancePath, Value)> {
         let table = self.table();
         let count = |(path, counted): (&SmolStr, &PathCount)| {
             (self.count.clone().with_last_key(Value::Str(path.clone())), Value::Uint(counted.times))
         };
         table.by_path.iter().map(count).collect()
+    }
+}
+
+#[tonic::async_trait]
+impl PolledState for IgnoredSubscriptions {
+    fn nodes(&self) -> Vec<NodeId> {
+        self.count.leaf().into_iter().collect()
+    }
+
+    async fn read(&self) -> PolledReading {
+        self.counts().into()
     }
 }
 

@@ -71,6 +71,9 @@ pub(super) enum TimestampMode {
 pub(super) enum SendFilter {
     All,
     Deletes,
+    /// Removals of what exists only in readings.
+    DeletesOfPolledLists,
+    /// Updates, and removals of what exists only in readings. An event tells of other removals.
     Updates,
 }
 
@@ -138,20 +141,30 @@ impl<'a> NotificationWriter<'a> {
     /// Adds the items of one portion, up to the first notification that is complete; true at the end of the walk.
     fn write_portion(&mut self, walk: &mut Walk, tell: SendFilter, until: usize) -> bool {
         while self.complete.is_empty() {
-            let (time_ns, item) = match walk.next_within(until) {
-                WalkProgress::Update(item) => self.to_wire(item),
+            let update = match walk.next_within(until) {
+                WalkProgress::Update(update) => update,
                 WalkProgress::Paused => return false,
                 WalkProgress::Ended => return true,
             };
-            let selected = match &item {
-                WireItem::Delete(_) => tell != SendFilter::Updates,
-                WireItem::Update(_) => tell != SendFilter::Deletes,
-            };
-            if selected {
+            if self.is_sent(&update, tell) {
+                let (time_ns, item) = self.to_wire(update);
                 self.add(time_ns, item);
             }
         }
         false
+    }
+
+    fn is_sent(&self, update: &TreeUpdate<'_>, tell: SendFilter) -> bool {
+        match (tell, update) {
+            (SendFilter::All, _) => true,
+            (SendFilter::Updates, TreeUpdate::Leaf { .. }) => true,
+            (_, TreeUpdate::Leaf { .. }) => false,
+            (SendFilter::Deletes, _) => true,
+            (
+                SendFilter::DeletesOfPolledLists | SendFilter::Updates,
+                TreeUpdate::Deleted(path) | TreeUpdate::Recreated { path, .. },
+            ) => path.last().is_some_and(|step| self.schema().is_only_polled(step.node)),
+        }
     }
 
     /// Sends all notifications, also the incomplete one.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use holdfast_config::Models;
 use holdfast_config::limits::SUBSCRIPTIONS;
-use holdfast_core::Datastore;
+use holdfast_core::{Datastore, PolledSources};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscribe_request;
 use holdfast_proto::gnmi::subscription_list::Mode;
@@ -70,9 +70,17 @@ pub(super) type PartId = (usize, ChangeDetection);
 pub(super) struct SubscriptionPart {
     pub(super) id: PartId,
     pub(super) selection: Arc<Selection>,
-    /// True when some of the leaves are polled.
-    pub(super) polled: bool,
+    /// Set when some of the leaves are polled.
+    pub(super) polled: Option<PolledPart>,
     pub(super) pace: StreamMode,
+}
+
+/// The polled leaves of a part.
+#[derive(Clone, Debug)]
+pub(super) struct PolledPart {
+    pub(super) sources: PolledSources,
+    /// True when entries of some lists come and go without an event.
+    pub(super) has_lists: bool,
 }
 
 /// The occasions on which a stream sends its leaves again.
@@ -317,9 +325,20 @@ impl Split<'_> {
 
     fn part(&self, class: ChangeDetection, pace: StreamMode) -> Option<SubscriptionPart> {
         let selection = self.selection(class)?;
-        let polled =
-            class != ChangeDetection::Event && self.selection(ChangeDetection::Polled).is_some();
+        let polled = match class {
+            ChangeDetection::Event => None,
+            _ => self.selection(ChangeDetection::Polled).map(|polled| self.polled_part(&polled)),
+        };
         Some(SubscriptionPart { id: (self.number, class), selection, polled, pace })
+    }
+
+    fn polled_part(&self, polled: &Selection) -> PolledPart {
+        let schema = self.reader.schema(polled.origin);
+        let is_wanted = polled.leaf_filter(schema);
+        let in_polled_list = |leaf| schema.node(leaf).polled && schema.is_list_key(leaf);
+        let mut leaves = schema.nodes().iter().map(|node| node.id);
+        let has_lists = leaves.any(|leaf| in_polled_list(leaf) && is_wanted(leaf));
+        PolledPart { sources: self.reader.sources(polled), has_lists }
     }
 
     fn selection(&self, class: ChangeDetection) -> Option<Arc<Selection>> {

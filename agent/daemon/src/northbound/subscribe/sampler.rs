@@ -1,6 +1,9 @@
 //! Samples of polled leaves: taken at instants that all streams share, with one reading at each.
+//!
+//! Streams that need the same sources share a sample. A stream never waits for a source that it does not need.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use holdfast_base::now_ns;
@@ -12,10 +15,13 @@ use holdfast_telemetry::{LeafVersion, Revision};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use holdfast_core::Datastore;
+use holdfast_core::{Datastore, PolledSources};
 
 /// The latest due time from now: beyond any uptime, and within the range of `Instant`.
 const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Time for which a sample is kept that no stream asks for: streams with longer intervals rarely share one.
+const KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// Samples that the streams of one service share.
 ///
@@ -25,9 +31,15 @@ const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 pub(in super::super) struct Sampler<D> {
     core: D,
     epoch: Instant,
-    openconfig: Mutex<Option<Sample>>,
-    native: Mutex<Option<Sample>>,
+    shared: std::sync::Mutex<SharedSamples>,
 }
+
+/// The last sample of each set of sources that some stream needs.
+type SharedSamples = BTreeMap<(Origin, PolledSources), Arc<SampleSlot>>;
+
+/// The last sample of one set of sources. Whoever takes a sample holds the lock, and the others wait for it.
+#[derive(Debug, Default)]
+struct SampleSlot(Mutex<Option<Sample>>);
 
 /// A revision, with polled leaves laid over it.
 #[derive(Clone, Debug)]
@@ -50,9 +62,7 @@ impl Sample {
 
 impl<D: Datastore> Sampler<D> {
     pub(in super::super) fn new(core: D) -> Self {
-        let openconfig = Mutex::new(None);
-        let native = Mutex::new(None);
-        Self { core, epoch: Instant::now(), openconfig, native }
+        Self { core, epoch: Instant::now(), shared: std::sync::Mutex::default() }
     }
 
     pub(in super::super) fn core(&self) -> &D {
@@ -67,28 +77,57 @@ impl<D: Datastore> Sampler<D> {
         self.epoch + due.unwrap_or(FAR).min(now.duration_since(self.epoch) + FAR)
     }
 
-    /// The sample of an instant. The first stream that asks for it takes it.
-    pub(super) async fn sample(&self, origin: Origin, tick: Instant) -> Sample {
-        let shared = match origin {
-            Origin::OpenConfig => &self.openconfig,
-            Origin::Native => &self.native,
-        };
-        let mut latest = shared.lock().await;
+    /// The sample of an instant, with what these sources give. The first stream that asks for it takes it.
+    pub(super) async fn sample(
+        &self,
+        sources: &PolledSources,
+        origin: Origin,
+        tick: Instant,
+    ) -> Sample {
+        let slot = self.slot(sources, origin);
+        let mut latest = slot.0.lock().await;
         match &*latest {
             Some(sample) if sample.tick == Some(tick) => sample.clone(),
             _ => {
-                let sample = self.read(origin, &self.core.revision(), tick).await;
+                let sample = self.read(sources, origin, &self.core.revision(), tick).await;
                 latest.insert(sample).clone()
             }
         }
     }
 
-    /// A sample on top of this very revision.
-    pub(super) async fn read(&self, origin: Origin, revision: &Revision, tick: Instant) -> Sample {
-        let leaves = self.core.polled(origin).await;
+    /// The slot of a set of sources. Slots whose sample nobody has asked for since [`KEPT_FOR`] are dropped.
+    fn slot(&self, sources: &PolledSources, origin: Origin) -> Arc<SampleSlot> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (origin, sources.clone());
+        if let Some(slot) = shared.get(&key) {
+            return Arc::clone(slot);
+        }
+        let now = Instant::now();
+        shared.retain(|_, slot| slot.is_of_use(now));
+        Arc::clone(shared.entry(key).or_default())
+    }
+
+    /// A sample on top of this very revision, with what these sources give.
+    pub(super) async fn read(
+        &self,
+        sources: &PolledSources,
+        origin: Origin,
+        revision: &Revision,
+        tick: Instant,
+    ) -> Sample {
+        let leaves = self.core.polled(origin, sources).await;
         let time_ns = now_ns();
         let tree =
             with_polled_leaves(revision.schema(origin), revision.tree(origin), leaves, time_ns);
         Sample { tree, models: Arc::clone(&revision.models), time_ns, tick: Some(tick) }
+    }
+}
+
+impl SampleSlot {
+    fn is_of_use(&self, now: Instant) -> bool {
+        // Somebody is taking a sample where the lock is not free.
+        let Ok(sample) = self.0.try_lock() else { return true };
+        let tick = sample.as_ref().and_then(|sample| sample.tick);
+        tick.is_some_and(|tick| now.saturating_duration_since(tick) < KEPT_FOR)
     }
 }

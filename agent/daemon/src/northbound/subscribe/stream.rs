@@ -10,7 +10,7 @@ use holdfast_base::now_ns;
 use holdfast_config::Models;
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Tree;
-use holdfast_core::Datastore;
+use holdfast_core::{Datastore, PolledSources};
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_telemetry::commits::MAX_BOUNDARIES;
 use holdfast_telemetry::{
@@ -381,10 +381,13 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         let Some(cursor) = &mut live.cursor else { return Ok(()) };
         let mut teller =
             self.writer(&live.part, TimestampMode::OfReading { time_ns: sample.time_ns });
+        let has_lists = live.part.polled.as_ref().is_some_and(|it| it.has_lists);
         if is_whole {
-            if deletes {
+            if deletes || has_lists {
+                let tell =
+                    if deletes { SendFilter::Deletes } else { SendFilter::DeletesOfPolledLists };
                 let mut walk = cursor.next(&sample.tree, Compare::Values);
-                teller.send_walk(&mut walk, SendFilter::Deletes, portions).await?;
+                teller.send_walk(&mut walk, tell, portions).await?;
             }
             let mut walk = cursor.whole(&sample.tree);
             teller.send_walk(&mut walk, SendFilter::All, portions).await?;
@@ -405,7 +408,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         samples: &mut SampleCache,
     ) -> Sample {
         let origin = part.selection.origin;
-        if !part.polled {
+        if part.polled.is_none() {
             return Sample::of(origin, revision, now_ns());
         }
         let is_known = match origin {
@@ -415,16 +418,18 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         if let Some(sample) = is_known {
             return sample.clone();
         }
-        is_known.insert(self.sampler.read(origin, revision, Instant::now()).await).clone()
+        let mut sources = PolledSources::default();
+        let parts = self.plan.parts.iter().filter(|it| it.selection.origin == origin);
+        parts.filter_map(|it| it.polled.as_ref()).for_each(|it| sources.extend(&it.sources));
+        is_known.insert(self.sampler.read(&sources, origin, revision, Instant::now()).await).clone()
     }
 
     /// The leaves of a part, at an instant that it shares with other streams.
     async fn sample_at(&self, part: &SubscriptionPart, tick: Instant) -> Sample {
         let origin = part.selection.origin;
-        if part.polled {
-            self.sampler.sample(origin, tick).await
-        } else {
-            Sample::of(origin, &self.sampler.core().revision(), now_ns())
+        match &part.polled {
+            Some(polled) => self.sampler.sample(&polled.sources, origin, tick).await,
+            None => Sample::of(origin, &self.sampler.core().revision(), now_ns()),
         }
     }
 

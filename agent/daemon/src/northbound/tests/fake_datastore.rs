@@ -12,13 +12,14 @@ use holdfast_config::{
     ClaimKey, Configuration, InstancePath, Layers, Models, Path, ServiceTag, Value,
 };
 use holdfast_core::{
-    CommitError, CommitOptions, CommitStamp, Datastore, Intent, PolledState, Preview, ServiceState,
+    CommitError, CommitOptions, CommitStamp, Datastore, Intent, PolledCatalog, PolledSources,
+    PolledState, Preview, ServiceState,
 };
 use holdfast_platform::probe::Probes;
 use holdfast_store::Store;
 use holdfast_telemetry::{
     Boundary, BoundaryReceiver, BoundarySender, ConfigOrState, DerivedLists, Draft, Mutation,
-    Revision, RevisionChange,
+    PolledReading, Revision, RevisionChange,
 };
 use smol_str::SmolStr;
 use tokio::sync::watch;
@@ -50,6 +51,8 @@ struct FakeState {
     polled: Mutex<Vec<(InstancePath, Value)>>,
     polled_native: Mutex<Vec<(InstancePath, Value)>>,
     reads: AtomicUsize,
+    /// Sources that were asked in all these readings.
+    asked: AtomicUsize,
     failure: Mutex<Option<CommitError>>,
     device: Device,
     gnsi: Gnsi,
@@ -86,6 +89,7 @@ impl FakeDatastore {
             polled: Mutex::default(),
             polled_native: Mutex::default(),
             reads: AtomicUsize::new(0),
+            asked: AtomicUsize::new(0),
             failure: Mutex::default(),
             ignored: Arc::new(
                 IgnoredSubscriptions::new(&MODELS.native, UnknownPaths::Refuse).unwrap(),
@@ -189,6 +193,11 @@ impl FakeDatastore {
         self.publish_with(models, |_| {});
     }
 
+    /// Sources that were asked since the last call.
+    pub(super) fn take_asked(&self) -> usize {
+        self.0.asked.swap(0, Ordering::SeqCst)
+    }
+
     /// Number of polls.
     pub(super) fn reads(&self) -> usize {
         self.0.reads.load(Ordering::SeqCst)
@@ -265,14 +274,28 @@ impl Datastore for FakeDatastore {
         self.0.configuration.lock().unwrap().clone()
     }
 
-    async fn polled(&self, origin: Origin) -> Vec<(InstancePath, Value)> {
+    /// A source for each container with polled leaves.
+    fn polled_catalog(&self) -> Arc<PolledCatalog> {
+        let models = self.models();
+        let mut sources: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for node in models.native.nodes().iter().filter(|node| node.polled) {
+            sources.entry(node.parent).or_default().push(node.id);
+        }
+        Arc::new(PolledCatalog::of_nodes(&models, sources.into_values()))
+    }
+
+    async fn polled(&self, origin: Origin, sources: &PolledSources) -> PolledReading {
+        if sources.is_empty() {
+            return PolledReading::default();
+        }
         self.0.reads.fetch_add(1, Ordering::SeqCst);
+        self.0.asked.fetch_add(sources.len(), Ordering::SeqCst);
         match origin {
-            Origin::OpenConfig => self.0.polled.lock().unwrap().clone(),
+            Origin::OpenConfig => self.0.polled.lock().unwrap().clone().into(),
             Origin::Native => {
-                let mut leaves = self.0.ignored.leaves();
-                leaves.extend(self.0.polled_native.lock().unwrap().clone());
-                leaves
+                let mut reading = self.0.ignored.read().await;
+                reading.leaves.extend(self.0.polled_native.lock().unwrap().clone());
+                reading
             }
         }
     }

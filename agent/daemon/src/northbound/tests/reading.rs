@@ -445,6 +445,32 @@ async fn only_paths_that_cover_such_leaves_are_read_from_the_box() {
     assert_eq!(core.reads(), 1);
 }
 
+#[tokio::test]
+async fn only_the_sources_of_the_wanted_leaves_are_asked() {
+    let (core, mut client) = box_with_ports().await;
+    for (path, sources) in [
+        (COUNTER, 1),
+        ("/interfaces", 1),
+        ("/system/memory", 1),
+        ("/system/state/current-datetime", 1),
+        ("/system/memory/state/free", 1),
+        ("holdfast_native:/system/state/up-time", 1),
+    ] {
+        // The fake kernel has none of most of these leaves.
+        let _answer = client.get(get_request(&[path])).await;
+        assert_eq!(core.take_asked(), sources, "{path}");
+    }
+    client.get(get_request(&[COUNTER, "/system/state/current-datetime"])).await.unwrap();
+    assert_eq!(core.take_asked(), 2, "one for each path");
+    let counter = format!("target {COUNTER}");
+    let once = subscribe(list(Mode::Once, &[&counter]));
+    let mut once = Subscription::open(&mut client, once).await;
+    once.until_sync().await;
+    assert_eq!(core.take_asked(), 1, "a subscription");
+    client.get(get_request(&["/"])).await.unwrap();
+    assert!(core.take_asked() > 4, "the root has leaves of all");
+}
+
 // proves 1.10
 #[tokio::test]
 async fn health_and_reflection_are_served() {
