@@ -13,6 +13,7 @@
 mod collector;
 pub mod failure;
 mod foreign_routes;
+pub mod forwarding;
 pub mod hostname;
 pub mod kinds;
 mod listed_route;

@@ -31,6 +31,8 @@ pub struct ListedHop {
     pub gateway: Option<IpAddr>,
     /// The link.
     pub link: Option<SmolStr>,
+    /// Share of the packets of the route, relative to that of its other next hops.
+    pub weight: u16,
     /// Reason for which packets do not arrive.
     pub fault: Option<HopFault>,
 }

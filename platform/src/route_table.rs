@@ -12,6 +12,7 @@ use holdfast_base::now_ns;
 use ipnet::IpNet;
 use tokio::sync::oneshot;
 
+use crate::forwarding::{ForwardingBuilder, ForwardingIds, ForwardingTable};
 use crate::kinds::links::LinkIndex;
 use crate::kinds::route;
 pub use crate::listed_route::{HopFault, ListedHop, ListedRoute};
@@ -109,11 +110,36 @@ impl RouteTable {
     /// # Errors
     /// When the namespace cannot be entered, or the kernel gives no list.
     pub async fn list(&self, selection: RouteSelection) -> Result<RouteListing, RouteTableError> {
+        self.on_thread(move || listed(selection)).await
+    }
+
+    /// What the kernel forwards by. Next hops and groups that the previous table had keep their numbers.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered, or the kernel gives no list.
+    pub async fn forwarding(
+        &self,
+        mut ids: ForwardingIds,
+    ) -> Result<(ForwardingTable, ForwardingIds), RouteTableError> {
+        self.on_thread(move || {
+            let mut builder = ForwardingBuilder::new(&mut ids);
+            read_routes(&mut builder)?;
+            let table = builder.finish();
+            Ok((table, ids))
+        })
+        .await
+    }
+
+    /// Runs a function on a thread of its own in the managed namespace.
+    async fn on_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, RouteTableError> + Send + 'static,
+    ) -> Result<T, RouteTableError> {
         let netns = Arc::clone(&self.netns);
         let (answer, answered) = oneshot::channel();
         let thread = std::thread::Builder::new().name("routes".into()).spawn(move || {
             let entered = netns.enter().map_err(RouteTableError::from);
-            drop(answer.send(entered.and_then(|()| listed(selection)))); // the caller may be gone
+            drop(answer.send(entered.and_then(|()| work()))); // the caller may be gone
         });
         thread.map_err(RouteTableError::Socket)?;
         let vanished = |_| RouteTableError::Socket(io::Error::other("its thread panicked"));
@@ -122,27 +148,85 @@ impl RouteTable {
 }
 
 fn listed(selection: RouteSelection) -> Result<RouteListing, RouteTableError> {
+    let mut selected = SelectedRoutes::new(selection);
+    read_routes(&mut selected)?;
+    let RouteListing { routes, omitted } = selected.all;
+    Ok(RouteListing { routes: selection.sorted(routes), omitted })
+}
+
+/// A taker of the routes of one family after the other.
+trait RouteSink {
+    /// The list of a family begins, or begins again because a change of the routes spoiled it.
+    fn begin(&mut self);
+
+    fn take(&mut self, route: ListedRoute);
+
+    /// The list of the family is complete.
+    fn end(&mut self);
+}
+
+/// The routes of a selection, up to a limit.
+#[derive(Debug)]
+struct SelectedRoutes {
+    selection: RouteSelection,
+    family: RouteListing,
+    all: RouteListing,
+}
+
+impl SelectedRoutes {
+    fn new(selection: RouteSelection) -> Self {
+        Self { selection, family: RouteListing::default(), all: RouteListing::default() }
+    }
+}
+
+impl RouteSink for SelectedRoutes {
+    fn begin(&mut self) {
+        self.family = RouteListing::default();
+    }
+
+    fn take(&mut self, route: ListedRoute) {
+        if route.table == LOCAL_TABLE || !self.selection.admits(&route.prefix) {
+            return;
+        }
+        if self.family.routes.len() < MOST_ROUTES {
+            self.family.routes.push(route);
+        } else {
+            self.family.omitted += 1;
+        }
+    }
+
+    fn end(&mut self) {
+        let RouteListing { routes, omitted } = std::mem::take(&mut self.family);
+        self.all.routes.extend(routes);
+        self.all.omitted += omitted;
+    }
+}
+
+impl RouteSink for ForwardingBuilder<'_> {
+    fn begin(&mut self) {
+        self.begin_family();
+    }
+
+    fn take(&mut self, route: ListedRoute) {
+        Self::take(self, &route);
+    }
+
+    fn end(&mut self) {
+        self.end_family();
+    }
+}
+
+/// Lists the routes of both families.
+fn read_routes(sink: &mut impl RouteSink) -> Result<(), RouteTableError> {
     let mut queries = QuerySocket::new().map_err(RouteTableError::Socket)?;
     let mut buffer = vec![0; DATAGRAM_SIZE];
     let links = links(&mut queries, &mut buffer)?;
-    let mut all = RouteListing::default();
     for family in [Family::V4, Family::V6] {
-        let mut routes = Vec::new();
-        let mut omitted = 0;
         let mut take = |listing: Listing<'_>| match listing {
-            Listing::Begin => {
-                routes.clear();
-                omitted = 0;
-            }
+            Listing::Begin => sink.begin(),
             Listing::Object(frame) => {
                 let route = frame.decode().ok().and_then(|it| route::decode_listed(&it, &links));
-                let wanted =
-                    |it: &ListedRoute| it.table != LOCAL_TABLE && selection.admits(&it.prefix);
-                match route.filter(wanted) {
-                    Some(_) if routes.len() >= MOST_ROUTES => omitted += 1,
-                    Some(route) => routes.push(route),
-                    None => {}
-                }
+                route.into_iter().for_each(|route| sink.take(route));
             }
         };
         match queries.list(&query::all_routes(family), &mut buffer, &mut take) {
@@ -150,10 +234,9 @@ fn listed(selection: RouteSelection) -> Result<RouteListing, RouteTableError> {
             Err(QueryError::Refused { .. }) if family == Family::V6 => continue,
             listed => listed.map_err(|error| refusal("routes", &error))?,
         }
-        all.routes.append(&mut routes);
-        all.omitted += omitted;
+        sink.end();
     }
-    Ok(RouteListing { routes: selection.sorted(all.routes), omitted: all.omitted })
+    Ok(())
 }
 
 /// Names of the links. All are recorded before any message is decoded for good, because links may refer to later ones.

@@ -34,6 +34,7 @@ mod factory;
 mod fault_profile;
 mod first_hour;
 mod foreign_routes;
+mod forwarding;
 mod full_disk;
 mod get;
 mod given_back;

@@ -27,6 +27,7 @@ mod executable;
 mod fault_profile;
 mod fault_watch;
 pub mod faults;
+mod forwarding;
 pub mod gnsi;
 mod hardware;
 mod http_client;

@@ -43,6 +43,7 @@ use crate::{
     device::Device,
     dhcp::LostLeases,
     faults::{self, AlarmPlaces, FaultParts, FaultSettingsCheck},
+    forwarding::ForwardingState,
     gnsi::{Gnsi, TlsProfiles},
     hardware::{Components, KernelFolders, Resources, Sensors},
     listeners::{ListenerKind, Listeners},
@@ -462,6 +463,7 @@ async fn start_core(
     polled.push(Arc::new(Sensors::new(&models.native, &folders)?));
     let resources = Arc::new(Resources::new(&models.native, folders.clone())?);
     polled.push(resources.clone());
+    polled.push(Arc::new(ForwardingState::new(&models, route_table.clone())?));
     let started = BoxClock::boot_time_ns();
     let components = Components::find(&models.native, &folders, software.running(), started)?;
     let handlers = Handlers::default();

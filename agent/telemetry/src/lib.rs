@@ -9,6 +9,7 @@ pub mod cursor;
 pub mod entry;
 mod leaf_version;
 pub mod polled;
+pub mod polled_entry;
 pub mod revision;
 pub mod selection;
 #[cfg(test)]

@@ -45,11 +45,11 @@ impl PolledReading {
         self.lists.extend(other.lists);
     }
 
-    /// The reading by OpenConfig paths, of one by native paths. Whatever only the native model has is left out.
+    /// The reading by OpenConfig paths, of one by native paths, with the leaves of nodes that are wanted.
     #[must_use]
-    pub fn to_openconfig(&self, map: &Map) -> Self {
+    pub fn to_openconfig(&self, map: &Map, is_wanted: &dyn Fn(NodeId) -> bool) -> Self {
         let lists = self.lists.iter().filter_map(|list| list.to_openconfig(map));
-        Self { leaves: map.up(&self.leaves), lists: lists.collect() }
+        Self { leaves: map.up_wanted(&self.leaves, is_wanted), lists: lists.collect() }
     }
 }
 

@@ -61,6 +61,11 @@ static CODECS: &[Codec] = &[
         up: |value| identity_of(value, &COMPONENT_STATUSES),
     },
     Codec {
+        name: "route-origin",
+        down: |_| Err("it is state".to_owned()),
+        up: |value| identity_of(value, &ROUTE_ORIGINS),
+    },
+    Codec {
         name: "alarm-resource",
         down: |_| Err("it is state".to_owned()),
         up: alarm_resource_to_openconfig,
@@ -284,6 +289,16 @@ const COMPONENT_TYPES: [(&str, &str); 7] = [
 const COMPONENT_STATUSES: [(&str, &str); 2] = [
     ("openconfig-platform-types:ACTIVE", "ACTIVE"),
     ("openconfig-platform-types:DISABLED", "DISABLED"),
+];
+
+/// Identities of `INSTALL_PROTOCOL_TYPE` that routes of the kernel may have, each with its native word.
+const ROUTE_ORIGINS: [(&str, &str); 6] = [
+    ("openconfig-policy-types:BGP", "BGP"),
+    ("openconfig-policy-types:DIRECTLY_CONNECTED", "DIRECTLY_CONNECTED"),
+    ("openconfig-policy-types:ISIS", "ISIS"),
+    ("openconfig-policy-types:OSPF", "OSPF"),
+    ("openconfig-policy-types:OSPF3", "OSPF3"),
+    ("openconfig-policy-types:STATIC", "STATIC"),
 ];
 
 /// The identity of a native word.

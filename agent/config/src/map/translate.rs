@@ -11,12 +11,20 @@ impl Map {
     /// Translates native leaves, of state or configuration, to OpenConfig. A native leaf may have several
     /// OpenConfig counterparts, or none.
     pub fn up(&self, native: &[(InstancePath, Value)]) -> Vec<(InstancePath, Value)> {
+        self.up_wanted(native, &|_| true)
+    }
+
+    /// Translates native leaves to those OpenConfig leaves whose nodes are wanted.
+    pub fn up_wanted(
+        &self,
+        native: &[(InstancePath, Value)],
+        is_wanted: &dyn Fn(NodeId) -> bool,
+    ) -> Vec<(InstancePath, Value)> {
         let mut found = Vec::with_capacity(native.len());
         let mut entry = EntryCache::default();
         for (path, value) in native {
-            self.leaf_to_openconfig_cached(path, value, &mut entry, &mut |path, value| {
-                found.push((path, value))
-            });
+            let mut take = |path, value| found.push((path, value));
+            self.leaf_to_openconfig_cached(path, value, &mut entry, is_wanted, &mut take);
         }
         found
     }
@@ -28,7 +36,7 @@ impl Map {
         value: &Value,
         take: &mut dyn FnMut(InstancePath, Value),
     ) {
-        self.leaf_to_openconfig_cached(path, value, &mut EntryCache::default(), take);
+        self.leaf_to_openconfig_cached(path, value, &mut EntryCache::default(), &|_| true, take);
     }
 
     /// Translates a leaf that is likely to be in the same `entry` as the previous one, which is cached.
@@ -37,11 +45,13 @@ impl Map {
         path: &'p InstancePath,
         value: &Value,
         entry: &mut EntryCache<'p>,
+        is_wanted: &dyn Fn(NodeId) -> bool,
         take: &mut dyn FnMut(InstancePath, Value),
     ) {
         let keys = entries(&path.0);
         let rows = path.last().map_or(&[][..], |step| self.rows_of(step.node));
-        for row in rows {
+        let is_wanted = |row: &&MapRow| row.openconfig.last().is_some_and(|it| is_wanted(it.node));
+        for row in rows.iter().filter(is_wanted) {
             let Some(value) = row.openconfig_value(keys.last().copied(), value) else { continue };
             if entry.anchor != Some(row.anchor) || entry.keys != keys {
                 let path = self.openconfig_entry(row.anchor, &keys);

@@ -66,6 +66,10 @@ const OPENCONFIG_MODULES: compile::Sources = &[
         include_str!("../../yang/openconfig-network-instance-types.yang"),
     ),
     ("openconfig-network-instance", include_str!("../../yang/openconfig-network-instance.yang")),
+    (
+        "openconfig-aft-network-instance",
+        include_str!("../../yang/openconfig-aft-network-instance.yang"),
+    ),
 ];
 
 /// Modules in the binary.

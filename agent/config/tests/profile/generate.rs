@@ -19,6 +19,9 @@ pub(crate) struct Profile {
 const EXTENSIONS: [(&str, &str); 2] =
     [("oc-ext", "openconfig-extensions"), ("hf-ext", "holdfast-extensions")];
 
+/// Prefixes under which the published modules import others, each with the prefix of the imported module itself.
+const OTHER_PREFIXES: [(&str, &str); 1] = [("oc-ni", "oc-netinst")];
+
 impl Profile {
     pub(crate) fn read() -> Self {
         let pairs = read("descriptions.tsv")
@@ -256,6 +259,9 @@ impl Profile {
             let _ = writeln!(inside, "{pad}  fraction-digits {digits};");
         }
         if let Some(path) = spec["path"].as_str() {
+            let path = OTHER_PREFIXES.iter().fold(path.to_owned(), |path, (other, prefix)| {
+                path.replace(&format!("{other}:"), &format!("{prefix}:"))
+            });
             let _ = writeln!(inside, "{pad}  path \"{path}\";");
         }
         for member in spec["members"].as_array().into_iter().flatten() {

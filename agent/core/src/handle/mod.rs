@@ -197,15 +197,10 @@ impl Datastore for CoreHandle {
 
     async fn polled(&self, origin: Origin, sources: &PolledSources) -> PolledReading {
         let mut native = PolledReading::default();
-        for (number, source) in self.polled.iter().enumerate() {
-            if sources.contains(number) {
-                native.extend(source.read().await);
-            }
+        for source in sources.of(&self.polled) {
+            native.extend(source.read().await);
         }
-        match origin {
-            Origin::Native => native,
-            Origin::OpenConfig => native.to_openconfig(&self.models().map),
-        }
+        sources.wanted(&self.models(), origin, native)
     }
 
     async fn accounts_of_box(&self, names: Vec<SmolStr>) -> Result<BTreeSet<SmolStr>, CommitError> {

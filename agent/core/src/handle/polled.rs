@@ -30,9 +30,12 @@ struct SourceNodes {
     native: Vec<NodeId>,
 }
 
-/// Sources of polled state.
+/// Sources of polled state, and the leaves of one model that are wanted of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PolledSources(BTreeSet<usize>);
+pub struct PolledSources {
+    numbers: BTreeSet<usize>,
+    leaves: BTreeSet<NodeId>,
+}
 
 impl PolledCatalog {
     /// The catalog of these sources. The nodes of a source are in every later version of the models.
@@ -51,9 +54,14 @@ impl PolledCatalog {
 
     /// The sources of the leaves that are wanted.
     pub fn sources(&self, origin: Origin, is_wanted: impl Fn(NodeId) -> bool) -> PolledSources {
-        let sources = self.sources.iter().enumerate();
-        let asked = sources.filter(|(_, source)| source.of(origin).iter().any(|it| is_wanted(*it)));
-        PolledSources(asked.map(|(number, _)| number).collect())
+        let mut asked = PolledSources::default();
+        for (number, source) in self.sources.iter().enumerate() {
+            for leaf in source.of(origin).iter().filter(|leaf| is_wanted(**leaf)) {
+                asked.numbers.insert(number);
+                asked.leaves.insert(*leaf);
+            }
+        }
+        asked
     }
 
     /// The sources of the leaves at these paths of the schema and below them.
@@ -75,20 +83,44 @@ impl SourceNodes {
 
 impl PolledSources {
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.numbers.is_empty()
     }
 
+    /// Number of the sources.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.numbers.len()
     }
 
-    /// Adds the sources of another question.
+    /// Adds the sources and leaves of another question.
     pub fn extend(&mut self, other: &Self) {
-        self.0.extend(&other.0);
+        self.numbers.extend(&other.numbers);
+        self.leaves.extend(&other.leaves);
     }
 
-    pub(crate) fn contains(&self, number: usize) -> bool {
-        self.0.contains(&number)
+    /// The part of these sources that is asked.
+    pub(crate) fn of<'s, T>(&self, sources: &'s [T]) -> impl Iterator<Item = &'s T> {
+        self.numbers.iter().filter_map(|number| sources.get(*number))
+    }
+
+    /// The wanted part of a reading of the sources, by the paths of one model.
+    pub(crate) fn wanted(
+        &self,
+        models: &Models,
+        origin: Origin,
+        native: PolledReading,
+    ) -> PolledReading {
+        let is_wanted = |leaf: NodeId| self.leaves.contains(&leaf);
+        let mut reading = match origin {
+            Origin::OpenConfig => native.to_openconfig(&models.map, &is_wanted),
+            Origin::Native => native,
+        };
+        if origin == Origin::Native {
+            reading.leaves.retain(|(path, _)| path.leaf().is_some_and(is_wanted));
+        }
+        let schema = models.schema(origin);
+        let is_below = |leaf: &NodeId, list| schema.with_ancestors(*leaf).any(|node| node == list);
+        reading.lists.retain(|it| self.leaves.iter().any(|leaf| is_below(leaf, it.list)));
+        reading
     }
 }
 

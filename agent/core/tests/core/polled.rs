@@ -59,7 +59,7 @@ async fn a_question_reads_the_sources_of_its_leaves_and_no_others() {
         (Origin::OpenConfig, "/interfaces", ("", 0, 0)),
         (Origin::OpenConfig, "/system/memory", ("/system/memory/state/free", 1, 0)),
         (Origin::OpenConfig, "/system/memory/state/used", ("", 1, 0)),
-        (Origin::Native, "/system", ("/system/state/up-time", 1, 1)),
+        (Origin::Native, "/system/state", ("/system/state/up-time", 1, 1)),
         (Origin::Native, "/resources/memory/free", ("/resources/memory/free", 2, 1)),
         (Origin::Native, "/", ("/resources/memory/free /system/state/up-time", 3, 2)),
     ] {

@@ -659,6 +659,7 @@ pub(crate) fn decode_listed(
                     hop.flags.contains(RouteNextHopFlags::Linkdown),
                     links.is_up(hop.interface_index),
                 ),
+                weight: u16::from(hop.hops) + 1, // `rtnh_hops` counts from 0
                 ..listed_hop(observed_hop(hop, links))
             })),
             other => take_hop(&mut single, other, links),
@@ -678,7 +679,7 @@ pub(crate) fn decode_listed(
 }
 
 fn listed_hop(hop: Hop) -> ListedHop {
-    ListedHop { gateway: hop.gateway, link: hop.link, fault: None }
+    ListedHop { gateway: hop.gateway, link: hop.link, weight: 1, fault: None }
 }
 
 /// Reading of the flags of a next hop. They are the same where the link has no carrier and where it is down.
