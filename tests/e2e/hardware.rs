@@ -28,6 +28,11 @@ async fn the_box_shows_its_parts_and_what_is_in_use() {
     let booted = client.read("/system/state/boot-time").await.unwrap();
     assert_eq!(client.read(&part("last-reboot-time")).await.unwrap(), booted);
 
+    let counter = |of: &str| format!("/interfaces/interface[name=eth0]/{of}/counters/out-pkts");
+    let [port, sub] = ["state", "subinterfaces/subinterface[index=0]/state"].map(counter);
+    let sent = number(&client.read(&port).await.unwrap());
+    assert!(number(&client.read(&sub).await.unwrap()) >= sent, "the counters of the link");
+
     let memory = client.read("/system/memory/state").await.unwrap();
     let of = |leaf: &str| number(&memory[format!("openconfig-system:{leaf}")]);
     assert!(of("physical") > of("used") && of("physical") >= of("available"), "{memory}");

@@ -69,6 +69,17 @@ fn up(lines: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn only_wanted_counterparts_are_made() {
+    let openconfig = &models().openconfig;
+    let counter = "/interfaces/interface[name=eth0]/state/counters/in-octets";
+    let leaf = models().native.resolve_write(&counter.parse().unwrap()).unwrap();
+    let wanted = openconfig.find("/interfaces/interface/state/counters/in-octets").unwrap();
+    let found = models().map.up_wanted(&[(leaf, Value::Uint(9))], &|leaf| leaf == wanted);
+    let [(path, Value::Uint(9))] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(path.to_path(openconfig).to_string(), counter);
+}
+
+#[test]
 fn native_state_maps_to_openconfig() {
     let check = |native: &str, want: &[&str]| assert_eq!(up(&[native]), want, "{native}");
     let eth0 = "/interfaces/interface[name=eth0]";
@@ -93,6 +104,13 @@ fn native_state_maps_to_openconfig() {
     check(
         &format!("{eth0}/state/ifindex=7"),
         &[&format!("{eth0}/state/ifindex=7"), &format!("{sub}/state/ifindex=7")],
+    );
+    check(
+        &format!("{eth0}/state/counters/in-octets=9"),
+        &[
+            &format!("{sub}/state/counters/in-octets=9"),
+            &format!("{eth0}/state/counters/in-octets=9"),
+        ],
     );
     check(
         &format!("{eth0}/state/type=veth"),
