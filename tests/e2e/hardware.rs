@@ -43,6 +43,15 @@ async fn the_box_shows_its_parts_and_what_is_in_use() {
     client.update("/components/component[name=os]/config", named).await.unwrap();
     assert_eq!(client.read("/components/component[name=os]/config/name").await.unwrap(), "os");
 
+    let pid = agent.pid();
+    let process = format!("/system/processes/process[pid={pid}]/state");
+    let process = client.read(&process).await.unwrap();
+    assert_eq!(process["openconfig-system:name"], "holdfast", "{process}");
+    assert!(number(&process["openconfig-system:memory-usage"]) > 1 << 20, "{process}");
+    assert!(number(&process["openconfig-system:start-time"]) > number(&booted), "{process}");
+    let processes = client.read("/system/processes").await.unwrap().to_string();
+    assert!(!processes.contains("args") && !processes.contains("--state-dir"), "{processes}");
+
     let gnmic = Gnmic::for_admin(&agent);
     let once = [
         "-e",

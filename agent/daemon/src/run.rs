@@ -45,7 +45,7 @@ use crate::{
     faults::{self, AlarmPlaces, FaultParts, FaultSettingsCheck},
     forwarding::ForwardingState,
     gnsi::{Gnsi, TlsProfiles},
-    hardware::{Components, KernelFolders, Resources, Sensors},
+    hardware::{Components, KernelFolders, Processes, Resources, Sensors},
     listeners::{ListenerKind, Listeners},
     local::{self, CallRights, Inspector, LocalServer, Look, UserDependencies},
     logging,
@@ -465,6 +465,8 @@ async fn start_core(
     polled.push(resources.clone());
     polled.push(Arc::new(ForwardingState::new(&models, route_table.clone())?));
     let started = BoxClock::boot_time_ns();
+    let processes = Processes::new(&models, folders.clone(), started)?;
+    polled.push(Arc::new(processes));
     let components = Components::find(&models.native, &folders, software.running(), started)?;
     let handlers = Handlers::default();
     let settings_check = Arc::new(FaultSettingsCheck::new(&models.native)?);

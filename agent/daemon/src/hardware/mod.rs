@@ -4,6 +4,7 @@
 //! reading is shared by all who ask within [`SHARED_FOR`], so that many collectors cost one reading.
 
 mod components;
+mod processes;
 mod resources;
 mod sensors;
 mod sysfs;
@@ -13,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(crate) use self::components::Components;
+pub(crate) use self::processes::Processes;
 pub(crate) use self::resources::Resources;
 pub(crate) use self::sensors::Sensors;
 
