@@ -36,9 +36,10 @@ pub type PolledLeaves = Arc<Vec<(InstancePath, Value)>>;
 /// Accessor of one counter in the kernel's statistics.
 type Counter = fn(&Stats64) -> u64;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Reading {
     begun: Instant,
+    links: Arc<[LinkCounters]>,
     leaves: PolledLeaves,
 }
 
@@ -80,17 +81,27 @@ impl Collector {
     ///
     /// A reading that began at most 20 ms ago is shared; links without counters are left out.
     pub async fn read(&self) -> PolledLeaves {
+        self.reading().await.leaves
+    }
+
+    /// When the counters were read, and those of each link.
+    pub(crate) async fn links(&self) -> (Instant, Arc<[LinkCounters]>) {
+        let Reading { begun, links, .. } = self.reading().await;
+        (begun, links)
+    }
+
+    async fn reading(&self) -> Reading {
         let started = Instant::now();
         let mut latest = self.latest.lock().await;
         if let Some(reading) = &*latest
             && started.saturating_duration_since(reading.begun) < SHARED_FOR
         {
-            return Arc::clone(&reading.leaves);
+            return reading.clone();
         }
         let begun = Instant::now();
-        let leaves = Arc::new(self.nodes.leaves(&self.counters().await));
-        *latest = Some(Reading { begun, leaves: Arc::clone(&leaves) });
-        leaves
+        let links: Arc<[LinkCounters]> = self.counters().await.into();
+        let leaves = Arc::new(self.nodes.leaves(&links));
+        latest.insert(Reading { begun, links, leaves }).clone()
     }
 
     async fn counters(&self) -> Vec<LinkCounters> {

@@ -2,6 +2,7 @@
 
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::clients::Gnmic;
+use holdfast_tests::eventually::eventually_async;
 use holdfast_tests::netns::Netns;
 use serde_json::Value;
 
@@ -32,6 +33,14 @@ async fn the_box_shows_its_parts_and_what_is_in_use() {
     let [port, sub] = ["state", "subinterfaces/subinterface[index=0]/state"].map(counter);
     let sent = number(&client.read(&port).await.unwrap());
     assert!(number(&client.read(&sub).await.unwrap()) >= sent, "the counters of the link");
+
+    let rates = "/interfaces/interface[name=eth0]/rates/state";
+    client.read(rates).await.expect_err("there is no earlier reading");
+    eventually_async("a reading is old enough to compare with", async || {
+        let rates = client.read(rates).await;
+        rates.is_ok_and(|it| number(&it["openconfig-if-rates:load-interval"]) >= 5)
+    })
+    .await;
 
     let memory = client.read("/system/memory/state").await.unwrap();
     let of = |leaf: &str| number(&memory[format!("openconfig-system:{leaf}")]);

@@ -26,7 +26,7 @@ use holdfast_introspect::tcp::{self, IntrospectToken, TokenGuard};
 use holdfast_platform::hostname::HostnameWriter;
 use holdfast_platform::namespace_lock::{NamespaceLock, NamespaceLockError};
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
-use holdfast_platform::{BoxClock, Platform, PlatformError, PlatformSettings};
+use holdfast_platform::{BoxClock, LinkRates, Platform, PlatformError, PlatformSettings};
 use holdfast_store::accounts::AccountingLog;
 use holdfast_store::{ArtefactTable, Journal, JournalKind, Ledger, Store, StoreError, StoredState};
 use tokio::{net::TcpListener, runtime, sync::oneshot, time::timeout};
@@ -455,7 +455,8 @@ async fn start_core(
     let unknown = settings.unknown_subscription_paths;
     let ignored = Arc::new(northbound::IgnoredSubscriptions::new(&models.native, unknown)?);
     let mut polled = gnsi.polled();
-    polled.push(counters);
+    polled.push(counters.clone());
+    polled.push(Arc::new(LinkRates::new(&models.native, counters)));
     polled.push(Arc::new(BoxClock::new(&models.native)));
     let bindable = Arc::new(profiles.clone());
     polled.push(ignored.clone());

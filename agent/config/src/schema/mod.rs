@@ -46,6 +46,7 @@ const OPENCONFIG_MODULES: compile::Sources = &[
     ("openconfig-platform-fan", include_str!("../../yang/openconfig-platform-fan.yang")),
     ("openconfig-interfaces", include_str!("../../yang/openconfig-interfaces.yang")),
     ("openconfig-if-ethernet", include_str!("../../yang/openconfig-if-ethernet.yang")),
+    ("openconfig-if-rates", include_str!("../../yang/openconfig-if-rates.yang")),
     ("openconfig-platform-port", include_str!("../../yang/openconfig-platform-port.yang")),
     ("openconfig-if-ip", include_str!("../../yang/openconfig-if-ip.yang")),
     ("openconfig-if-sdn-ext", include_str!("../../yang/openconfig-if-sdn-ext.yang")),
