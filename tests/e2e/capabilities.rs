@@ -74,6 +74,8 @@ async fn reflection_lists_all_that_the_listener_serves() {
             "gnmi.gNMI",
             "gnoi.bootconfig.BootConfig",
             "gnoi.factory_reset.FactoryReset",
+            "gnoi.file.File",
+            "gnoi.healthz.Healthz",
             "gnoi.os.OS",
             "gnoi.system.System",
             "gnsi.acctz.v1.AcctzStream",

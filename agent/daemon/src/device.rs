@@ -1,6 +1,7 @@
 //! Handles for the actions of gRPC services on the box, apart from its configuration.
 
 use crate::dhcp::LostLeases;
+use crate::files::Files;
 use crate::packages::Packages;
 use crate::probing::ProbeService;
 use crate::reboot::Reboots;
@@ -12,6 +13,7 @@ pub struct Device {
     pub reboots: Reboots,
     pub probes: ProbeService,
     pub packages: Packages,
+    pub files: Files,
     pub software: Software,
     /// Leases that have ended without another one.
     pub lost_leases: LostLeases,

@@ -27,6 +27,7 @@ mod executable;
 mod fault_profile;
 mod fault_watch;
 pub mod faults;
+pub mod files;
 mod forwarding;
 pub mod gnsi;
 mod hardware;

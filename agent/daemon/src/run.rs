@@ -43,6 +43,7 @@ use crate::{
     device::Device,
     dhcp::LostLeases,
     faults::{self, AlarmPlaces, FaultParts, FaultSettingsCheck},
+    files::Files,
     forwarding::ForwardingState,
     gnsi::{Gnsi, TlsProfiles},
     hardware::{Components, KernelFolders, Processes, Resources, Sensors},
@@ -437,6 +438,7 @@ async fn start_core(
         reboots: reboots.clone(),
         probes: ProbeService::new(platform.probes()),
         packages,
+        files: Files::new(settings.state.path()),
         software: software.clone(),
         lost_leases: LostLeases::default(),
     };

@@ -23,6 +23,9 @@ pub const BOOTZ_FOLDER: &str = "bootz";
 /// Folder for packages that clients have uploaded, within the state folder.
 pub const PACKAGES_FOLDER: &str = "packages";
 
+/// Folder for other files that clients have put, within the state folder.
+pub const FILES_FOLDER: &str = "files";
+
 /// Permissions: read, write and enter for the owner only.
 const PRIVATE_FOLDER: u32 = 0o700;
 /// Permissions: read and write for the owner only.

@@ -60,7 +60,7 @@ pub use self::accounts::{ACCOUNTS_NAME, Ledger};
 pub use self::artefacts::{Artefact, ArtefactChange, ArtefactTable, Artefacts};
 pub use self::database::Database;
 pub use self::folder::{
-    BOOTZ_FOLDER, FILE_NAME, IDENTITY_FOLDER, PACKAGES_FOLDER, create_private_folder,
+    BOOTZ_FOLDER, FILE_NAME, FILES_FOLDER, IDENTITY_FOLDER, PACKAGES_FOLDER, create_private_folder,
     write_private_file,
 };
 pub use self::journal::{Journal, JournalKind};

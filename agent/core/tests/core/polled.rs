@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use holdfast_config::{NodeId, Value};
-use holdfast_core::PolledSources;
+use holdfast_config::{Models, NodeId, Value};
+use holdfast_core::{PolledSources, PolledState};
 use holdfast_telemetry::PolledReading;
+use tempfile::TempDir;
 
 use super::*;
 

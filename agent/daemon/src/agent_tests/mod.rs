@@ -18,6 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::device::Device;
 use crate::dhcp::LostLeases;
+use crate::files::Files;
 use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::{IgnoredSubscriptions, resume_activation};
 use crate::packages::Packages;
@@ -143,6 +144,7 @@ impl Agent {
             probes: ProbeService::new(Probes::here()),
             packages,
             software,
+            files: Files::new(folder),
             lost_leases: LostLeases::default(),
         };
         let actions = ActionResources {

@@ -4,6 +4,8 @@ use holdfast_proto::FILE_DESCRIPTOR_SET;
 use holdfast_proto::gnmi::g_nmi_server::GNmiServer;
 use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfigServer;
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryResetServer;
+use holdfast_proto::gnoi::file::file_server::FileServer;
+use holdfast_proto::gnoi::healthz::healthz_server::HealthzServer;
 use holdfast_proto::gnoi::os::os_server::OsServer;
 use holdfast_proto::gnoi::system::system_server::SystemServer;
 use holdfast_proto::gnsi::acctz::acctz_stream_server::AcctzStreamServer;
@@ -21,10 +23,12 @@ use prost_types::FileDescriptorSet;
 use tonic::server::NamedService;
 
 /// The services of the listener by their full names, except reflection, which names itself.
-pub(crate) const SERVED: [&str; 16] = [
+pub(crate) const SERVED: [&str; 18] = [
     <GNmiServer<()> as NamedService>::NAME,
     <BootConfigServer<()> as NamedService>::NAME,
     <FactoryResetServer<()> as NamedService>::NAME,
+    <FileServer<()> as NamedService>::NAME,
+    <HealthzServer<()> as NamedService>::NAME,
     <OsServer<()> as NamedService>::NAME,
     <SystemServer<()> as NamedService>::NAME,
     <AuthzServer<()> as NamedService>::NAME,

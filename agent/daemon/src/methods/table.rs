@@ -29,6 +29,9 @@ static TABLE: &[(&str, Role, &Limit)] = &[
     ("/gnoi.bootconfig.BootConfig/SetBootConfig", Role::Admin, &MESSAGE_SIZE),
     ("/gnoi.bootconfig.BootConfig/SetBootConfigVerified", Role::Admin, &MESSAGE_SIZE),
     ("/gnoi.factory_reset.FactoryReset/Start", Role::Admin, &PLAIN_MESSAGE_SIZE),
+    ("/gnoi.file.File/", Role::Admin, &PLAIN_MESSAGE_SIZE),
+    // Their answers show state about which pathz is not asked.
+    ("/gnoi.healthz.Healthz/", Role::Admin, &READ_MESSAGE_SIZE),
     // An activation contains a whole boot configuration.
     ("/gnoi.os.OS/Activate", Role::Admin, &MESSAGE_SIZE),
     ("/gnoi.os.OS/Install", Role::Admin, &PLAIN_MESSAGE_SIZE),

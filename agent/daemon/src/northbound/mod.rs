@@ -46,6 +46,8 @@ use holdfast_proto::FILE_DESCRIPTOR_SET;
 use holdfast_proto::gnmi::g_nmi_server::GNmiServer;
 use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfigServer;
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryResetServer;
+use holdfast_proto::gnoi::file::file_server::FileServer;
+use holdfast_proto::gnoi::healthz::healthz_server::HealthzServer;
 use holdfast_proto::gnoi::os::os_server::OsServer;
 use holdfast_proto::gnoi::system::system_server::SystemServer;
 use holdfast_proto::gnsi::acctz::acctz_stream_server::AcctzStreamServer;
@@ -66,7 +68,9 @@ use tower::util::MapResponseLayer;
 
 use self::faults::FaultsService;
 use self::gnmi::GnmiService;
-use self::gnoi::{BootConfigService, FactoryResetService, OsService, SystemService};
+use self::gnoi::{
+    BootConfigService, FactoryResetService, FileService, HealthzService, OsService, SystemService,
+};
 use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService, PathzService};
 use self::handlers::HandlerService;
 use self::maintenance::MaintenanceService;
@@ -130,6 +134,8 @@ pub async fn routes(
     // An activation brings a whole boot configuration.
     let os = OsServer::new(OsService::new(core.clone(), gnsi, &device))
         .max_decoding_message_size(MAX_MESSAGE_SIZE);
+    let files = FileServer::new(FileService::new(device.files.clone()));
+    let healthz = HealthzServer::new(HealthzService::new(core.clone(), faults.clone()));
     let system = SystemServer::new(SystemService::new(core.clone(), device));
     // A bundle of 20 000 authorities is a message of tens of megabytes.
     let certz = CertzServer::new(CertzService::new(core.clone(), gnsi))
@@ -155,6 +161,8 @@ pub async fn routes(
     health_of(&reporter, &gnmi).await;
     health_of(&reporter, &boot).await;
     health_of(&reporter, &reset).await;
+    health_of(&reporter, &files).await;
+    health_of(&reporter, &healthz).await;
     health_of(&reporter, &os).await;
     health_of(&reporter, &system).await;
     health_of(&reporter, &authz).await;
@@ -172,7 +180,7 @@ pub async fn routes(
     let boot = MapResponseLayer::new(limit_as_exhaustion).named_layer(boot);
     routes.add_service(gnmi).add_service(health);
     routes.add_service(boot).add_service(reset).add_service(system).add_service(authz);
-    routes.add_service(credentialz);
+    routes.add_service(credentialz).add_service(files).add_service(healthz);
     routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(os));
     routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(certz));
     routes.add_service(acctz);

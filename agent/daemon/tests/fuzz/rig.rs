@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use holdfast::device::Device;
 use holdfast::dhcp::LostLeases;
+use holdfast::files::Files;
 use holdfast::gnsi::{Gnsi, TlsProfiles};
 use holdfast::northbound::{self, IgnoredSubscriptions};
 use holdfast::packages::Packages;
@@ -171,6 +172,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
         probes: ProbeService::new(Probes::here()),
         packages,
         software,
+        files: Files::new(folder.path()),
         lost_leases: LostLeases::default(),
     };
     let routes = northbound::routes(

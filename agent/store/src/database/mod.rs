@@ -22,8 +22,8 @@ use super::{
     accounts::ACCOUNTS_NAME,
     artefacts,
     folder::{
-        BOOTZ_FOLDER, FILE_NAME, IDENTITY_FOLDER, PACKAGES_FOLDER, create_private_folder,
-        open_private_file, remove_file, remove_folder,
+        BOOTZ_FOLDER, FILE_NAME, FILES_FOLDER, IDENTITY_FOLDER, PACKAGES_FOLDER,
+        create_private_folder, open_private_file, remove_file, remove_folder,
     },
     format,
     journal::JournalKind,
@@ -518,6 +518,7 @@ impl Database {
         }
         remove_folder(&folder.join(BOOTZ_FOLDER))?;
         remove_folder(&folder.join(PACKAGES_FOLDER))?;
+        remove_folder(&folder.join(FILES_FOLDER))?;
         // These files are opened after the database, so they are not in use.
         for journal in JournalKind::ALL {
             remove_file(&folder.join(journal.file_name()))?;

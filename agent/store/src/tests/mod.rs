@@ -430,9 +430,9 @@ fn a_factory_reset_is_finished_by_the_next_opening() {
         database.commit(Ticket(1), 1, Unconfirmed::Begins).unwrap();
         database.set_user(&user("ada")).unwrap();
         fs::write(&history, "what was done").unwrap();
-        let packages = folder.path().join(PACKAGES_FOLDER);
+        let of_clients = [PACKAGES_FOLDER, FILES_FOLDER].map(|name| folder.path().join(name));
         create_private_folder(&identity).unwrap();
-        create_private_folder(&packages).unwrap();
+        of_clients.iter().for_each(|folder| create_private_folder(folder).unwrap());
         database.prepare(Ticket(2), &[change("a="), Change::factory_reset(retain)]).unwrap();
         database.commit(Ticket(2), 2, Unconfirmed::Ends).unwrap();
         assert!(history.exists(), "until then it is in use");
@@ -441,7 +441,7 @@ fn a_factory_reset_is_finished_by_the_next_opening() {
         let loaded = database.load().unwrap();
         assert_eq!((layers(&loaded), loaded.users, loaded.notes), (String::new(), vec![], vec![]));
         assert_eq!((history.exists(), identity.exists()), (false, retain));
-        assert!(!packages.exists());
+        assert!(of_clients.iter().all(|folder| !folder.exists()));
     }
 }
 

@@ -19,7 +19,8 @@ pub(super) fn require_processor(models: &Models, path: &Path) -> Result<(), Refu
     }
 }
 
-fn name<'p>(models: &Models, path: &'p Path) -> Result<&'p str, Refusal> {
+/// The name of the component that a path names.
+pub(super) fn name<'p>(models: &Models, path: &'p Path) -> Result<&'p str, Refusal> {
     let elems: Vec<_> = path.elem.iter().map(|elem| (elem.name.as_str(), &elem.key)).collect();
     let (Some(Origin::OpenConfig), [("components", none), ("component", key)]) =
         (models.origin(&path.origin), &elems[..])

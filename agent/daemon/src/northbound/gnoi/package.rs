@@ -122,7 +122,7 @@ async fn next(
 }
 
 /// Reads a gnoi.types.HashType: raw bytes, and their method.
-fn digest(hash: HashType) -> Result<Digest, Refusal> {
+pub(super) fn digest(hash: HashType) -> Result<Digest, Refusal> {
     let method = match HashMethod::try_from(hash.method) {
         Ok(HashMethod::Sha256) => DigestMethod::Sha256,
         Ok(HashMethod::Sha512) => DigestMethod::Sha512,

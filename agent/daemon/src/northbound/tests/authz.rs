@@ -10,8 +10,6 @@ use holdfast_proto::bootz;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
 use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
-use holdfast_proto::gnoi::file::StatRequest;
-use holdfast_proto::gnoi::file::file_client::FileClient;
 use holdfast_proto::gnoi::system::system_client::SystemClient;
 use holdfast_proto::gnoi::system::{PingRequest, TimeRequest};
 use holdfast_proto::gnsi::authz::authz_client::AuthzClient;
@@ -20,6 +18,8 @@ use holdfast_proto::gnsi::authz::{
     FinalizeRequest, GetRequest, GetResponse, ProbeRequest, RotateAuthzRequest,
     RotateAuthzResponse, UploadRequest, rotate_authz_request,
 };
+use holdfast_proto::openconfig::attestz::AttestRequest;
+use holdfast_proto::openconfig::attestz::tpm_attestz_service_client::TpmAttestzServiceClient;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -243,7 +243,7 @@ async fn a_caller_that_no_rule_allows_reaches_no_service_by_any_kind_of_rpc() {
         }
         // One request is invalid for its service, the other has no service here: authorization is checked before both.
         let ping = SystemClient::new(channel.clone()).ping(PingRequest::default()).await;
-        let nowhere = FileClient::new(channel).stat(StatRequest::default()).await;
+        let nowhere = TpmAttestzServiceClient::new(channel).attest(AttestRequest::default()).await;
         let want = if allowed {
             (Code::InvalidArgument, Code::Unimplemented)
         } else {

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 use crate::device::Device;
 use crate::dhcp::LostLeases;
+use crate::files::Files;
 use crate::gnsi::pathz::tests::MODELS;
 use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
 use crate::northbound::IgnoredSubscriptions;
@@ -110,6 +111,7 @@ impl FakeDatastore {
                 probes: ProbeService::new(Probes::here()),
                 packages: Packages::new(folder.path(), slots),
                 software,
+                files: Files::new(folder.path()),
                 lost_leases: LostLeases::default(),
             },
             store,

@@ -14,8 +14,10 @@ use holdfast_proto::gnoi::bootconfig::{
 };
 use holdfast_proto::gnoi::factory_reset::factory_reset_client::FactoryResetClient;
 use holdfast_proto::gnoi::factory_reset::{ResetError, StartRequest};
-use holdfast_proto::gnoi::file::StatRequest;
 use holdfast_proto::gnoi::file::file_client::FileClient;
+use holdfast_proto::gnoi::file::{self, get_response, put_request};
+use holdfast_proto::gnoi::healthz;
+use holdfast_proto::gnoi::healthz::healthz_client::HealthzClient;
 use holdfast_proto::gnoi::system::system_client::SystemClient;
 use holdfast_proto::gnoi::system::{
     CancelRebootRequest, KillProcessRequest, Package, PingRequest, RebootMethod, RebootRequest,
@@ -283,10 +285,6 @@ async fn reboots_are_requested_listed_and_cancelled() {
     client.cancel_reboot(CancelRebootRequest::default()).await.unwrap();
     let status = client.reboot_status(RebootStatusRequest::default()).await.unwrap().into_inner();
     assert!(!status.active && status.wait == 0 && status.status.is_some(), "{status:?}");
-
-    let mut files = FileClient::new(channel(&core, Some(Role::Admin)).await);
-    let refused = files.stat(StatRequest::default()).await.unwrap_err();
-    assert_eq!(refused.code(), Code::Unimplemented);
 }
 
 /// The message of a refusal with this code.
@@ -367,6 +365,103 @@ async fn the_one_processor_is_switched_to_by_doing_nothing() {
     let of = |name| RebootStatusRequest { subcomponents: vec![component(name)] };
     client.reboot_status(of("cpu0")).await.unwrap();
     refused(client.reboot_status(of("fan0")).await, Code::NotFound);
+}
+
+/// Sends a file in two parts.
+async fn put(
+    client: &mut FileClient<Channel>,
+    name: &str,
+    content: &[u8],
+    hash: HashType,
+) -> Result<(), Status> {
+    let (first, second) = content.split_at(content.len() / 2);
+    let open = file::put_request::Details { remote_file: name.to_owned(), permissions: 644 };
+    let contents = |part: &[u8]| put_request::Request::Contents(part.to_vec().into());
+    let parts = [
+        put_request::Request::Open(open),
+        contents(first),
+        contents(second),
+        put_request::Request::Hash(hash),
+    ];
+    let parts = parts.map(|part| file::PutRequest { request: Some(part) });
+    client.put(tokio_stream::iter(parts)).await.map(drop)
+}
+
+#[tokio::test]
+async fn files_are_put_read_and_removed_in_one_folder() {
+    let core = FakeDatastore::new();
+    let mut client = FileClient::new(channel(&core, Some(Role::Admin)).await);
+    // The MD5 of "abc", from RFC 1321.
+    let md5 = 0x9001_5098_3cd2_4fb0_d696_3f7d_28e1_7f72_u128.to_be_bytes();
+    let hash = HashType { method: HashMethod::Md5.into(), hash: md5.to_vec().into() };
+    put(&mut client, "notes", b"abc", hash.clone()).await.unwrap();
+    let wrong = put(&mut client, "notes", b"abd", hash.clone()).await;
+    assert!(refused(wrong, Code::InvalidArgument).contains("digest"));
+    for name in ["../notes", "/etc/shadow", ".hidden", "", "sub/notes"] {
+        let answer = put(&mut client, name, b"abc", hash.clone()).await;
+        assert!(refused(answer, Code::InvalidArgument).contains("not a file name"), "{name}");
+    }
+
+    let all = client.stat(file::StatRequest::default()).await.unwrap().into_inner().stats;
+    let [stat] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((stat.size, stat.permissions), (3, 600));
+    assert!(stat.path.ends_with("/files/notes") && stat.last_modified > 0, "{stat:?}");
+
+    let request = file::GetRequest { remote_file: stat.path.clone() };
+    let mut answers = client.get(request).await.unwrap().into_inner();
+    let mut content = Vec::new();
+    let hash = loop {
+        match answers.message().await.unwrap().unwrap().response.unwrap() {
+            get_response::Response::Contents(part) => content.extend_from_slice(&part),
+            get_response::Response::Hash(hash) => break hash,
+        }
+    };
+    assert_eq!(content, b"abc");
+    // A value of FIPS 180-2.
+    assert_eq!(
+        (hash.method(), &hash.hash[..4]),
+        (HashMethod::Sha256, &[0xba, 0x78, 0x16, 0xbf][..])
+    );
+
+    let remove = |name: &str| file::RemoveRequest { remote_file: name.to_owned() };
+    client.remove(remove("notes")).await.unwrap();
+    refused(client.remove(remove("notes")).await, Code::NotFound);
+    let elsewhere = client.transfer_to_remote(file::TransferToRemoteRequest::default()).await;
+    refused(elsewhere, Code::Unimplemented);
+
+    let mut reader = FileClient::new(channel(&core, Some(Role::ReadOnly)).await);
+    refused(reader.stat(file::StatRequest::default()).await, Code::PermissionDenied);
+}
+
+#[tokio::test]
+async fn health_is_told_of_the_components_that_telemetry_shows() {
+    let core = FakeDatastore::new();
+    let leaf = |part: &str, leaf: &str, value: &str| {
+        let path = format!("/components/component[name={part}]/state/{leaf}");
+        let path = core.models().native.resolve_write(&path.parse().unwrap()).unwrap();
+        (path, Some(holdfast_config::Value::Str(value.into())))
+    };
+    core.show_state(vec![
+        leaf("chassis", "name", "chassis"),
+        leaf("cpu0", "parent", "chassis"),
+        leaf("os", "parent", "chassis"),
+    ])
+    .await;
+    let mut client = HealthzClient::new(channel(&core, Some(Role::Admin)).await);
+    let get = |name| healthz::GetRequest { path: Some(component(name)) };
+    let chassis = client.get(get("chassis")).await.unwrap().into_inner().component.unwrap();
+    assert_eq!(chassis.status(), healthz::Status::Healthy);
+    let below: Vec<_> = chassis.subcomponents.iter().map(|it| it.path.clone().unwrap()).collect();
+    assert_eq!(below, [component("cpu0"), component("os")]);
+    refused(client.get(get("fan9")).await, Code::NotFound);
+    refused(client.get(healthz::GetRequest::default()).await, Code::InvalidArgument);
+    let list = healthz::ListRequest { path: Some(component("os")), include_acknowledged: true };
+    let events = client.list(list).await.unwrap().into_inner().statuses;
+    assert_eq!(events, [], "nothing has an alarm");
+    let artifact = healthz::ArtifactRequest { id: "1".into() };
+    refused(client.artifact(artifact).await, Code::NotFound);
+    let mut reader = HealthzClient::new(channel(&core, Some(Role::ReadOnly)).await);
+    refused(reader.get(get("os")).await, Code::PermissionDenied);
 }
 
 fn kill(
