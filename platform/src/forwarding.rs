@@ -353,6 +353,6 @@ mod tests {
         assert_eq!(links("10.0.0.0/8").as_deref(), Some("eth0"));
         assert_eq!(links("10.1.0.0/16").as_deref(), Some("eth0"));
         assert_eq!(links("10.2.0.0/16").as_deref(), Some("eth3"));
-        assert_eq!(found.entries.len(), 3, "neither of another table nor one that is no decision");
+        assert_eq!(found.entries.len(), 3, "other tables and `throw` are left out");
     }
 }

@@ -153,7 +153,7 @@ impl RateNodes {
     }
 }
 
-/// Rise of a counter in a second. One that has fallen began anew with another link of the name, so nothing is known of it.
+/// Rise of a counter in a second. A counter that has fallen belongs to another link of that name, so nothing is known of its rate.
 fn per_second(before: u64, now: u64, window: Duration) -> Option<u64> {
     let rise = u128::from(now.checked_sub(before)?) * 1000;
     u64::try_from(rise.checked_div(window.as_millis())?).ok()

@@ -113,7 +113,7 @@ impl RouteTable {
         self.on_thread(move || listed(selection)).await
     }
 
-    /// What the kernel forwards by. Next hops and groups that the previous table had keep their numbers.
+    /// The forwarding table of the kernel. Next hops and groups that the previous table had keep their numbers.
     ///
     /// # Errors
     /// When the namespace cannot be entered, or the kernel gives no list.

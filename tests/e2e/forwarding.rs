@@ -67,7 +67,7 @@ async fn routes_of_every_program_are_shown_with_their_next_hops() {
     let elsewhere = client.read(&entry("4", "10.3.0.0/16")).await.unwrap_err();
     assert_eq!(elsewhere.code(), Code::NotFound);
     let local = client.read(&entry("4", "192.0.2.1/32")).await.unwrap_err();
-    assert_eq!(local.code(), Code::NotFound, "an address of the box is no route");
+    assert_eq!(local.code(), Code::NotFound, "an address of the box is not a route");
     let subnet = client.read(&entry("4", "192.0.2.0/24")).await.unwrap();
     assert!(subnet.to_string().contains("DIRECTLY_CONNECTED"), "{subnet}");
     let ospf = client.read(&entry("6", "2001:db8:1::/48")).await.unwrap();

@@ -172,7 +172,7 @@ impl Files {
         for entry in entries {
             let entry = entry.map_err(failed)?;
             let is_whole = !entry.file_name().as_encoded_bytes().starts_with(b".");
-            // A file that went meanwhile is no file; `metadata` of an entry follows no link.
+            // A file that went meanwhile is left out; `metadata` of an entry follows no link.
             let Ok(metadata) = entry.metadata() else { continue };
             if is_whole && metadata.is_file() {
                 let modified = metadata.modified().ok();

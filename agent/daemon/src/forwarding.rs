@@ -1,4 +1,4 @@
-//! What the kernel forwards by, as state: the best routes of all programs, and their next hops.
+//! The forwarding table of the kernel as state: the best routes of all programs, and their next hops.
 //!
 //! The kernel is asked when somebody reads the tables. A reading is shared by all who ask within [`SHARED_FOR`]. Its
 //! entries are derived when a client is told of them, so a hundred thousand routes take some ten megabytes.

@@ -42,7 +42,7 @@ pub trait Datastore: Clone + Send + Sync + 'static {
     /// The leaves that each source of polled state gives.
     fn polled_catalog(&self) -> Arc<PolledCatalog>;
 
-    /// What these sources give, read now. Other sources are not asked.
+    /// State that these sources give, read now. Other sources are not asked.
     fn polled(
         &self,
         origin: Origin,
