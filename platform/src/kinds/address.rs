@@ -19,13 +19,11 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::codec::{EncodeError, Op, Request, Requests};
 use super::difference::difference;
-use super::entry::{
-    Entry, LINK_STEP, ObjectError, ObjectValues, ip_text, link_and_ip, not_of_a_host,
-};
+use super::entry::{Entry, ObjectError, ObjectValues, ip_text, link_and_ip, not_of_a_host};
 use super::link;
 use super::links::LinkIndex;
 use super::native::{
-    self, Bind, EntryShare, INTERFACE, InterfaceNodes, ModelError, NativeKind, StatusNodes,
+    self, Bind, EntryShare, ForLinks, InterfaceNodes, ModelError, NativeKind, StatusNodes,
     ValueEntry, nodes,
 };
 use super::reading::{
@@ -510,23 +508,25 @@ nodes!(
 #[derive(Debug)]
 struct NativeAddress {
     interfaces: InterfaceNodes,
-    v4: AddressNodes,
-    v6: AddressNodes,
+    v4: ForLinks<AddressNodes>,
+    v6: ForLinks<AddressNodes>,
     /// `status` below the `state` of an IPv6 address; IPv4 has none.
-    v6_status: NodeId,
+    v6_status: ForLinks<NodeId>,
 }
 
 impl NativeAddress {
     fn bind(schema: &Schema) -> Result<Box<dyn NativeKind>, ModelError> {
         Ok(Box::new(Self {
             interfaces: InterfaceNodes::bind(schema)?,
-            v4: AddressNodes::find(schema, &format!("{INTERFACE}/ipv4"))?,
-            v6: AddressNodes::find(schema, &format!("{INTERFACE}/ipv6"))?,
-            v6_status: native::find(schema, &format!("{INTERFACE}/ipv6/address/state/status"))?,
+            v4: ForLinks::find(|list| AddressNodes::find(schema, &format!("{list}/ipv4")))?,
+            v6: ForLinks::find(|list| AddressNodes::find(schema, &format!("{list}/ipv6")))?,
+            v6_status: ForLinks::find(|list| {
+                native::find(schema, &format!("{list}/ipv6/address/state/status"))
+            })?,
         }))
     }
 
-    fn family(&self, family: Family) -> &AddressNodes {
+    fn family(&self, family: Family) -> &ForLinks<AddressNodes> {
         match family {
             Family::V4 => &self.v4,
             Family::V6 => &self.v6,
@@ -539,7 +539,7 @@ impl NativeAddress {
         family: Family,
         entry: &Entry<'_>,
     ) -> Result<Address, ObjectError> {
-        let nodes = self.family(family);
+        let nodes = self.family(family).of_path(entry.path);
         let leaf = nodes.prefix_len;
         let prefix_len = entry.number(leaf).ok_or_else(|| entry.incomplete(leaf))?;
         let ip: IpAddr = entry.key_as()?;
@@ -566,25 +566,26 @@ impl NativeAddress {
 
 impl NativeKind for NativeAddress {
     fn lists(&self) -> Vec<NodeId> {
-        vec![self.v4.list, self.v6.list]
+        let families = [&self.v4, &self.v6].into_iter();
+        families.flat_map(ForLinks::all).map(|nodes| nodes.list).collect()
     }
 
     fn values(&self, entry: &Entry<'_>) -> Result<ObjectValues, ObjectError> {
-        let is_v4 = entry.node() == Some(self.v4.list);
+        let is_v4 = entry.node() == Some(self.v4.of_path(entry.path).list);
         let family = if is_v4 { Family::V4 } else { Family::V6 };
-        let address = self.address(entry.name_of_step(LINK_STEP)?, family, entry)?;
+        let address = self.address(&entry.link_name()?, family, entry)?;
         Ok(smallvec![(key(&address.link, address.ip), Arc::new(address) as SharedValue)])
     }
 
     fn own_key(&self, entry: &Entry<'_>) -> Result<Option<Key>, ObjectError> {
-        Ok(Some(key(entry.name_of_step(LINK_STEP)?, entry.key_as()?)))
+        Ok(Some(key(&entry.link_name()?, entry.key_as()?)))
     }
 
     fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
         let intended: Option<&Address> = planes.intended();
         let leased = intended.is_some_and(|address| address.leased);
         let address: &Address = planes.observed()?;
-        let nodes = self.family(Family::of(address.ip));
+        let nodes = self.family(Family::of(address.ip)).of_link(&address.link);
         let path = self.interfaces.on_link(&address.link, nodes.container, nodes.list, address.ip);
         let mut leaves = Leaves::of(nodes.state);
         leaves.put(nodes.state_ip, ip_text(address.ip));
@@ -596,14 +597,15 @@ impl NativeKind for NativeAddress {
         leaves.optional(nodes.state_origin, origin);
         let status = address.facts.as_ref().and_then(|facts| facts.status);
         if address.ip.is_ipv6() {
-            leaves.optional(self.v6_status, status.map(|status| enum_value(status.name())));
+            let leaf = *self.v6_status.of_link(&address.link);
+            leaves.optional(leaf, status.map(|status| enum_value(status.name())));
         }
         Some(leaves.entry(path))
     }
 
     fn value_entry(&self, key: &Key, _: Planes<'_>) -> Option<ValueEntry> {
         let (link, ip) = link_and_ip(key)?;
-        let nodes = self.family(Family::of(ip));
+        let nodes = self.family(Family::of(ip)).of_link(&link);
         let path = self.interfaces.on_link(&link, nodes.container, nodes.list, ip);
         Some(ValueEntry { path, share: EntryShare::Whole })
     }
@@ -614,7 +616,8 @@ impl NativeKind for NativeAddress {
             container: nodes.state,
             leaf: nodes.state_effective_status,
         };
-        vec![of(&self.v4), of(&self.v6)]
+        let families = [&self.v4, &self.v6].into_iter();
+        families.flat_map(ForLinks::all).map(of).collect()
     }
 }
 

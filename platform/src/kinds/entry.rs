@@ -8,7 +8,7 @@ use holdfast_config::tree::ListEntry as _;
 use holdfast_config::{Branch, InstancePath, Keys, LeafMeta, NodeId, Provenance, Step, Value};
 use holdfast_scheduler::{Key, Segment, SharedValue};
 use smallvec::SmallVec;
-use smol_str::{SmolStr, ToSmolStr as _};
+use smol_str::{SmolStr, ToSmolStr as _, format_smolstr};
 
 use super::types::MacAddr;
 
@@ -97,9 +97,35 @@ pub(crate) fn not_of_one_host(mac: MacAddr) -> Option<&'static str> {
 /// Step of a path that names a link: `interfaces/interface[name]`.
 pub(crate) const LINK_STEP: usize = 1;
 
+/// Step of a path that names a VLAN of the link: `interfaces/interface[name]/vlan[index]`. No other list stands there.
+const VLAN_STEP: usize = LINK_STEP + 1;
+
 /// Path of the link that an object below it is on.
 pub(crate) fn link_above(path: &InstancePath) -> InstancePath {
-    InstancePath(path.0[..=LINK_STEP].to_vec())
+    let last = if vlan_index(path).is_some() { VLAN_STEP } else { LINK_STEP };
+    InstancePath(path.0[..=last].to_vec())
+}
+
+/// Index of the VLAN that a path leads to or through.
+pub(crate) fn vlan_index(path: &InstancePath) -> Option<u64> {
+    match **path.0.get(VLAN_STEP)?.keys.as_ref()? {
+        [Value::Uint(index)] => Some(index),
+        _ => None,
+    }
+}
+
+/// Name of the link that is a VLAN of a port.
+pub(crate) fn vlan_name(port: &str, index: u64) -> SmolStr {
+    format_smolstr!("{port}.{index}")
+}
+
+/// Port and index of the VLAN that a link of this name is: `PORT.INDEX` is always a VLAN of `PORT`, whoever made it. A VLAN of a
+/// VLAN is an interface of its own.
+pub(crate) fn vlan_of(name: &str) -> Option<(&str, u32)> {
+    let (port, digits) = name.rsplit_once('.')?;
+    let index: u32 = digits.parse().ok()?;
+    let is_plain = index > 0 && !digits.starts_with(['0', '+']) && !port.is_empty();
+    (is_plain && vlan_of(port).is_none()).then_some((port, index))
 }
 
 pub(crate) fn only_text(keys: &Keys) -> Option<&SmolStr> {
@@ -186,6 +212,13 @@ impl<'a> Entry<'a> {
     pub(crate) fn name_of_step(&self, step: usize) -> Result<&'a SmolStr, ObjectError> {
         let name = self.path.0.get(step).and_then(|step| only_text(step.keys.as_ref()?));
         name.ok_or_else(|| self.error("the agent knows no such object"))
+    }
+
+    /// Name of the link that the object is, or is on.
+    pub(crate) fn link_name(&self) -> Result<SmolStr, ObjectError> {
+        let interface = self.name_of_step(LINK_STEP)?;
+        let index = vlan_index(self.path);
+        Ok(index.map_or_else(|| interface.clone(), |index| vlan_name(interface, index)))
     }
 
     /// List or container of the object.

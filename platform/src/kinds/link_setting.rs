@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 use super::codec::{EncodeError, Op, Request, Requests};
 use super::link;
 use super::links::LinkIndex;
-use super::native::{Bind, INTERFACE, InterfaceNodes, ModelError, NativeKind, ValueEntry, nodes};
+use super::native::{Bind, ForLinks, InterfaceNodes, ModelError, NativeKind, ValueEntry, nodes};
 use super::reading::{ClassList, ClassRow, Query, RTM_NEWNETCONF, Read, first_text};
 use super::row::{Encode, Kind, PreImageForm, PreImageRow};
 use super::state::{Leaves, Planes, StateEntry};
@@ -223,13 +223,13 @@ nodes!(
 #[derive(Debug)]
 struct NativeSetting {
     interfaces: InterfaceNodes,
-    nodes: SettingNodes,
+    nodes: ForLinks<SettingNodes>,
 }
 
 impl NativeSetting {
     fn bind(schema: &Schema) -> Result<Box<dyn NativeKind>, ModelError> {
         let interfaces = InterfaceNodes::bind(schema)?;
-        let nodes = SettingNodes::find(schema, INTERFACE)?;
+        let nodes = ForLinks::find(|list| SettingNodes::find(schema, list))?;
         Ok(Box::new(Self { interfaces, nodes }))
     }
 }
@@ -237,7 +237,7 @@ impl NativeSetting {
 impl NativeKind for NativeSetting {
     fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
         let part: &LinkSetting = planes.observed()?;
-        let nodes = &self.nodes;
+        let nodes = self.nodes.of_link(&part.link);
         let path = self.interfaces.link(&part.link);
         let mut leaves = Leaves::of(nodes.state);
         let leaf = match (part.sysctl, part.family) {

@@ -19,7 +19,9 @@
 //! | route | no prefix covers its gateway | ENETUNREACH, EHOSTUNREACH | a covering prefix |
 //! | neighbour | the link is down: accepted, and dropped | none | the property that the link is up |
 //! | MTU of a tunnel | the MTU of its device | EINVAL | `link::LinkMtuDescriptor`: the reason is only known to the kernel |
-//! | tunnel | another one of its identity | EEXIST | a claim |
+//! | MTU of a VLAN | the MTU of its port | ERANGE | the same |
+//! | VLAN up | its port is down | ENETDOWN | the property that the port is up |
+//! | tunnel, VLAN | another one of its identity | EEXIST | a claim |
 //! | bridge port | the master is not a bridge, or does not exist | EOPNOTSUPP, ENODEV | the facet of bridges |
 //! | bridge port | it is a bridge, or the loopback link | ELOOP, EINVAL | refused before, by [`objects`](crate::objects) |
 //! | neighbour | an address of ours on its link: accepted, and useless | none | a claim |
@@ -65,7 +67,7 @@ use row::{KindRow, Shown, row};
 pub use address::{ADDRESS, CONNECTED};
 pub use credential::{ACCOUNT, CREDENTIAL_FILE, GLOME_LOGIN, PASSWORD, PROGRAM, SSH_SERVER};
 pub use ethernet::{ETHERNET, ETHERNET_CONFIG};
-pub use link::{LINK, LINK_MASTER, LINK_MTU, LINK_UP, PORT};
+pub use link::{LINK, LINK_ADMIN, LINK_MASTER, LINK_MTU, LINK_UP, PORT};
 pub use link_setting::{FORWARDING, IGNORE_LINKDOWN};
 pub use neighbor::NEIGHBOR;
 pub use route::ROUTE;
@@ -95,6 +97,7 @@ pub static KINDS: LazyLock<Vec<KindRow>> = LazyLock::new(|| {
         row::<neighbor::NeighborDescriptor>(),
         row::<link::LinkMasterDescriptor>(),
         row::<link::LinkMtuDescriptor>(),
+        row::<link::LinkAdminDescriptor>(),
         row::<route::RouteDescriptor>(),
         row::<link_setting::LinkSettingDescriptor<0>>(),
         row::<link_setting::LinkSettingDescriptor<1>>(),

@@ -9,7 +9,7 @@ use holdfast_config::{InstancePath, Keys, NodeId, Schema, Step, Value};
 use holdfast_scheduler::{Key, ObjectValue, Owner};
 use smol_str::SmolStr;
 
-use super::entry::{Entry, ObjectError, ObjectKeys, ObjectValues, ip_text};
+use super::entry::{Entry, ObjectError, ObjectKeys, ObjectValues, ip_text, vlan_index, vlan_of};
 use super::reading::first_text;
 use super::state::{Planes, StateEntry};
 
@@ -147,13 +147,46 @@ pub(crate) fn find(schema: &Schema, path: &str) -> Result<NodeId, ModelError> {
 /// Path of the list of interfaces.
 pub(crate) const INTERFACE: &str = "/interfaces/interface";
 
+/// Path of the list of the VLANs of interfaces.
+pub(crate) const VLAN: &str = "/interfaces/interface/vlan";
+
 nodes!(
-    /// Interfaces, on which links and the objects on them are shown.
+    /// Interfaces and their VLANs, on which links and the objects on them are shown.
     InterfaceNodes {
         interfaces: "/interfaces",
         interface: "/interfaces/interface",
+        vlan: "/interfaces/interface/vlan",
     }
 );
+
+/// What is bound once for each list that has links as its entries.
+#[derive(Clone, Debug)]
+pub(crate) struct ForLinks<N> {
+    pub(crate) interface: N,
+    pub(crate) vlan: N,
+}
+
+impl<N> ForLinks<N> {
+    /// Binds below the paths of the lists.
+    pub(crate) fn find(bind: impl Fn(&str) -> Result<N, ModelError>) -> Result<Self, ModelError> {
+        Ok(Self { interface: bind(INTERFACE)?, vlan: bind(VLAN)? })
+    }
+
+    /// That of the list with the link of this name.
+    pub(crate) fn of_link(&self, name: &str) -> &N {
+        if vlan_of(name).is_some() { &self.vlan } else { &self.interface }
+    }
+
+    /// That of the list on the way of a path.
+    pub(crate) fn of_path(&self, path: &InstancePath) -> &N {
+        if vlan_index(path).is_some() { &self.vlan } else { &self.interface }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> [&N; 2] {
+        [&self.interface, &self.vlan]
+    }
+}
 
 impl InterfaceNodes {
     pub(crate) fn bind(schema: &Schema) -> Result<Self, ModelError> {
@@ -162,8 +195,14 @@ impl InterfaceNodes {
 
     /// Path of the entry of a link.
     pub(crate) fn link(&self, name: &SmolStr) -> InstancePath {
-        let keys = Keys::single(Value::Str(name.clone()));
-        InstancePath(vec![Step::node(self.interfaces), Step::entry(self.interface, keys)])
+        let vlan = vlan_of(name);
+        let interface = vlan.map_or_else(|| name.clone(), |(port, _)| port.into());
+        let keys = Keys::single(Value::Str(interface));
+        let mut path = vec![Step::node(self.interfaces), Step::entry(self.interface, keys)];
+        path.extend(
+            vlan.map(|(_, index)| Step::entry(self.vlan, Keys::single(Value::Uint(index.into())))),
+        );
+        InstancePath(path)
     }
 
     /// Path of an entry on a link, in a list of one family.

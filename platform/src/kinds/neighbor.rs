@@ -20,12 +20,11 @@ use std::sync::Arc;
 use super::codec::{EncodeError, Op, Request, Requests};
 use super::difference::difference;
 use super::entry::{
-    Entry, LINK_STEP, ObjectError, ObjectValues, ip_text, link_and_ip, not_of_a_host,
-    not_of_one_host,
+    Entry, ObjectError, ObjectValues, ip_text, link_and_ip, not_of_a_host, not_of_one_host,
 };
 use super::links::LinkIndex;
 use super::native::{
-    Bind, EntryShare, INTERFACE, InterfaceNodes, ModelError, NativeKind, StatusNodes, ValueEntry,
+    Bind, EntryShare, ForLinks, InterfaceNodes, ModelError, NativeKind, StatusNodes, ValueEntry,
     nodes,
 };
 use super::reading::{
@@ -279,20 +278,20 @@ nodes!(
 #[derive(Debug)]
 struct NativeNeighbor {
     interfaces: InterfaceNodes,
-    v4: NeighborNodes,
-    v6: NeighborNodes,
+    v4: ForLinks<NeighborNodes>,
+    v6: ForLinks<NeighborNodes>,
 }
 
 impl NativeNeighbor {
     fn bind(schema: &Schema) -> Result<Box<dyn NativeKind>, ModelError> {
         Ok(Box::new(Self {
             interfaces: InterfaceNodes::bind(schema)?,
-            v4: NeighborNodes::find(schema, &format!("{INTERFACE}/ipv4"))?,
-            v6: NeighborNodes::find(schema, &format!("{INTERFACE}/ipv6"))?,
+            v4: ForLinks::find(|list| NeighborNodes::find(schema, &format!("{list}/ipv4")))?,
+            v6: ForLinks::find(|list| NeighborNodes::find(schema, &format!("{list}/ipv6")))?,
         }))
     }
 
-    fn family(&self, family: Family) -> &NeighborNodes {
+    fn family(&self, family: Family) -> &ForLinks<NeighborNodes> {
         match family {
             Family::V4 => &self.v4,
             Family::V6 => &self.v6,
@@ -305,7 +304,7 @@ impl NativeNeighbor {
         family: Family,
         entry: &Entry<'_>,
     ) -> Result<Neighbor, ObjectError> {
-        let leaf = self.family(family).mac;
+        let leaf = self.family(family).of_path(entry.path).mac;
         let mac: MacAddr = entry.parsed(leaf)?.ok_or_else(|| entry.incomplete(leaf))?;
         if let Some(reason) = not_of_one_host(mac) {
             return Err(entry.leaf_error(leaf, format!("{mac} is {reason}")));
@@ -328,23 +327,24 @@ impl NativeNeighbor {
 
 impl NativeKind for NativeNeighbor {
     fn lists(&self) -> Vec<NodeId> {
-        vec![self.v4.list, self.v6.list]
+        let families = [&self.v4, &self.v6].into_iter();
+        families.flat_map(ForLinks::all).map(|nodes| nodes.list).collect()
     }
 
     fn values(&self, entry: &Entry<'_>) -> Result<ObjectValues, ObjectError> {
-        let is_v4 = entry.node() == Some(self.v4.list);
+        let is_v4 = entry.node() == Some(self.v4.of_path(entry.path).list);
         let family = if is_v4 { Family::V4 } else { Family::V6 };
-        let neighbor = self.neighbor(entry.name_of_step(LINK_STEP)?, family, entry)?;
+        let neighbor = self.neighbor(&entry.link_name()?, family, entry)?;
         Ok(smallvec![(key(&neighbor.link, neighbor.ip), Arc::new(neighbor) as SharedValue)])
     }
 
     fn own_key(&self, entry: &Entry<'_>) -> Result<Option<Key>, ObjectError> {
-        Ok(Some(key(entry.name_of_step(LINK_STEP)?, entry.key_as()?)))
+        Ok(Some(key(&entry.link_name()?, entry.key_as()?)))
     }
 
     fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
         let neighbor: &Neighbor = planes.observed()?;
-        let nodes = self.family(Family::of(neighbor.ip));
+        let nodes = self.family(Family::of(neighbor.ip)).of_link(&neighbor.link);
         let path =
             self.interfaces.on_link(&neighbor.link, nodes.container, nodes.list, neighbor.ip);
         let mut leaves = Leaves::of(nodes.state);
@@ -362,7 +362,7 @@ impl NativeKind for NativeNeighbor {
 
     fn value_entry(&self, key: &Key, _: Planes<'_>) -> Option<ValueEntry> {
         let (link, ip) = link_and_ip(key)?;
-        let nodes = self.family(Family::of(ip));
+        let nodes = self.family(Family::of(ip)).of_link(&link);
         let path = self.interfaces.on_link(&link, nodes.container, nodes.list, ip);
         Some(ValueEntry { path, share: EntryShare::Whole })
     }
@@ -373,7 +373,8 @@ impl NativeKind for NativeNeighbor {
             container: nodes.state,
             leaf: nodes.state_effective_status,
         };
-        vec![of(&self.v4), of(&self.v6)]
+        let families = [&self.v4, &self.v6].into_iter();
+        families.flat_map(ForLinks::all).map(of).collect()
     }
 }
 

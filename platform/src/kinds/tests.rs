@@ -55,6 +55,7 @@ fn foreign_values() -> Vec<(KindId, SharedValue)> {
         (LINK, Arc::new(Link::new(link, LinkKind::Physical))),
         (LINK_MASTER, Arc::new(master)),
         (LINK_MTU, Arc::new(mtu)),
+        (LINK_ADMIN, Arc::new(LinkAdmin { link: link.into(), below: None, on_our_link: false })),
         (ADDRESS, Arc::new(Address { facts, ..Address::new(link, ip, 24) })),
         (NEIGHBOR, Arc::new(Neighbor { link: link.into(), ip, mac: None, facts: neighbor_facts })),
         (ROUTE, Arc::new(KernelRoute { foreign, ..route })),

@@ -27,7 +27,7 @@ mod tests;
 
 use crate::kinds::entry::{Entry, ip_text, link_above, number, only_text};
 use crate::kinds::link::native::NativeLink;
-use crate::kinds::native::{INTERFACE, NativeKind, nodes};
+use crate::kinds::native::{ForLinks, NativeKind, nodes};
 use crate::kinds::route::native::RouteNodes;
 use crate::kinds::system::SystemNodes;
 use crate::kinds::{KINDS, LINK};
@@ -75,8 +75,8 @@ pub struct Registry {
     /// Places in `natives`, by kind of value.
     by_kind: HashMap<KindId, usize>,
     link: NativeLink,
-    v4: Ipv4Nodes,
-    on_link: OnLinkNodes,
+    v4: ForLinks<Ipv4Nodes>,
+    on_link: ForLinks<OnLinkNodes>,
     route: RouteNodes,
     system: SystemNodes,
     entries: NativeEntries,
@@ -93,8 +93,8 @@ impl Registry {
             by_node: HashMap::new(),
             by_kind: HashMap::new(),
             link: NativeLink::find(native)?,
-            v4: Ipv4Nodes::find(native, &format!("{INTERFACE}/ipv4"))?,
-            on_link: OnLinkNodes::find(native, INTERFACE)?,
+            v4: ForLinks::find(|list| Ipv4Nodes::find(native, &format!("{list}/ipv4")))?,
+            on_link: ForLinks::find(|list| OnLinkNodes::find(native, list))?,
             route: RouteNodes::bind(native)?,
             system: SystemNodes::find(native, "/system")?,
             entries: NativeEntries::find(native)?,
@@ -179,7 +179,8 @@ impl Registry {
     /// addresses.
     pub fn object_around(&self, path: &InstancePath) -> Option<InstancePath> {
         let node = path.last()?.node;
-        let is_address = [self.on_link.v4_address, self.on_link.v6_address].contains(&node);
+        let nodes = self.on_link.of_path(path);
+        let is_address = [nodes.v4_address, nodes.v6_address].contains(&node);
         is_address.then(|| link_above(path))
     }
 
@@ -193,7 +194,7 @@ impl Registry {
         path: &InstancePath,
         link: &Branch<Provenance>,
     ) -> Result<(), ObjectError> {
-        let nodes = &self.v4;
+        let nodes = self.v4.of_path(path);
         let Some(ipv4) = link.container(nodes.container) else { return Ok(()) };
         let lists = ipv4.list(nodes.address).zip(ipv4.list(nodes.neighbor));
         let Some((addresses, neighbors)) = lists else { return Ok(()) };
@@ -233,7 +234,8 @@ impl Registry {
     /// Link around an address or a neighbour.
     pub fn link_around(&self, path: &InstancePath) -> Option<InstancePath> {
         let node = path.last()?.node;
-        let is_neighbor = [self.on_link.v4_neighbor, self.on_link.v6_neighbor].contains(&node);
+        let nodes = self.on_link.of_path(path);
+        let is_neighbor = [nodes.v4_neighbor, nodes.v6_neighbor].contains(&node);
         if is_neighbor { Some(link_above(path)) } else { self.object_around(path) }
     }
 

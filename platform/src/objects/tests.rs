@@ -8,7 +8,7 @@ use super::*;
 use crate::kinds;
 use crate::values::{
     Address, AddressFacts, AddressOrigin, BRIDGE, DUMMY, Duplex, Ethernet, Link, LinkFacts,
-    LinkKind, MadeLink, OperState, VETH,
+    LinkKind, MadeLink, OperState, VETH, VLAN,
 };
 use holdfast_scheduler::SharedValue;
 
@@ -157,6 +157,31 @@ fn objects_become_values() {
         "/interfaces/interface[name=eth0]/ipv6/neighbor[ip=2001:db8::7]",
         "/interfaces/interface[name=eth0]/ipv6/neighbor[ip=2001:db8::7]/link-layer-address = 02:00:00:00:00:07",
         "neighbor 2001:db8::7 of eth0",
+        &[],
+    );
+    let vlan = "/interfaces/interface[name=eth0]/vlan[index=100]";
+    check(
+        vlan,
+        "/interfaces/interface[name=eth0]/vlan[index=100]/vlan-id = 7
+         /interfaces/interface[name=eth0]/vlan[index=100]/mtu = 1400
+         /interfaces/interface[name=eth0]/vlan[index=100]/ipv6/forwarding = true",
+        "link eth0.100",
+        &[
+            "vlan { vlan-id: 7, protocol: 802.1Q, device: eth0 }",
+            "mtu: Some(1400)",
+            "ipv6_forwarding: Some(true)",
+        ],
+    );
+    check(
+        &format!("{vlan}/ipv4/address[ip=192.0.2.1]"),
+        &format!("{vlan}/ipv4/address[ip=192.0.2.1]/prefix-length = 24"),
+        "address 192.0.2.1/24 of eth0.100",
+        &[],
+    );
+    check(
+        &format!("{vlan}/ipv6/neighbor[ip=2001:db8::7]"),
+        &format!("{vlan}/ipv6/neighbor[ip=2001:db8::7]/link-layer-address = 02:00:00:00:00:07"),
+        "neighbor 2001:db8::7 of eth0.100",
         &[],
     );
     check("/system", "/system/motd-banner = hello", "file etc/motd", &["hello"]);
@@ -308,6 +333,17 @@ fn impossible_objects_are_refused() {
     vxlan("vni = 1\nlocal = 239.1.1.1", "vxlan/local", "multicast group");
     vxlan("vni = 1\nremote = fe80::1", "vxlan/device", "link-local");
     leaf("type = dummy\nport-speed = 1000", "port-speed", "a dummy link has no speed");
+    leaf("type = vlan", "type", "entry of the list `vlan`");
+    bad("eth0.100", "configure `vlan 100` of interface `eth0`");
+    let vlan = |port: &str, index: u32, lines: &str, leaf: &str, reason: &str| {
+        let entry = format!("/interfaces/interface[name={port}]/vlan[index={index}]");
+        let lines = format!("{entry}/{lines}");
+        check(&entry, &lines, &format!("{entry}{leaf}"), reason);
+    };
+    vlan("eth0", 100, "mtu = 1400", "/vlan-id", "mandatory");
+    vlan("a-long-name-12", 100, "vlan-id = 7", "", "more than 15 bytes");
+    vlan("eth0.5", 100, "vlan-id = 7", "", "cannot stand on a VLAN");
+    vlan("lo", 100, "vlan-id = 7", "", "carries no VLANs");
     let (lo, leaf_of_lo) =
         ("/interfaces/interface[name=lo]", "/interfaces/interface[name=lo]/duplex-mode");
     check(lo, &format!("{leaf_of_lo} = FULL"), leaf_of_lo, "a loopback link has no speed");
@@ -521,6 +557,30 @@ fn state_shows_what_the_kernel_has() {
     ];
     assert_eq!(model.state(&key, planes), want.map(|leaf| format!("{state}/{leaf}")).join("\n"));
     assert_eq!(model.state(&key, Planes::default()), "");
+}
+
+/// A link called PORT.INDEX is a VLAN of PORT, whoever made it; others have other names.
+#[test]
+fn a_vlan_is_shown_at_its_port() {
+    let model = Model::new();
+    let check = |name: &str, want: &[&str]| {
+        let made = MadeLink::new(&VLAN).with("vlan-id", 7).with("device", "eth0");
+        let facts = Some(LinkFacts { index: 9, ..LinkFacts::default() });
+        let link = Link { facts, ..Link::new(name, made.into()) };
+        let planes = Planes { observed: Some(&link), ..Planes::default() };
+        let state = model.state(&kinds::link::key(name), planes);
+        want.iter().for_each(|line| assert!(state.contains(line), "{line} in {state}"));
+    };
+    let vlan = "/interfaces/interface[name=eth0]/vlan[index=100]/state";
+    check("eth0.100", &[&format!("{vlan}/vlan-id = 7"), &format!("{vlan}/ifindex = 9")]);
+    for name in ["vlan100", "eth0.0", "eth0.010", "eth0.5.6", ".5", "eth0.x"] {
+        check(name, &[&format!("/interfaces/interface[name={name}]/state/type = vlan")]);
+    }
+    let address = Address::new("eth0.100", [192, 0, 2, 1].into(), 24);
+    let planes = Planes { observed: Some(&address), ..Planes::default() };
+    let state = model.state(&kinds::address::key(&address.link, address.ip), planes);
+    let path = "/interfaces/interface[name=eth0]/vlan[index=100]/ipv4/address[ip=192.0.2.1]/state";
+    assert!(state.contains(&format!("{path}/prefix-length = 24")), "{state}");
 }
 
 #[test]

@@ -106,7 +106,9 @@ fn kind(info: &[LinkInfo], lower: Option<&SmolStr>, links: &LinkIndex) -> Option
     let mut made = MadeLink::new(row);
     for (position, param) in row.params.iter().enumerate() {
         match param.attribute {
-            Attribute::FarEnd => made.set(position, lower.cloned().map(Param::Name)),
+            Attribute::FarEnd | Attribute::Below => {
+                made.set(position, lower.cloned().map(Param::Name))
+            }
             Attribute::Data { take, .. } => {
                 let Some(data) = data else { continue };
                 if param.is_hidden.is_some_and(|is_hidden| is_hidden(data)) {

@@ -89,6 +89,11 @@ fn make(new: &Link, made: &MadeLink, links: &mut LinkIndex) -> Result<Requests, 
     message.header.index = links.reserve(&new.name, true);
     message.attributes.push(LinkAttribute::IfName(new.name.to_string()));
     message.attributes.push(LinkAttribute::LinkInfo(info));
+    for (row, param) in made.params() {
+        if let (Attribute::Below, Some(Param::Name(below))) = (row.attribute, param) {
+            message.attributes.push(LinkAttribute::Link(index(below, links)?));
+        }
+    }
     let alias = Attributes { description: new.description.clone(), ..Attributes::default() };
     Attributes { description: None, ..Attributes::of(new) }.put(&mut message);
     let mut requests: Requests =
@@ -206,7 +211,7 @@ impl Attributes {
     /// All attributes that the value sets.
     fn of(new: &Link) -> Self {
         Self {
-            enabled: Some(new.enabled),
+            enabled: Some(new.enabled).filter(|_| !new.goes_down_with_below()),
             description: new.description.clone(),
             mtu: new.own_mtu(),
             mac: new.mac,

@@ -1,5 +1,6 @@
 //! Links, with the properties that have keys of their own: presence, administrative state, bridge.
 
+mod admin;
 mod bridge;
 mod decode;
 mod dummy;
@@ -11,6 +12,7 @@ pub(crate) mod rows;
 pub(crate) mod status;
 mod value;
 mod veth;
+mod vlan;
 mod vxlan;
 
 use std::sync::Arc;
@@ -37,6 +39,7 @@ use crate::kinds::{ethernet, link_setting};
 use crate::kinds::difference::difference;
 use crate::transport_id;
 
+pub use admin::{LinkAdminDescriptor, admin_key};
 pub use bridge::BRIDGE;
 pub(crate) use decode::decode;
 pub use dummy::DUMMY;
@@ -45,9 +48,11 @@ pub(crate) use row::{Attribute, Change, MtuRule, ParamRow, ParamType};
 pub use row::{LinkRow, MadeLink, Param};
 pub use rows::LINK_ROWS;
 pub use value::{
-    Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkUp, OperState, Port, carrier_losses,
+    Link, LinkAdmin, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkUp, OperState, Port,
+    carrier_losses,
 };
 pub use veth::VETH;
+pub use vlan::VLAN;
 pub use vxlan::VXLAN;
 
 /// Presence of a link in the kernel.
@@ -61,6 +66,9 @@ pub const LINK_UP: KindId = KindId(12);
 
 /// Membership of a link in a bridge.
 pub const LINK_MASTER: KindId = KindId(13);
+
+/// A link that goes down with the link below is up.
+pub const LINK_ADMIN: KindId = KindId(19);
 
 /// The MTU of a link that other links limit.
 pub const LINK_MTU: KindId = KindId(17);
@@ -112,11 +120,17 @@ pub(crate) fn observations(link: Link, is_deleted: bool) -> Vec<Observation> {
     let ours = link.is_ours();
     let master = LinkMaster { link: name.clone(), master: link.master.clone(), on_our_link: ours };
     let port: SharedValue = Arc::new(Port { link: name.clone() });
+    let admin = link.goes_down_with_below().then(|| {
+        let below = link.below_for_admin();
+        let admin = LinkAdmin { link: name.clone(), below, on_our_link: ours };
+        (admin_key(&name), link.enabled.then(|| Arc::new(admin) as SharedValue))
+    });
     let mut all = vec![
         (port_key(&name), Some(port)),
         (key(&name), Some(Arc::new(link) as SharedValue)),
         (master_key(&name), Some(Arc::new(master) as SharedValue)),
     ];
+    all.extend(admin);
     if is_deleted {
         all.iter_mut().for_each(|(_, value)| *value = None);
         all.push((ethernet::key(&name), None));
@@ -332,12 +346,17 @@ impl Descriptor for LinkDescriptor {
 
     fn parts(&self, link: &Link) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
-        if link.enabled {
+        if link.enabled && !link.goes_down_with_below() {
             parts.push((up_key(&link.name), Arc::new(LinkUp { link: link.name.clone() })));
         }
         // The observed values of these have facts of their own.
         if link.facts.is_some() {
             return parts;
+        }
+        if link.enabled && link.goes_down_with_below() {
+            let below = link.below_for_admin();
+            let part = LinkAdmin { link: link.name.clone(), below, on_our_link: false };
+            parts.push((admin_key(&part.link), Arc::new(part)));
         }
         if let Some(part) = link.limited_mtu() {
             parts.push((mtu_key(&link.name), Arc::new(part)));
@@ -400,7 +419,7 @@ impl Descriptor for LinkDescriptor {
         };
         kind_satisfied(&expected.kind, &observed.kind)
             && !observed.lacks_mark()
-            && expected.enabled == observed.enabled
+            && (expected.goes_down_with_below() || expected.enabled == observed.enabled)
             && is_ipv6_as_requested(expected, observed)
             && expected.description.as_ref().is_none_or(is_requested)
             && expected.own_mtu().is_none_or(|mtu| observed.mtu == Some(mtu))
@@ -456,7 +475,7 @@ impl Descriptor for LinkDescriptor {
         let keys = |key| {
             let link = link_of(key);
             link.into_iter().flat_map(|it| {
-                let others = [master_key(&it), mtu_key(&it)];
+                let others = [master_key(&it), mtu_key(&it), admin_key(&it)];
                 link_setting::keys(&it).chain(others).collect::<Vec<_>>()
             })
         };
@@ -732,10 +751,11 @@ impl Descriptor for LinkUpDescriptor {
         Effect::Property
     }
 
-    /// The kernel removes the routes through a link that goes down.
+    /// The kernel removes the routes through a link that goes down, and takes down its VLANs.
     fn cascades(&self, up: &LinkUp) -> Vec<Cascade> {
-        let taken = on_link(self.kinds, &up.link);
-        taken.filter(|taken| matches!(taken, Cascade::Of(_))).collect()
+        let routes = on_link(self.kinds, &up.link);
+        let routes = routes.filter(|taken| matches!(taken, Cascade::Of(_)));
+        routes.chain([Cascade::Of(admin::above_facet(&up.link))]).collect()
     }
 }
 

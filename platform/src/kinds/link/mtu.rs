@@ -29,8 +29,8 @@ pub fn mtu_key(link: &str) -> Key {
     Key::of(LINK_MTU).str(link)
 }
 
-/// `errno` by which the kernel refuses an MTU that does not fit the link below.
-const EINVAL: i32 = nix::errno::Errno::EINVAL as i32;
+/// `errno` values by which the kernel refuses an MTU that does not fit the link below: of tunnels, and of VLANs.
+const DOES_NOT_FIT: [i32; 2] = [nix::errno::Errno::EINVAL as i32, nix::errno::Errno::ERANGE as i32];
 
 /// Beginning of the kernel's message for an MTU outside of what the driver can have, whatever the other links are.
 const OUT_OF_RANGE: &str = "mtu ";
@@ -110,7 +110,8 @@ impl Descriptor for LinkMtuDescriptor {
     /// The kernel says no more than that the value is invalid when an MTU does not fit the link below. An MTU that was set
     /// and is not the expected one, which no `errno` tells, has to follow a port that changed in the same transaction.
     fn classify(&self, error: &OperationError) -> ErrorClass {
-        let does_not_fit = error.errno == Some(EINVAL) && !error.message.starts_with(OUT_OF_RANGE);
+        let is_refused = error.errno.is_some_and(|errno| DOES_NOT_FIT.contains(&errno));
+        let does_not_fit = is_refused && !error.message.starts_with(OUT_OF_RANGE);
         let has_moved_on = error.errno.is_none();
         if does_not_fit || has_moved_on { ErrorClass::Unmet } else { error.class() }
     }

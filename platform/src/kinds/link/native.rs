@@ -11,15 +11,15 @@ use smol_str::SmolStr;
 use super::status::LinkStatus;
 use super::{
     DUMMY, LEAST_IPV6_MTU, LINK_ROWS, Link, LinkKind, LinkRow, MadeLink, OperState, Param,
-    ParamRow, ParamType, can_become, key,
+    ParamRow, ParamType, VLAN as VLAN_ROW, can_become, key, vlan,
 };
 use crate::kinds::entry::{
-    Entry, LINK_STEP, ObjectError, ObjectValues, not_of_one_host, number, text,
+    Entry, LINK_STEP, ObjectError, ObjectValues, not_of_one_host, number, text, vlan_index, vlan_of,
 };
 use crate::kinds::ethernet::{self, Duplex, Ethernet, EthernetAttribute};
 use crate::kinds::native::{
-    EntryShare, INTERFACE, InterfaceNodes, ModelError, NativeKind, StatusNodes, ValueEntry, find,
-    nodes,
+    EntryShare, ForLinks, INTERFACE, InterfaceNodes, ModelError, NativeKind, StatusNodes, VLAN,
+    ValueEntry, find, nodes,
 };
 use crate::kinds::reading::first_text;
 use crate::kinds::state::{Leaves, Planes, StateEntry, enum_value, text_value};
@@ -58,6 +58,12 @@ nodes!(
         subinterface: "/subinterface",
         subinterface_enabled: "/subinterface/enabled",
         subinterface_description: "/subinterface/description",
+    }
+);
+
+nodes!(
+    /// State of a link.
+    LinkStateNodes {
         state: "/state",
         state_name: "/state/name",
         state_kind: "/state/type",
@@ -94,7 +100,20 @@ nodes!(
 );
 
 nodes!(
-    /// One family of an interface.
+    /// `vlan` of an interface, without what it has in common with an interface.
+    VlanNodes {
+        entry: "",
+        id: "/vlan-id",
+        protocol: "/protocol",
+        enabled: "/enabled",
+        description: "/description",
+        mtu: "/mtu",
+        state_id: "/state/vlan-id",
+    }
+);
+
+nodes!(
+    /// One family of a link.
     LinkFamilyNodes {
         container: "",
         enabled: "/enabled",
@@ -109,8 +128,10 @@ nodes!(
 pub(crate) struct NativeLink {
     pub(crate) interfaces: InterfaceNodes,
     pub(crate) nodes: LinkNodes,
-    v4: LinkFamilyNodes,
-    v6: LinkFamilyNodes,
+    vlan: VlanNodes,
+    states: ForLinks<LinkStateNodes>,
+    v4: ForLinks<LinkFamilyNodes>,
+    v6: ForLinks<LinkFamilyNodes>,
     rows: Vec<BoundRow>,
 }
 
@@ -163,7 +184,9 @@ impl BoundRow {
                 continue;
             };
             let param = param(row.ty, value).map_err(&error)?;
-            if let Param::Name(other) = &param {
+            if let Param::Name(other) = &param
+                && row.ty != ParamType::Name
+            {
                 if let Some(reason) = name_fault(other) {
                     return Err(error(format!("`{other}` cannot be the name of a link: {reason}")));
                 }
@@ -193,7 +216,9 @@ fn param(ty: ParamType, value: &Value) -> Result<Param, String> {
         (ParamType::Ip, _) if let Some(text) = name => {
             text.parse().map(Param::Ip).map_err(|error: AddrParseError| error.to_string())
         }
-        (ParamType::Link | ParamType::FarEnd, _) if let Some(name) = name => Ok(Param::Name(name)),
+        (ParamType::Name | ParamType::Link | ParamType::FarEnd, _) if let Some(name) = name => {
+            Ok(Param::Name(name))
+        }
         _ => Err(format!("{value:?} is of another type than this leaf")),
     }
 }
@@ -203,10 +228,13 @@ impl NativeLink {
         Ok(Self {
             interfaces: InterfaceNodes::bind(schema)?,
             nodes: LinkNodes::find(schema, INTERFACE)?,
-            v4: LinkFamilyNodes::find(schema, &format!("{INTERFACE}/ipv4"))?,
-            v6: LinkFamilyNodes::find(schema, &format!("{INTERFACE}/ipv6"))?,
+            vlan: VlanNodes::find(schema, VLAN)?,
+            states: ForLinks::find(|list| LinkStateNodes::find(schema, list))?,
+            v4: ForLinks::find(|list| LinkFamilyNodes::find(schema, &format!("{list}/ipv4")))?,
+            v6: ForLinks::find(|list| LinkFamilyNodes::find(schema, &format!("{list}/ipv6")))?,
             rows: LINK_ROWS
                 .iter()
+                .filter(|row| row.is_type)
                 .map(|row| BoundRow::find(schema, row))
                 .collect::<Result<_, _>>()?,
         })
@@ -223,6 +251,12 @@ impl NativeLink {
         if let Some(reason) = name_fault(name) {
             return Err(entry.error(format!("`{name}` cannot be the name of a link: {reason}")));
         }
+        if let Some((port, index)) = vlan_of(name) {
+            let reason = format!(
+                "`{name}` is the link of a VLAN: configure `vlan {index}` of interface `{port}`"
+            );
+            return Err(entry.error(reason));
+        }
         let nodes = &self.nodes;
         let mac: Option<MacAddr> = entry.parsed(nodes.mac)?;
         if let Some((mac, reason)) = mac.and_then(|mac| Some((mac, not_of_one_host(mac)?))) {
@@ -234,19 +268,12 @@ impl NativeLink {
         }
         let subinterface = entry.container(nodes.subinterface);
         let subinterface = subinterface.as_ref();
-        let description = entry.text(nodes.description);
+        let description = description(entry, nodes.description)?;
         let subinterface_description =
             subinterface.and_then(|it| it.text(nodes.subinterface_description));
-        let too_long = |text: &Option<SmolStr>| {
-            text.as_ref().is_some_and(|text| text.len() > MAX_ALIAS_OCTETS)
-        };
-        let reason = || format!("a description may have {MAX_ALIAS_OCTETS} bytes at most");
-        if too_long(&description) {
-            return Err(entry.leaf_error(nodes.description, reason()));
-        }
-        if too_long(&subinterface_description) {
+        if subinterface_description.as_ref().is_some_and(is_too_long) {
             let leaf = nodes.subinterface_description;
-            return Err(entry.inner_error(nodes.subinterface, leaf, reason()));
+            return Err(entry.inner_error(nodes.subinterface, leaf, TOO_LONG));
         }
         let master = entry.text(nodes.master);
         if master.as_ref() == Some(name) {
@@ -259,48 +286,75 @@ impl NativeLink {
             let reason = format!("a {} link cannot be a port of a bridge", kind.name());
             return Err(entry.leaf_error(nodes.master, reason));
         }
-        let v4 = &self.v4;
-        let v6 = &self.v6;
-        let of_family =
-            |family: &LinkFamilyNodes, leaf| entry.container(family.container)?.bool(leaf);
         // Either way of shutting the link shuts it.
         let up = subinterface.and_then(|it| it.bool(nodes.subinterface_enabled)).unwrap_or(true);
-        let mtu = self.mtu(entry)?;
-        let [ipv4_ignore_linkdown, ipv6_ignore_linkdown] = self.ignore_linkdown(mtu, entry);
-        Ok(Link {
-            name: name.clone(),
-            ethernet: self.ethernet(name, &kind, entry)?,
-            kind,
+        let link = Link {
             enabled: entry.bool(nodes.enabled).unwrap_or(true) && up,
             description: description.or_else(|| subinterface_description.clone()),
-            mtu,
             mac,
             master,
             subinterface_description,
-            ipv4_enabled: of_family(v4, v4.enabled),
-            ipv6_enabled: of_family(v6, v6.enabled),
-            ipv4_forwarding: of_family(v4, v4.forwarding),
-            ipv6_forwarding: of_family(v6, v6.forwarding),
-            ipv4_ignore_linkdown,
-            ipv6_ignore_linkdown,
-            facts: None,
-        })
+            ethernet: self.ethernet(name, &kind, entry)?,
+            ..Link::new(name.clone(), kind)
+        };
+        self.with_families(link, entry, nodes.mtu, entry.bool(nodes.ignore_linkdown))
     }
 
-    /// Whether IPv4 and IPv6 leave out next hops over the link while it has no carrier. Without a configured value they do
-    /// where the link has configured addresses, so that its traffic takes another way; the setting of IPv6 does not exist
-    /// where the MTU is configured too small for it.
-    fn ignore_linkdown(&self, mtu: Option<u32>, entry: &Entry<'_>) -> [Option<bool>; 2] {
-        if let Some(configured) = entry.bool(self.nodes.ignore_linkdown) {
-            return [Some(configured); 2];
+    /// The link of a VLAN.
+    fn vlan(&self, entry: &Entry<'_>) -> Result<Link, ObjectError> {
+        let nodes = &self.vlan;
+        let port = entry.name_of_step(LINK_STEP)?;
+        let name = entry.link_name()?;
+        let fault = match name_fault(&name) {
+            None if vlan_of(port).is_some() => Some("a VLAN cannot stand on a VLAN"),
+            None if port == "lo" => Some("the loopback link carries no VLANs"),
+            fault => fault,
+        };
+        if let Some(reason) = fault {
+            return Err(entry.error(format!("the link of this VLAN cannot be `{name}`: {reason}")));
         }
-        let has_addresses = [&self.v4, &self.v6].into_iter().any(|family| {
+        let id: u32 = entry.number(nodes.id).ok_or_else(|| entry.incomplete(nodes.id))?;
+        let protocol = entry.text(nodes.protocol).unwrap_or(vlan::CUSTOMER_TAG.into());
+        let made = MadeLink::new(&VLAN_ROW).with("vlan-id", id).with("device", port.as_str());
+        let link = Link {
+            enabled: entry.bool(nodes.enabled).unwrap_or(true),
+            description: description(entry, nodes.description)?,
+            ..Link::new(name, made.with("protocol", protocol.as_str()).into())
+        };
+        self.with_families(link, entry, nodes.mtu, None)
+    }
+
+    /// Adds what a link has of IP, and its MTU, which the families share.
+    fn with_families(
+        &self,
+        link: Link,
+        entry: &Entry<'_>,
+        mtu_leaf: NodeId,
+        ignore_linkdown: Option<bool>,
+    ) -> Result<Link, ObjectError> {
+        let v4 = self.v4.of_path(entry.path);
+        let v6 = self.v6.of_path(entry.path);
+        let bool_of =
+            |family: &LinkFamilyNodes, leaf| entry.container(family.container)?.bool(leaf);
+        let mtu = self.mtu(entry, mtu_leaf)?;
+        // Where the link has configured addresses, traffic takes another way while it has no carrier.
+        let has_addresses = [v4, v6].into_iter().any(|family| {
             let list = entry.container(family.container);
             list.is_some_and(|it| it.branch.has_list(family.address))
         });
         let by_default = has_addresses.then_some(true);
+        // The setting of IPv6 does not exist where the MTU is configured too small for it.
         let has_ipv6 = mtu.is_none_or(|mtu| mtu >= LEAST_IPV6_MTU);
-        [by_default, by_default.filter(|_| has_ipv6)]
+        Ok(Link {
+            mtu,
+            ipv4_enabled: bool_of(v4, v4.enabled),
+            ipv6_enabled: bool_of(v6, v6.enabled),
+            ipv4_forwarding: bool_of(v4, v4.forwarding),
+            ipv6_forwarding: bool_of(v6, v6.forwarding),
+            ipv4_ignore_linkdown: ignore_linkdown.or(by_default),
+            ipv6_ignore_linkdown: ignore_linkdown.or(by_default.filter(|_| has_ipv6)),
+            ..link
+        })
     }
 
     /// Speed and duplex that the port has to have, if any of them is given.
@@ -363,10 +417,11 @@ impl NativeLink {
     }
 
     /// The one MTU that the kernel has for all of a link, from the leaves that can ask for it.
-    fn mtu(&self, entry: &Entry<'_>) -> Result<Option<u32>, ObjectError> {
-        let mut agreed: Option<(u32, &str)> =
-            entry.number(self.nodes.mtu).map(|octets| (octets, "the link"));
-        for (family, name) in [(&self.v4, "IPv4"), (&self.v6, "IPv6")] {
+    fn mtu(&self, entry: &Entry<'_>, leaf: NodeId) -> Result<Option<u32>, ObjectError> {
+        let mut agreed: Option<(u32, &str)> = entry.number(leaf).map(|octets| (octets, "the link"));
+        let v4 = self.v4.of_path(entry.path);
+        let v6 = self.v6.of_path(entry.path);
+        for (family, name) in [(v4, "IPv4"), (v6, "IPv6")] {
             let Some(octets) =
                 entry.container(family.container).and_then(|it| it.number(family.mtu))
             else {
@@ -401,6 +456,7 @@ impl NativeLink {
             other if let Some(row) = self.rows.iter().find(|it| it.row.name == other) => {
                 row.made(name, entry).map(LinkKind::Made)
             }
+            "vlan" => fault("a VLAN is an entry of the list `vlan` of its interface"),
             other => fault(&format!("the agent cannot make links of type {other}")),
         }
     }
@@ -410,12 +466,12 @@ impl NativeLink {
         planes: Planes<'_>,
         status: Option<LinkStatus>,
     ) -> Option<StateEntry> {
-        let nodes = &self.nodes;
         if let Some(link) = planes.observed::<Link>() {
             return Some(self.link_for_state(link, planes.applied(), status));
         }
         // Configured but absent: a port that is not plugged in, or a link that waits for another.
         let link: &Link = planes.intended()?;
+        let nodes = self.states.of_link(&link.name);
         let path = self.interfaces.link(&link.name);
         let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, &link.name);
@@ -423,19 +479,9 @@ impl NativeLink {
         let told = status.map_or(OperState::NotPresent, |status| status.told);
         leaves.text_enum(nodes.state_oper, told.name());
         if let Some(status) = status {
-            self.show_status(status, &mut leaves);
+            show_status(nodes, status, &mut leaves);
         }
         Some(leaves.entry(path))
-    }
-
-    /// Shows what else there is of the status of a link than the told one.
-    fn show_status(&self, status: LinkStatus, leaves: &mut Leaves) {
-        let nodes = &self.nodes;
-        let observed = status.observed.map(|observed| enum_value(observed.name()));
-        leaves.optional(nodes.state_observed, observed);
-        let down_by = status.down_by.map(|reason| enum_value(reason.name()));
-        leaves.optional(nodes.state_down_by, down_by);
-        status.settings.show(nodes, leaves);
     }
 
     /// Adds to the observed link the attributes of `applied` that the kernel cannot store.
@@ -445,11 +491,16 @@ impl NativeLink {
         applied: Option<&Link>,
         status: Option<LinkStatus>,
     ) -> StateEntry {
-        let nodes = &self.nodes;
+        let nodes = self.states.of_link(&link.name);
         let path = self.interfaces.link(&link.name);
         let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, &link.name);
         leaves.text_enum(nodes.state_kind, link.kind.model_name());
+        if let Some(Param::Uint(id)) = link.kind.made().and_then(|made| made.get("vlan-id"))
+            && vlan_of(&link.name).is_some()
+        {
+            leaves.put(self.vlan.state_id, Value::Uint((*id).into()));
+        }
         leaves.put(nodes.state_enabled, Value::Bool(link.enabled));
         leaves.text_enum(nodes.state_admin, admin_status(link.enabled));
         leaves.optional(nodes.state_mtu, link.mtu.map(|mtu| Value::Uint(mtu.into())));
@@ -470,7 +521,7 @@ impl NativeLink {
             let told = status.map_or(facts.oper, |status| status.told);
             leaves.text_enum(nodes.state_oper, told.name());
             if let Some(status) = status {
-                self.show_status(status, &mut leaves);
+                show_status(nodes, status, &mut leaves);
             }
             leaves.put(nodes.state_index, Value::Uint(facts.index.into()));
             let changed_ns = status.map_or(facts.last_change_ns, |status| status.changed_ns);
@@ -525,16 +576,19 @@ impl NativeLink {
 
 impl NativeKind for NativeLink {
     fn lists(&self) -> Vec<NodeId> {
-        vec![self.nodes.entry]
+        vec![self.nodes.entry, self.vlan.entry]
     }
 
     fn values(&self, entry: &Entry<'_>) -> Result<ObjectValues, ObjectError> {
-        let link = self.link(entry.name_of_step(LINK_STEP)?, entry)?;
+        let link = match vlan_index(entry.path) {
+            Some(_) => self.vlan(entry)?,
+            None => self.link(entry.name_of_step(LINK_STEP)?, entry)?,
+        };
         Ok(smallvec![(key(&link.name), Arc::new(link) as SharedValue)])
     }
 
     fn own_key(&self, entry: &Entry<'_>) -> Result<Option<Key>, ObjectError> {
-        Ok(Some(key(entry.name_of_step(LINK_STEP)?)))
+        Ok(Some(key(&entry.link_name()?)))
     }
 
     /// A link of one kind does not become one of another, unless we made it, nor does one of other fixed parameters, and a
@@ -568,12 +622,38 @@ impl NativeKind for NativeLink {
     }
 
     fn status_nodes(&self) -> Vec<StatusNodes> {
-        let nodes = &self.nodes;
-        let list = nodes.entry;
-        let container = nodes.state;
-        vec![StatusNodes { list, container, leaf: nodes.state_effective_status }]
+        let of = |list, nodes: &LinkStateNodes| StatusNodes {
+            list,
+            container: nodes.state,
+            leaf: nodes.state_effective_status,
+        };
+        vec![of(self.nodes.entry, &self.states.interface), of(self.vlan.entry, &self.states.vlan)]
     }
 }
+
+/// Shows what else there is of the status of a link than the told one.
+fn show_status(nodes: &LinkStateNodes, status: LinkStatus, leaves: &mut Leaves) {
+    let observed = status.observed.map(|observed| enum_value(observed.name()));
+    leaves.optional(nodes.state_observed, observed);
+    let down_by = status.down_by.map(|reason| enum_value(reason.name()));
+    leaves.optional(nodes.state_down_by, down_by);
+    status.settings.show(nodes, leaves);
+}
+
+/// Text of the alias of a link.
+fn description(entry: &Entry<'_>, leaf: NodeId) -> Result<Option<SmolStr>, ObjectError> {
+    match entry.text(leaf) {
+        Some(text) if is_too_long(&text) => Err(entry.leaf_error(leaf, TOO_LONG)),
+        text => Ok(text),
+    }
+}
+
+fn is_too_long(alias: &SmolStr) -> bool {
+    alias.len() > MAX_ALIAS_OCTETS
+}
+
+/// Reason to refuse a description of more than [`MAX_ALIAS_OCTETS`].
+const TOO_LONG: &str = "a description may have 255 bytes at most";
 
 fn admin_status(enabled: bool) -> &'static str {
     if enabled { "UP" } else { "DOWN" }

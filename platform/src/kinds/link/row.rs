@@ -17,6 +17,11 @@ pub struct LinkRow {
     pub data: Option<fn() -> InfoData>,
     /// Parameters.
     pub params: &'static [ParamRow],
+    /// True for a kind that an interface can be (`type`); false for one whose links have a list of their own.
+    pub is_type: bool,
+    /// True for a link that the kernel takes down with the link below, and raises with it, also where it was shut before. Such a
+    /// link refuses to come up while the link below is down.
+    pub goes_down_with_below: bool,
     /// What decides the MTU of the link.
     pub mtu: MtuRule,
     /// How the link takes others as its ports; `None` for a kind that has no ports.
@@ -36,6 +41,8 @@ impl LinkRow {
             name,
             data: None,
             params: &[],
+            is_type: true,
+            goes_down_with_below: false,
             mtu: MtuRule::Own(FRESH_MTU),
             ports: None,
             check: |_| Ok(()),
@@ -128,6 +135,8 @@ pub enum ParamType {
     Uint,
     /// An address.
     Ip,
+    /// A name of an enumeration.
+    Name,
     /// Name of another link, which has to exist as long as this one.
     Link,
     /// Name of the other end of a pair, which is made together with this one.
@@ -214,6 +223,8 @@ pub enum Change {
 pub enum Attribute {
     /// `IFLA_LINK` of a link that names its other end when it is made (`VETH_INFO_PEER`).
     FarEnd,
+    /// `IFLA_LINK`: the link below.
+    Below,
     /// An attribute in `IFLA_INFO_DATA`. Links stand there by their index.
     Data {
         /// Adds it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdfast_config::{NodeId, Value};
 
 use super::OperState;
-use super::native::{LinkNodes, NativeLink};
+use super::native::{LinkStateNodes, NativeLink};
 use crate::kinds::entry::{Entry, ObjectError};
 use crate::kinds::state::Leaves;
 
@@ -110,7 +110,7 @@ impl NativeLink {
 
 impl LinkStatusSettings {
     /// Puts the configured settings where state shows them.
-    pub(crate) fn show(&self, nodes: &LinkNodes, leaves: &mut Leaves) {
+    pub(crate) fn show(&self, nodes: &LinkStateNodes, leaves: &mut Leaves) {
         let milliseconds = |time: Option<Duration>| {
             time.map(|time| Value::Uint(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
         };

@@ -103,6 +103,16 @@ impl Link {
         self.facts.as_ref().is_some_and(|facts| facts.mark_lost)
     }
 
+    /// Name of the link below, for a link that goes down with it: whether such a link is up is a [`LinkAdmin`] part.
+    pub(crate) fn below_for_admin(&self) -> Option<SmolStr> {
+        self.kind.made().filter(|made| made.row().goes_down_with_below)?.below()
+    }
+
+    /// True for a link that the kernel takes down with the link below.
+    pub(crate) fn goes_down_with_below(&self) -> bool {
+        self.kind.made().is_some_and(|made| made.row().goes_down_with_below)
+    }
+
     /// The MTU of a link that no other link limits.
     pub fn own_mtu(&self) -> Option<u32> {
         self.mtu.filter(|_| !self.kind.has_limited_mtu())
@@ -256,7 +266,9 @@ fn param_of_json(ty: ParamType, value: &Json) -> Option<Param> {
         ParamType::Bool => Param::Bool(value.as_bool()?),
         ParamType::Uint => Param::Uint(value.as_u64()?.try_into().ok()?),
         ParamType::Ip => Param::Ip(value.as_str()?.parse().ok()?),
-        ParamType::Link | ParamType::FarEnd => Param::Name(value.as_str()?.into()),
+        ParamType::Name | ParamType::Link | ParamType::FarEnd => {
+            Param::Name(value.as_str()?.into())
+        }
     })
 }
 
@@ -333,6 +345,17 @@ pub fn carrier_losses(changes: u64, was_down: bool, is_down: bool) -> u64 {
 pub struct LinkUp {
     /// The link.
     pub link: SmolStr,
+}
+
+/// Part of a link that goes down with the link below: it is administratively up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkAdmin {
+    /// The link.
+    pub link: SmolStr,
+    /// The link below. Observed: `None` where that is in another namespace.
+    pub below: Option<SmolStr>,
+    /// Observed only: the link carries our mark, so nobody else shall raise it.
+    pub on_our_link: bool,
 }
 
 /// Presence of a link of this name, of any origin. Observed only; configured ports depend on it.

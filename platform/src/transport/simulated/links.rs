@@ -39,6 +39,8 @@ pub(super) struct SimLink {
     pub(super) alias: String,
     /// Index of the bridge; 0 for none.
     pub(super) master: u32,
+    /// Index of the link below (`IFLA_LINK`) of a VLAN; 0 for none.
+    pub(super) below: u32,
     pub(super) altnames: Vec<String>,
     /// True for a bridge whose MTU somebody has set, so that it no longer follows its ports.
     pub(super) has_own_mtu: bool,
@@ -69,10 +71,34 @@ impl SimLink {
             mac: [2, 0xf0, a, b, c, d],
             alias: String::new(),
             master: 0,
+            below: 0,
             altnames: Vec::new(),
             has_own_mtu: false,
             ethernet: None,
         }
+    }
+}
+
+impl SimLink {
+    /// Indices of the links below.
+    fn links_below(&self) -> Vec<u32> {
+        let SimLinkKind::Created(kind, data) = &self.kind else { return Vec::new() };
+        let params = row_of_kind(kind).map_or(&[][..], |row| row.params);
+        let named = params.iter().filter(|param| param.ty == ParamType::Link);
+        let index = named.filter_map(|param| match param.attribute {
+            Attribute::Below => Some(self.below),
+            Attribute::Data { take, .. } => match take(data.as_ref()?)? {
+                Param::Uint(index) => Some(index),
+                _ => None,
+            },
+            Attribute::FarEnd => None,
+        });
+        index.collect()
+    }
+
+    fn goes_down_with_below(&self) -> bool {
+        let SimLinkKind::Created(kind, _) = &self.kind else { return false };
+        row_of_kind(kind).is_some_and(|row| row.goes_down_with_below)
     }
 }
 
@@ -101,10 +127,15 @@ impl KernelModel {
                 self.insert_link(SimLink::new(index, name, SimLinkKind::Veth(peer_index)));
             }
             _ if row_of_kind(kind).is_some() => {
-                for below in links_below(kind, data) {
+                let mut link =
+                    SimLink::new(index, name, SimLinkKind::Created(kind.clone(), data.cloned()));
+                link.below = link_below(message).unwrap_or_default();
+                for below in link.links_below() {
                     self.link(below)?;
                 }
-                self.insert_created(index, name, kind, data);
+                link.mtu = self.limit_of(&link).unwrap_or(link.mtu);
+                self.insert_link(link);
+                self.follow_mtu(index);
             }
             _ => {
                 return Err(SimulatedRefusal {
@@ -121,14 +152,6 @@ impl KernelModel {
         }
         self.announce(index);
         created
-    }
-
-    fn insert_created(&mut self, index: u32, name: &str, kind: &InfoKind, data: Option<&InfoData>) {
-        let kind = SimLinkKind::Created(kind.clone(), data.cloned());
-        let mut link = SimLink::new(index, name, kind);
-        link.mtu = self.limit_of(&link).unwrap_or(link.mtu);
-        self.insert_link(link);
-        self.follow_mtu(index);
     }
 
     fn free_index(&self, requested: u32, name: &str) -> ModelResult<u32> {
@@ -156,13 +179,31 @@ impl KernelModel {
         if !same {
             self.announce(message.header.index);
         }
-        if before.up && !self.link(message.header.index)?.up {
-            self.drop_routes(message.header.index, false);
-            self.drop_ipv6_addresses(message.header.index);
-        } else if !before.up && self.link(message.header.index)?.up {
-            self.revive_routes(message.header.index);
+        let is_up = self.link(message.header.index)?.up;
+        if before.up != is_up {
+            self.went_up_or_down(message.header.index, is_up);
         }
         Ok(())
+    }
+
+    /// What follows from a link that went up or down; those that go down with it follow.
+    fn went_up_or_down(&mut self, index: u32, is_up: bool) {
+        if is_up {
+            self.revive_routes(index);
+        } else {
+            self.drop_routes(index, false);
+            self.drop_ipv6_addresses(index);
+        }
+        let follows =
+            |it: &&SimLink| it.below == index && it.goes_down_with_below() && it.up != is_up;
+        let followers: Vec<u32> = self.links.values().filter(follows).map(|it| it.index).collect();
+        for follower in followers {
+            if let Some(link) = self.links.get_mut(&follower) {
+                link.up = is_up;
+            }
+            self.announce(follower);
+            self.went_up_or_down(follower, is_up);
+        }
     }
 
     fn apply(&mut self, message: &LinkMessage) -> ModelResult<()> {
@@ -170,6 +211,10 @@ impl KernelModel {
         let mut link = self.link(index)?.clone();
         if message.header.change_mask.contains(LinkFlags::Up) {
             link.up = message.header.flags.contains(LinkFlags::Up);
+            let is_below_down = self.links.get(&link.below).is_some_and(|below| !below.up);
+            if link.up && is_below_down && link.goes_down_with_below() {
+                return Err(Errno::ENETDOWN.into());
+            }
         }
         for attribute in &message.attributes {
             match attribute {
@@ -214,10 +259,10 @@ impl KernelModel {
 
     /// Largest MTU of a tunnel on a link; `None` for other links.
     fn limit_of(&self, link: &SimLink) -> Option<u32> {
-        let SimLinkKind::Created(kind, data) = &link.kind else { return None };
-        let below = links_below(kind, data.as_ref()).next()?;
-        let below = self.links.get(&below)?;
-        let Some(InfoData::Vxlan(params)) = data else { return Some(below.mtu) };
+        let below = self.links.get(link.links_below().first()?)?;
+        let SimLinkKind::Created(_, Some(InfoData::Vxlan(params))) = &link.kind else {
+            return Some(below.mtu);
+        };
         let is_ipv6 = |param: &_| matches!(param, InfoVxlan::Local6(_) | InfoVxlan::Group6(_));
         let overhead = if params.iter().any(is_ipv6) { 70 } else { 50 };
         Some(below.mtu.saturating_sub(overhead).max(*MTU_RANGE.start()))
@@ -297,14 +342,8 @@ impl KernelModel {
         if let SimLinkKind::Veth(peer) = link.kind {
             self.remove(peer);
         }
-        let is_above = |it: &SimLink| match &it.kind {
-            SimLinkKind::Created(kind, data) => {
-                links_below(kind, data.as_ref()).any(|below| below == index)
-            }
-            _ => false,
-        };
-        let above: Vec<u32> =
-            self.links.values().filter(|it| is_above(it)).map(|it| it.index).collect();
+        let is_above = |it: &&SimLink| it.links_below().contains(&index);
+        let above: Vec<u32> = self.links.values().filter(is_above).map(|it| it.index).collect();
         above.into_iter().for_each(|above| self.remove(above));
     }
 
@@ -358,6 +397,9 @@ impl KernelModel {
         }
         if !link.alias.is_empty() {
             message.attributes.push(LinkAttribute::IfAlias(link.alias.clone()));
+        }
+        if link.below != 0 {
+            message.attributes.push(LinkAttribute::Link(link.below));
         }
         if link.master != 0 {
             message.attributes.push(LinkAttribute::Controller(link.master));
@@ -446,20 +488,11 @@ fn info(message: &LinkMessage) -> Option<(&InfoKind, Option<&InfoData>)> {
     Some((kind, data))
 }
 
-/// Indices of the links that the parameters of a link name.
-fn links_below<'d>(
-    kind: &InfoKind,
-    data: Option<&'d InfoData>,
-) -> impl Iterator<Item = u32> + use<'d> {
-    let params = row_of_kind(kind).map_or(&[][..], |row| row.params);
-    params.iter().filter(|param| param.ty == ParamType::Link).filter_map(move |param| {
-        match (param.attribute, data) {
-            (Attribute::Data { take, .. }, Some(data)) => match take(data)? {
-                Param::Uint(index) => Some(index),
-                _ => None,
-            },
-            _ => None,
-        }
+/// The link that a request names as the one below.
+fn link_below(message: &LinkMessage) -> Option<u32> {
+    message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Link(index) => Some(*index),
+        _ => None,
     })
 }
 

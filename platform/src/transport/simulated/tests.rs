@@ -16,7 +16,7 @@ type Change = Vec<(Key, Option<SharedValue>)>;
 /// Parses a configuration, one value for each line:
 ///
 /// `port eth0 up|down [mtu N] [alias X] [master X] [v4-forwarding]`, `veth a b`, `bridge br0`,
-/// `vxlan vx 7 dev a`, `dummy d0`, `address eth0 192.0.2.1/24`, `neighbor eth0 192.0.2.7 MAC`,
+/// `vxlan vx 7 dev a`, `dummy d0`, `vlan PORT.ID [down]`, `address eth0 192.0.2.1/24`, `neighbor eth0 192.0.2.7 MAC`,
 /// `route PREFIX [metric N] via GATEWAY|dev LINK|drop ...`, `hostname X`, `motd X`.
 pub(crate) fn values(text: &str) -> Vec<(Key, SharedValue)> {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).flat_map(object).collect()
@@ -70,6 +70,11 @@ fn link(words: &[&str]) -> Link {
             after("dev").map_or(tunnel.clone(), |device| tunnel.with("device", device)).into()
         }
         "dummy" => LinkKind::from(&DUMMY),
+        "vlan" => {
+            let (port, index) = words[1].split_once('.').unwrap();
+            let id = index.parse::<u32>().unwrap();
+            MadeLink::new(&VLAN).with("vlan-id", id).with("device", port).into()
+        }
         other => panic!("{other}"),
     };
     Link {
@@ -443,6 +448,44 @@ fn the_mtu_of_a_tunnel_follows_its_device() {
 }
 
 /// For every kind of value, a change whose nth request fails, for each n.
+/// VLANs go up and down with their port; one that is shut stays down when its port comes up, although the kernel raises it.
+#[test]
+fn a_vlan_is_up_with_its_port() {
+    let mut agent = SimulatedBox::new(&["eth0", "eth1"]);
+    let vlans = "vlan eth0.5
+                 vlan eth0.6 down
+                 address eth0.5 192.0.2.1/24
+                 route 10.0.0.0/8 via 192.0.2.2\n";
+    let up = |agent: &SimulatedBox| {
+        let is_up = |name: &&str| {
+            let observed = agent.kernel.observed(&kinds::link::key(name)).unwrap();
+            observed.as_any().downcast_ref::<Link>().unwrap().enabled
+        };
+        ["eth0", "eth0.5", "eth0.6"].into_iter().filter(is_up).collect::<Vec<_>>().join(" ")
+    };
+    let states = |port: &str| format!("{port}\n{vlans}");
+    commit(&mut agent, NOTHING, &states("port eth0"));
+    assert_eq!(up(&agent), "eth0 eth0.5");
+    commit(&mut agent, &states("port eth0"), &states("port eth0 down"));
+    assert_eq!(up(&agent), "");
+    commit(&mut agent, &states("port eth0 down"), &states("port eth0"));
+    assert_eq!(up(&agent), "eth0 eth0.5", "the kernel raised eth0.6 with its port");
+    // Somebody else shuts the port: it is raised again, and its VLANs as they are configured.
+    agent.kernel.set_up("eth0", false);
+    agent.run_until_idle();
+    assert_eq!(up(&agent), "eth0 eth0.5");
+    // Or raises one that is shut.
+    agent.kernel.set_up("eth0.6", true);
+    agent.run_until_idle();
+    assert_eq!(up(&agent), "eth0 eth0.5");
+    // Another identifier means another link.
+    let other = states("port eth0").replace("vlan eth0.6 down", "vlan eth0.7");
+    commit(&mut agent, &states("port eth0"), &other);
+    assert_eq!(agent.plan(change(NOTHING, &other)).unwrap(), "");
+    commit(&mut agent, &other, NOTHING);
+    assert!(agent.kernel.observed(&kinds::link::key("eth0.5")).is_none());
+}
+
 #[test]
 fn a_failed_change_of_any_kind_is_undone() {
     const PORT: &str = "port eth0 mtu 1400 v4-forwarding\naddress eth0 192.0.2.1/24";
