@@ -13,7 +13,7 @@ pub use crate::kinds::credential::{
 pub use crate::kinds::ethernet::{Duplex, Ethernet, EthernetAttribute};
 pub use crate::kinds::link::{
     BRIDGE, DUMMY, LINK_ROWS, Link, LinkAdmin, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkRow,
-    LinkUp, MadeLink, OperState, Param, Port, VETH, VLAN, VXLAN, carrier_losses,
+    LinkUp, MACVLAN, MadeLink, OperState, Param, Port, VETH, VLAN, VXLAN, carrier_losses,
 };
 pub use crate::kinds::link_setting::{LinkSetting, LinkSysctl, setting_path};
 pub use crate::kinds::neighbor::{Neighbor, NeighborFacts, NeighborState};

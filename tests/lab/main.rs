@@ -3,3 +3,4 @@
 
 mod power;
 mod routes;
+mod vlans;

@@ -249,6 +249,13 @@ fn links_are_made_changed_and_deleted() {
     let tunnel = tunnel.with("remote", IpAddr::from([192, 0, 2, 2]));
     kernel.create(Link::new("vx0", tunnel.clone().into()));
     kernel.delete(Link::new("vx0", tunnel.into()));
+    let macvlan = |mode: &str| {
+        let made = MadeLink::new(&MACVLAN).with("device", "a").with("mode", mode);
+        Link::new("m0", made.into())
+    };
+    kernel.create(macvlan("private"));
+    kernel.update(macvlan("private"), macvlan("bridge"));
+    kernel.delete(macvlan("bridge"));
     kernel.delete(bridge(params));
     kernel.delete(veth("a", "b"));
     assert_eq!(kernel.links.index("b"), None);

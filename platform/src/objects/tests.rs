@@ -159,6 +159,20 @@ fn objects_become_values() {
         "neighbor 2001:db8::7 of eth0",
         &[],
     );
+    check(
+        "/interfaces/interface[name=Loopback100]",
+        "/interfaces/interface[name=Loopback100]/type = loopback",
+        "link Loopback100",
+        &["dummy"],
+    );
+    check(
+        "/interfaces/interface[name=m0]",
+        "/interfaces/interface[name=m0]/type = macvlan
+         /interfaces/interface[name=m0]/macvlan/device = eth0
+         /interfaces/interface[name=m0]/macvlan/mode = bridge",
+        "link m0",
+        &["macvlan { device: eth0, mode: bridge }"],
+    );
     let vlan = "/interfaces/interface[name=eth0]/vlan[index=100]";
     check(
         vlan,
@@ -314,7 +328,10 @@ fn impossible_objects_are_refused() {
         let lines: Vec<_> = lines.lines().map(line).collect();
         check(eth0, &lines.join("\n"), &format!("{eth0}/{leaf}"), reason);
     };
-    leaf("type = loopback", "type", "is `lo`");
+    leaf("type = macvlan\nmacvlan/mode = bridge", "macvlan/device", "mandatory");
+    leaf("type = ipvlan\nipvlan/device = eth0", "ipvlan/device", "its own device");
+    let sit0 = "/interfaces/interface[name=sit0]";
+    check(sit0, &format!("{sit0}/type = dummy"), sit0, "the kernel itself makes a link");
     leaf("type = veth", "veth/peer", "mandatory");
     leaf("type = veth\nveth/peer = eth0", "veth/peer", "of itself");
     leaf("type = vxlan", "vxlan/vni", "mandatory");

@@ -170,7 +170,10 @@ const TYPES: &[(&str, &str)] = &[
     ("iana-if-type:softwareLoopback", "loopback"),
     ("iana-if-type:bridge", "bridge"),
     ("iana-if-type:ethernetCsmacd", "veth"),
-    ("iana-if-type:ethernetCsmacd", "dummy"),
+    ("iana-if-type:softwareLoopback", "dummy"),
+    ("iana-if-type:ethernetCsmacd", "macvlan"),
+    ("iana-if-type:ethernetCsmacd", "ipvlan"),
+    ("iana-if-type:l2vlan", "vlan"),
     ("iana-if-type:tunnel", "vxlan"),
 ];
 

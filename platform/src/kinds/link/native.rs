@@ -11,7 +11,7 @@ use smol_str::SmolStr;
 use super::status::LinkStatus;
 use super::{
     DUMMY, LEAST_IPV6_MTU, LINK_ROWS, Link, LinkKind, LinkRow, MadeLink, OperState, Param,
-    ParamRow, ParamType, VLAN as VLAN_ROW, can_become, key, vlan,
+    ParamRow, ParamType, VLAN as VLAN_ROW, can_become, key,
 };
 use crate::kinds::entry::{
     Entry, LINK_STEP, ObjectError, ObjectValues, not_of_one_host, number, text, vlan_index, vlan_of,
@@ -314,12 +314,14 @@ impl NativeLink {
             return Err(entry.error(format!("the link of this VLAN cannot be `{name}`: {reason}")));
         }
         let id: u32 = entry.number(nodes.id).ok_or_else(|| entry.incomplete(nodes.id))?;
-        let protocol = entry.text(nodes.protocol).unwrap_or(vlan::CUSTOMER_TAG.into());
-        let made = MadeLink::new(&VLAN_ROW).with("vlan-id", id).with("device", port.as_str());
+        let mut made = MadeLink::new(&VLAN_ROW).with("vlan-id", id).with("device", port.as_str());
+        if let Some(protocol) = entry.text(nodes.protocol) {
+            made = made.with("protocol", protocol.as_str());
+        }
         let link = Link {
             enabled: entry.bool(nodes.enabled).unwrap_or(true),
             description: description(entry, nodes.description)?,
-            ..Link::new(name, made.with("protocol", protocol.as_str()).into())
+            ..Link::new(name, made.into())
         };
         self.with_families(link, entry, nodes.mtu, None)
     }
@@ -449,9 +451,14 @@ impl NativeLink {
             "physical" if name == "lo" => Ok(LinkKind::Loopback),
             "physical" => Ok(LinkKind::Physical),
             "loopback" if name == "lo" => Ok(LinkKind::Loopback),
-            "loopback" => fault("the kernel's only loopback link is `lo`"),
+            // Any other loopback is a link that leads nowhere.
+            "loopback" => Ok(LinkKind::from(&DUMMY)),
             other if name == "lo" => {
                 fault(&format!("`lo` is the loopback link, not a {other} link"))
+            }
+            _ if MADE_BY_THE_KERNEL.contains(&name.as_str()) => {
+                let reason = "the kernel itself makes a link of this name, which nobody can delete";
+                Err(entry.error(format!("`{name}` cannot be the name of a link: {reason}")))
             }
             other if let Some(row) = self.rows.iter().find(|it| it.row.name == other) => {
                 row.made(name, entry).map(LinkKind::Made)
@@ -658,6 +665,10 @@ const TOO_LONG: &str = "a description may have 255 bytes at most";
 fn admin_status(enabled: bool) -> &'static str {
     if enabled { "UP" } else { "DOWN" }
 }
+
+/// Names of links that modules of the kernel make when they are loaded, and of the bonding module's file among the links.
+const MADE_BY_THE_KERNEL: [&str; 7] =
+    ["gre0", "gretap0", "erspan0", "tunl0", "sit0", "ip6tnl0", "bonding_masters"];
 
 /// Why the kernel takes no link of this name (`dev_valid_name()`, and the folders of the sysctls).
 fn name_fault(name: &str) -> Option<&'static str> {

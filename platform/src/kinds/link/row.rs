@@ -163,6 +163,8 @@ pub enum Constant {
     Bool(bool),
     /// A number.
     Uint(u32),
+    /// A name of an enumeration.
+    Name(&'static str),
 }
 
 impl From<Constant> for Param {
@@ -170,6 +172,7 @@ impl From<Constant> for Param {
         match constant {
             Constant::Bool(on) => Self::Bool(on),
             Constant::Uint(number) => Self::Uint(number),
+            Constant::Name(name) => Self::Name(SmolStr::new_static(name)),
         }
     }
 }

@@ -4,13 +4,15 @@ use netlink_packet_route::link::InfoKind;
 
 use super::bridge::BRIDGE;
 use super::dummy::DUMMY;
+use super::ipvlan::IPVLAN;
+use super::macvlan::MACVLAN;
 use super::row::LinkRow;
 use super::veth::VETH;
 use super::vlan::VLAN;
 use super::vxlan::VXLAN;
 
 /// The kinds of links that the agent makes.
-pub static LINK_ROWS: &[&LinkRow] = &[&VETH, &BRIDGE, &VXLAN, &DUMMY, &VLAN];
+pub static LINK_ROWS: &[&LinkRow] = &[&VETH, &BRIDGE, &VXLAN, &DUMMY, &VLAN, &MACVLAN, &IPVLAN];
 
 /// The row of a kind by its name in the native model.
 pub(crate) fn row_named(name: &str) -> Option<&'static LinkRow> {

@@ -5,7 +5,7 @@ use netlink_packet_route::link::{InfoData, InfoVlan, VlanProtocol};
 
 use super::LINK;
 use super::row::{
-    Attribute, LinkRow, MadeLink, MtuRule, Param, ParamRow, ParamType, as_uint, data,
+    Attribute, Constant, LinkRow, MadeLink, MtuRule, Param, ParamRow, ParamType, as_uint, data,
 };
 
 /// VLANs. The kernel answers that it has changed the identifier of one, and changes nothing, so another one is made.
@@ -25,17 +25,20 @@ pub static VLAN: LinkRow = LinkRow {
                 ),
             )
         },
-        ParamRow::new(
-            "protocol",
-            ParamType::Name,
-            data!(Vlan, InfoVlan::Protocol, protocol, |protocol: &VlanProtocol| Param::Name(
-                match protocol {
-                    VlanProtocol::Ieee8021Ad => SERVICE_TAG,
-                    _ => CUSTOMER_TAG,
-                }
-                .into()
-            )),
-        ),
+        ParamRow {
+            default: Some(Constant::Name(CUSTOMER_TAG)),
+            ..ParamRow::new(
+                "protocol",
+                ParamType::Name,
+                data!(Vlan, InfoVlan::Protocol, protocol, |protocol: &VlanProtocol| Param::Name(
+                    match protocol {
+                        VlanProtocol::Ieee8021Ad => SERVICE_TAG,
+                        _ => CUSTOMER_TAG,
+                    }
+                    .into()
+                )),
+            )
+        },
         ParamRow {
             is_mandatory: true,
             ..ParamRow::new("device", ParamType::Link, Attribute::Below)
@@ -49,7 +52,7 @@ pub static VLAN: LinkRow = LinkRow {
 };
 
 /// The protocol of tags in the native model, IEEE 802.1Q and IEEE 802.1ad.
-pub(super) const CUSTOMER_TAG: &str = "802.1Q";
+const CUSTOMER_TAG: &str = "802.1Q";
 const SERVICE_TAG: &str = "802.1ad";
 
 fn protocol(param: &Param) -> Option<VlanProtocol> {

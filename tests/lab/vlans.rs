@@ -1,0 +1,110 @@
+//! VLANs of a port, on a kernel that has them.
+
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually;
+use holdfast_tests::in_lab;
+use holdfast_tests::netns::Netns;
+use serde_json::{Value, json};
+
+const ETH0: &str = "holdfast_native:/interfaces/interface[name=eth0]";
+
+/// A VLAN with this identifier and the address 10.0.ID.1.
+fn vlan(index: u32, id: u32) -> Value {
+    let address = json!({"ip": format!("10.0.{id}.1"), "prefix-length": 24});
+    json!({"index": index, "vlan-id": id, "ipv4": {"address": [address]}})
+}
+
+/// A box whose port eth0 leads to a trunk with the VLANs 5 and 6.
+fn trunk() -> (Netns, Netns) {
+    let net = Netns::enter();
+    let beyond = Netns::detached();
+    net.add_cable("eth0", &beyond, "peer0");
+    beyond.ip("link set peer0 up");
+    for id in [5, 6] {
+        beyond.ip(&format!("link add link peer0 name peer0.{id} type vlan id {id}"));
+        beyond.ip(&format!("link set peer0.{id} up"));
+        beyond.ip(&format!("address add 10.0.{id}.2/24 dev peer0.{id}"));
+    }
+    (net, beyond)
+}
+
+fn reaches(agent: &AgentProcess, address: &str) -> bool {
+    let ping = agent.command("ping").args(["-c", "1", "-W", "1", address]).output().unwrap();
+    ping.status.success()
+}
+
+fn id_of(net: &Netns, link: &str) -> Option<u64> {
+    let links = net.ip_json("-details link show type vlan");
+    let link = links.iter().find(|it| it["ifname"] == link)?;
+    link["linkinfo"]["info_data"]["id"].as_u64()
+}
+
+#[tokio::test]
+async fn vlans_of_a_trunk_carry_traffic_and_follow_their_port() {
+    in_lab!({
+        let (net, _beyond) = trunk();
+        net.ip("link add foreign type dummy");
+        let mut agent = AgentProcess::start(&net).await;
+        let client = agent.gnmi().await;
+        let shut = json!({"index": 7, "vlan-id": 7, "enabled": false});
+        let port = json!({"name": "eth0", "vlan": [vlan(5, 5), vlan(60, 6), shut]});
+        client.update("holdfast_native:/interfaces", json!({"interface": [port]})).await.unwrap();
+        assert_eq!([id_of(&net, "eth0.5"), id_of(&net, "eth0.60")], [Some(5), Some(6)]);
+        assert!(reaches(&agent, "10.0.5.2") && reaches(&agent, "10.0.6.2"), "{}", agent.log());
+        assert!(!net.link("eth0.7").up);
+
+        // The port goes down by configuration, and by hand: its VLANs come back with it, the shut one stays down.
+        client.update(&format!("{ETH0}/enabled"), json!(false)).await.unwrap();
+        assert!(!net.link("eth0.5").up);
+        client.update(&format!("{ETH0}/enabled"), json!(true)).await.unwrap();
+        assert!(net.link("eth0.5").up && !net.link("eth0.7").up);
+        net.ip("link set eth0 down");
+        eventually("the port and its VLANs are up", || async {
+            net.link("eth0").up && net.link("eth0.5").up && !net.link("eth0.7").up
+        })
+        .await;
+        eventually("the VLAN carries traffic", || async { reaches(&agent, "10.0.5.2") }).await;
+
+        // What others did to a VLAN is undone.
+        net.ip("link set eth0.7 up");
+        eventually("the shut VLAN is down", || async { !net.link("eth0.7").up }).await;
+        net.ip("link delete eth0.5");
+        eventually("the VLAN is there again", || async {
+            net.find_link("eth0.5").is_some() && reaches(&agent, "10.0.5.2")
+        })
+        .await;
+
+        // The MTU follows the port, and a larger one than that of the port waits.
+        client.update(&format!("{ETH0}/mtu"), json!(1400)).await.unwrap();
+        assert_eq!(net.link("eth0.5").mtu, 1400);
+        client.update(&format!("{ETH0}/vlan[index=5]/mtu"), json!(1450)).await.unwrap();
+        assert_eq!(net.link("eth0.5").mtu, 1400);
+        client.delete(&format!("{ETH0}/mtu")).await.unwrap();
+        eventually("the VLANs have what they may have", || async {
+            (net.link("eth0.5").mtu, net.link("eth0.60").mtu) == (1450, 1500)
+        })
+        .await;
+
+        // The kernel changes no identifier in place: another link takes the name.
+        client.update(&format!("{ETH0}/vlan[index=60]/vlan-id"), json!(8)).await.unwrap();
+        assert_eq!(id_of(&net, "eth0.60"), Some(8));
+        assert_eq!(net.addresses("eth0.60"), ["10.0.6.1/24"]);
+        let twice = json!({"index": 61, "vlan-id": 8});
+        let error = client.update(&format!("{ETH0}/vlan"), json!([twice])).await.unwrap_err();
+        assert!(error.message().contains("eth0.60"), "{error:?}");
+
+        // The agent ends without a word, and takes its VLANs over as they are.
+        let index = |name: &str| net.ip_json(&format!("link show {name}"))[0]["ifindex"].clone();
+        let before = index("eth0.5");
+        agent.kill();
+        agent.restart().await;
+        assert_eq!(index("eth0.5"), before);
+        let client = agent.gnmi().await;
+        let state = client.read(&format!("{ETH0}/vlan[index=5]/state/oper-status")).await.unwrap();
+        assert_eq!(state, json!("UP"));
+
+        client.delete(&format!("{ETH0}/vlan")).await.unwrap();
+        assert_eq!(net.ip_json("link show type vlan"), Vec::<Value>::new());
+        assert!(net.find_link("foreign").is_some());
+    });
+}
