@@ -2,8 +2,7 @@
 
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, InfoData, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop,
-    State,
+    AfSpecInet6, AfSpecUnspec, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop, State,
 };
 use smol_str::SmolStr;
 
@@ -133,7 +132,7 @@ fn named(row: &ParamRow, param: Param, links: &LinkIndex) -> Option<Param> {
 #[cfg(test)]
 mod tests {
     use holdfast_scheduler::Descriptor;
-    use netlink_packet_route::link::{BridgeStpState, InfoBridge, InfoKind};
+    use netlink_packet_route::link::{BridgeStpState, InfoBridge, InfoData, InfoKind};
 
     use super::*;
     use crate::kinds::link::{BRIDGE, LinkDescriptor};
