@@ -59,17 +59,17 @@ async fn vlans_of_a_trunk_carry_traffic_and_follow_their_port() {
         client.update(&format!("{ETH0}/enabled"), json!(true)).await.unwrap();
         assert!(net.link("eth0.5").up && !net.link("eth0.7").up);
         net.ip("link set eth0 down");
-        eventually("the port and its VLANs are up", || async {
+        eventually("the port and its VLANs are up", || {
             net.link("eth0").up && net.link("eth0.5").up && !net.link("eth0.7").up
         })
         .await;
-        eventually("the VLAN carries traffic", || async { reaches(&agent, "10.0.5.2") }).await;
+        eventually("the VLAN carries traffic", || reaches(&agent, "10.0.5.2")).await;
 
         // What others did to a VLAN is undone.
         net.ip("link set eth0.7 up");
-        eventually("the shut VLAN is down", || async { !net.link("eth0.7").up }).await;
+        eventually("the shut VLAN is down", || !net.link("eth0.7").up).await;
         net.ip("link delete eth0.5");
-        eventually("the VLAN is there again", || async {
+        eventually("the VLAN is there again", || {
             net.find_link("eth0.5").is_some() && reaches(&agent, "10.0.5.2")
         })
         .await;
@@ -80,7 +80,7 @@ async fn vlans_of_a_trunk_carry_traffic_and_follow_their_port() {
         client.update(&format!("{ETH0}/vlan[index=5]/mtu"), json!(1450)).await.unwrap();
         assert_eq!(net.link("eth0.5").mtu, 1400);
         client.delete(&format!("{ETH0}/mtu")).await.unwrap();
-        eventually("the VLANs have what they may have", || async {
+        eventually("the VLANs have what they may have", || {
             (net.link("eth0.5").mtu, net.link("eth0.60").mtu) == (1450, 1500)
         })
         .await;
