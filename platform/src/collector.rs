@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use holdfast_config::instance::{InstancePath, Keys, Step};
+use holdfast_config::instance::{InstancePath, Step};
 use holdfast_config::schema::{NodeId, Schema};
 use holdfast_config::value::Value;
 use netlink_packet_route::link::Stats64;
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{Mutex, oneshot};
 
+use crate::kinds::native::{self, ForLinks, InterfaceNodes, ModelError};
 use crate::transport::rtnetlink::{Command, CommandSender, LinkCounters};
 
 /// Age up to which a reading is shared: readers that ask within this time of one another get the same one.
@@ -43,15 +44,19 @@ struct Reading {
     leaves: PolledLeaves,
 }
 
-/// Schema nodes of the counters. Nodes that the schema lacks are left out.
+/// Schema nodes of the counters; `None` where the schema lacks one of them.
 #[derive(Debug)]
-struct Nodes {
-    /// The list, then the containers down to the counters.
-    counters: Option<(NodeId, NodeId, Vec<NodeId>)>,
+struct Nodes(Option<(InterfaceNodes, ForLinks<CounterNodes>)>);
+
+/// Schema nodes of the counters of the links of one list.
+#[derive(Debug)]
+struct CounterNodes {
+    state: NodeId,
+    counters: NodeId,
     leaves: Vec<(NodeId, Counter)>,
 }
 
-/// Leaves below `interface/state/counters`, and the kernel counter of each. `rx_packets` includes multicast. Linux
+/// Leaves below `state/counters` of a link, and the kernel counter of each. `rx_packets` includes multicast. Linux
 /// has no per-link counters for unicast and multicast sent or for unknown protocols, so those leaves are left out.
 const COUNTERS: [(&str, Counter); 11] = [
     ("in-octets", |stats| stats.rx_bytes),
@@ -74,7 +79,7 @@ impl Collector {
 
     /// The leaves that a reading may have.
     pub fn nodes(&self) -> Vec<NodeId> {
-        self.nodes.leaves.iter().map(|(leaf, _)| *leaf).collect()
+        self.nodes.all()
     }
 
     /// The counters of all links.
@@ -151,33 +156,41 @@ impl BoxClock {
 
 impl Nodes {
     fn of(native: &Schema) -> Self {
-        let find = |path: &str| native.find(path);
-        let state = find("/interfaces/interface/state");
-        let counters = find("/interfaces/interface/state/counters");
-        let list = find("/interfaces").zip(find("/interfaces/interface"));
-        let leaf = |(name, value): (&str, _)| Some((native.child(counters?, None, name)?, value));
-        Self {
-            counters: list
-                .zip(state.zip(counters))
-                .map(|((top, list), (state, counters))| (top, list, vec![state, counters])),
-            leaves: COUNTERS.into_iter().filter_map(leaf).collect(),
-        }
+        let of_list = |list: &str| CounterNodes::find(native, list);
+        Self(InterfaceNodes::bind(native).ok().zip(ForLinks::find(of_list).ok()))
+    }
+
+    fn all(&self) -> Vec<NodeId> {
+        let lists = self.0.iter().flat_map(|(_, nodes)| nodes.all());
+        lists.flat_map(|nodes| nodes.leaves.iter().map(|(leaf, _)| *leaf)).collect()
     }
 
     fn leaves(&self, links: &[LinkCounters]) -> Vec<(InstancePath, Value)> {
-        let mut all = Vec::with_capacity(links.len() * self.leaves.len());
-        if let Some((top, list, below)) = &self.counters {
-            for link in links {
-                let mut steps = vec![Step::node(*top)];
-                steps.push(Step::entry(*list, Keys::single(Value::Str(link.link.clone()))));
-                steps.extend(below.iter().map(|node| Step::node(*node)));
-                let counters = InstancePath(steps);
-                all.extend(self.leaves.iter().map(|(node, value)| {
-                    (counters.join(Step::node(*node)), Value::Uint(value(&link.counters)))
-                }));
-            }
+        let mut all = Vec::with_capacity(links.len() * COUNTERS.len());
+        let Some((interfaces, nodes)) = &self.0 else { return all };
+        for link in links {
+            let nodes = nodes.of_link(&link.link);
+            let state = interfaces.link(&link.link).join(Step::node(nodes.state));
+            let counters = state.join(Step::node(nodes.counters));
+            all.extend(nodes.leaves.iter().map(|(node, value)| {
+                (counters.join(Step::node(*node)), Value::Uint(value(&link.counters)))
+            }));
         }
         all
+    }
+}
+
+impl CounterNodes {
+    fn find(native: &Schema, list: &str) -> Result<Self, ModelError> {
+        let counters = format!("{list}/state/counters");
+        let leaf = |(name, counter): (&str, Counter)| {
+            Ok((native::find(native, &format!("{counters}/{name}"))?, counter))
+        };
+        Ok(Self {
+            state: native::find(native, &format!("{list}/state"))?,
+            counters: native::find(native, &counters)?,
+            leaves: COUNTERS.into_iter().map(leaf).collect::<Result<_, _>>()?,
+        })
     }
 }
 
@@ -240,7 +253,10 @@ mod tests {
         let native = Schema::native().unwrap();
         assert_eq!(BoxClock::new(&native).nodes().len(), 2);
         let nodes = Nodes::of(&native);
-        assert!(nodes.counters.is_some());
-        assert_eq!(nodes.leaves.len(), COUNTERS.len());
+        assert_eq!(nodes.all().len(), 2 * COUNTERS.len(), "of interfaces, and of VLANs");
+        let counters = Stats64::default();
+        let paths = nodes.leaves(&[LinkCounters { link: "eth0.5".into(), counters }]);
+        let path = paths[0].0.to_path(&native).to_string();
+        assert_eq!(path, "/interfaces/interface[name=eth0]/vlan[index=5]/state/counters/in-octets");
     }
 }

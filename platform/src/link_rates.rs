@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdfast_config::instance::{InstancePath, Keys, Step};
+use holdfast_config::instance::{InstancePath, Step};
 use holdfast_config::schema::{NodeId, Schema};
 use holdfast_config::value::Value;
 use netlink_packet_route::link::Stats64;
 use smol_str::SmolStr;
 
 use crate::collector::Collector;
+use crate::kinds::native::{self, ForLinks, InterfaceNodes, ModelError};
 use crate::transport::rtnetlink::LinkCounters;
 
 /// Least time between the two readings that rates come from. Several collectors ask at their own times, and the counters of
@@ -24,7 +25,7 @@ const LONGEST_WINDOW: Duration = Duration::from_secs(330);
 #[derive(Debug)]
 pub struct LinkRates {
     counters: Arc<Collector>,
-    nodes: Option<RateNodes>,
+    nodes: Option<Nodes>,
     before: Mutex<Samples>,
 }
 
@@ -43,15 +44,20 @@ struct Sample {
     links: Arc<[LinkCounters]>,
 }
 
-/// Nodes of the native model: those above the rates, and each rate.
+/// Nodes of the native model for the links of one list: those above the rates, and each rate.
 #[derive(Debug)]
 struct RateNodes {
-    interfaces: NodeId,
-    interface: NodeId,
     state: NodeId,
     rates: NodeId,
-    leaves: [(NodeId, Rate); 4],
+    leaves: Vec<(NodeId, Rate)>,
     load_interval: NodeId,
+}
+
+/// Nodes of the rates of all links.
+#[derive(Debug)]
+struct Nodes {
+    interfaces: InterfaceNodes,
+    rates: ForLinks<RateNodes>,
 }
 
 /// Accessor of one counter in the kernel's statistics, and the units of the rate in one of the counter.
@@ -67,17 +73,16 @@ const RATES: [(&str, Rate); 4] = [
 impl LinkRates {
     /// Rates from the counters of a reader.
     pub fn new(native: &Schema, counters: Arc<Collector>) -> Self {
-        Self { counters, nodes: RateNodes::find(native), before: Mutex::default() }
+        Self { counters, nodes: Nodes::find(native).ok(), before: Mutex::default() }
     }
 
     /// The leaves that a reading may have.
     pub fn nodes(&self) -> Vec<NodeId> {
-        let leaves = |nodes: &RateNodes| nodes.leaves.map(|(leaf, _)| leaf);
-        let all = self
-            .nodes
-            .iter()
-            .flat_map(|nodes| leaves(nodes).into_iter().chain([nodes.load_interval]));
-        all.collect()
+        let lists = self.nodes.iter().flat_map(|nodes| nodes.rates.all());
+        let leaves = lists.flat_map(|nodes| {
+            nodes.leaves.iter().map(|(leaf, _)| *leaf).chain([nodes.load_interval])
+        });
+        leaves.collect()
     }
 
     /// The rates of all links since an earlier reading; none where the earlier readings are too old.
@@ -109,22 +114,25 @@ impl Samples {
 }
 
 impl RateNodes {
-    fn find(native: &Schema) -> Option<Self> {
-        let find = |path: &str| native.find(path);
-        let rates = find("/interfaces/interface/state/rates")?;
-        let leaf = |name: &str| native.child(rates, None, name);
-        let mut leaves = Vec::with_capacity(RATES.len());
-        for (name, rate) in RATES {
-            leaves.push((leaf(name)?, rate));
-        }
-        Some(Self {
-            interfaces: find("/interfaces")?,
-            interface: find("/interfaces/interface")?,
-            state: find("/interfaces/interface/state")?,
-            rates,
-            leaves: leaves.try_into().ok()?,
+    fn find(native: &Schema, list: &str) -> Result<Self, ModelError> {
+        let rates = format!("{list}/state/rates");
+        let leaf = |name: &str| native::find(native, &format!("{rates}/{name}"));
+        Ok(Self {
+            state: native::find(native, &format!("{list}/state"))?,
+            rates: native::find(native, &rates)?,
+            leaves: RATES
+                .into_iter()
+                .map(|(name, rate)| Ok((leaf(name)?, rate)))
+                .collect::<Result<_, _>>()?,
             load_interval: leaf("load-interval")?,
         })
+    }
+}
+
+impl Nodes {
+    fn find(native: &Schema) -> Result<Self, ModelError> {
+        let rates = ForLinks::find(|list| RateNodes::find(native, list))?;
+        Ok(Self { interfaces: InterfaceNodes::bind(native)?, rates })
     }
 
     fn leaves(&self, before: &Sample, now: &Sample) -> Vec<(InstancePath, Value)> {
@@ -134,20 +142,16 @@ impl RateNodes {
         let mut all = Vec::with_capacity(now.links.len() * (RATES.len() + 1));
         for link in now.links.iter() {
             let Some(earlier) = earlier.get(&link.link) else { continue };
-            let keys = Keys::single(Value::Str(link.link.clone()));
-            let rates = InstancePath(vec![
-                Step::node(self.interfaces),
-                Step::entry(self.interface, keys),
-                Step::node(self.state),
-                Step::node(self.rates),
-            ]);
-            for (leaf, (counter, units)) in &self.leaves {
+            let nodes = self.rates.of_link(&link.link);
+            let state = self.interfaces.link(&link.link).join(Step::node(nodes.state));
+            let rates = state.join(Step::node(nodes.rates));
+            for (leaf, (counter, units)) in &nodes.leaves {
                 let rate = per_second(counter(earlier), counter(&link.counters), window);
                 let value = rate.map(|rate| Value::Uint(rate.saturating_mul(*units)));
                 all.extend(value.map(|value| (rates.join(Step::node(*leaf)), value)));
             }
             let seconds = Value::Uint(window.as_secs());
-            all.push((rates.join(Step::node(self.load_interval)), seconds));
+            all.push((rates.join(Step::node(nodes.load_interval)), seconds));
         }
         all
     }
@@ -164,7 +168,9 @@ mod tests {
     use super::*;
 
     fn sample(time: Instant, link: &str, bytes: u64) -> Sample {
-        let counters = Stats64 { rx_bytes: bytes, rx_packets: bytes / 100, ..Stats64::default() };
+        let mut counters = Stats64::default();
+        counters.rx_bytes = bytes;
+        counters.rx_packets = bytes / 100;
         let links = [LinkCounters { link: link.into(), counters }];
         Sample { time, links: links.into() }
     }
@@ -196,7 +202,7 @@ mod tests {
     #[test]
     fn rates_are_rises_in_a_second() {
         let native = Schema::native().unwrap();
-        let nodes = RateNodes::find(&native).unwrap();
+        let nodes = Nodes::find(&native).unwrap();
         let start = Instant::now();
         let later = start + Duration::from_secs(10);
         let shown = |before: &Sample, now: &Sample| {

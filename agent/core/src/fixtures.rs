@@ -22,7 +22,8 @@ use holdfast_store::Store;
 use tempfile::TempDir;
 
 use crate::{
-    CommitError, CommitOptions, CommitStamp, Core, CoreHandle, Datastore, Parts, PolledState, Statuses,
+    CommitError, CommitOptions, CommitStamp, Core, CoreHandle, Datastore, Parts, PolledState,
+    Statuses,
 };
 
 /// A port with an MTU and an address, and a route through it.
