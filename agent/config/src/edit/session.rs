@@ -1,5 +1,6 @@
 //! Application of the operations of a Set to a copy of the layers.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -253,8 +254,11 @@ impl<'a> EditSession<'a> {
         });
         let schema = &self.models().native;
         let tree = self.layers.tree_mut(LayerKey::CLIENT_NATIVE);
-        // Keys come last: an entry is removed once it has nothing but its keys.
-        natives.sort_by_key(|path| path.last().is_some_and(|step| schema.is_list_key(step.node)));
+        // Keys come last, those of inner entries first: an entry is removed once it has nothing but its keys.
+        natives.sort_by_key(|path| {
+            let is_key = path.last().is_some_and(|step| schema.is_list_key(step.node));
+            (is_key, Reverse(path.0.len()))
+        });
         for path in natives {
             let Some(NodeRef::Leaf(leaf)) = tree.get(&path) else { continue };
             if leaf.meta != LeafMark::Factory {
