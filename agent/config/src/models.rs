@@ -38,6 +38,13 @@ impl Models {
         Self::of(Schema::openconfig()?, Schema::native()?)
     }
 
+    /// These models with another map, for tests of what the product's map does not use yet.
+    #[cfg(test)]
+    pub(crate) fn with_map(self, text: &str) -> Result<Self, MapError> {
+        let map = Map::from_text(text, &self.openconfig, &self.native)?;
+        Ok(Self { map, ..self })
+    }
+
     /// These models with more modules of one origin, and with other texts of those that were appended before.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ impl PendingSearch<'_> {
             let openconfig_entries = openconfig.and_then(|entry| openconfig_list(entry, anchor));
             let native_entries = effective.and_then(|entry| native_list(entry, &anchor.native));
             for (keys, entry) in native_entries.into_iter().flat_map(|list| list.iter()) {
-                let keys_above = counterpart.map(|it| it.openconfig_keys(keys));
+                let keys_above = counterpart.and_then(|it| it.openconfig_keys(keys));
                 let openconfig_entries = keys_above.and_then(|keys| openconfig_entries?.get(&keys));
                 self.entry(*child, keys.clone(), openconfig_entries, Some(&entry.branch()));
             }

@@ -95,7 +95,7 @@ impl KeyPattern {
         self.0.iter().cloned().collect()
     }
 
-    fn covers(&self, other: &KeyPattern) -> bool {
+    pub(crate) fn covers(&self, other: &KeyPattern) -> bool {
         self.0.iter().zip(&other.0).all(|(mine, theirs)| mine.is_none() || mine == theirs)
     }
 }

@@ -74,7 +74,7 @@ pub fn running_config(configuration: &Configuration) -> String {
 /// True for a native leaf or entry whose counterpart the OpenConfig client holds explicitly.
 fn is_explicit_in_openconfig(configuration: &Configuration, native: &InstancePath) -> bool {
     let layer = configuration.layers().tree(LayerKey::CLIENT_OPENCONFIG);
-    let above = configuration.models().map.up_path(native);
+    let above = configuration.models().map.up_path_in(native, layer);
     above.iter().any(|path| match layer.get(path) {
         Some(NodeRef::Leaf(leaf)) => leaf.meta == LeafMark::Explicit,
         Some(NodeRef::Branch(_)) => true,

@@ -115,24 +115,28 @@ impl<'a> Attribution<'a> {
                 self.error(subject, EditCause::Reserved { owner: service, why, claims })
             }
             Problem::MissingMandatory { native } => {
-                let openconfig = self.models.map.up_path(&native).into_iter().next();
+                let openconfig = self.models.map.first_up(&native);
                 let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
                 self.error(subject, EditCause::MissingMandatory)
             }
             Problem::MissingOneOf { native, one_of } => {
                 let name = |leaf: &NodeId| self.models.native.node(*leaf).name.to_string();
                 let names = one_of.iter().map(name).collect::<Vec<_>>().join("` or `");
-                let openconfig = self.models.map.up_path(&native).into_iter().next();
+                let openconfig = self.models.map.first_up(&native);
                 let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
                 self.error(subject, EditCause::MissingOneOf(names))
             }
-            Problem::Conflict { native, openconfig, sides } => {
-                let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
-                let sides = sides.map(|(layer, value)| {
-                    let side = self.side(layer, subject, Some(&value));
-                    ConflictSide { claims: claims_of(claims, layer, subject), ..side }
+            Problem::Conflict { native, sides } => {
+                let native = Some(&native);
+                let subjects = sides.each_ref().map(|it| it.openconfig.as_ref());
+                let subjects = subjects.map(|openconfig| Subject { native, openconfig });
+                let sides = [0, 1].map(|at| {
+                    let layer = sides[at].layer;
+                    let side = self.side(layer, subjects[at], Some(&sides[at].value));
+                    ConflictSide { claims: claims_of(claims, layer, subjects[at]), ..side }
                 });
-                self.error(subject, EditCause::Conflict(Box::new(Conflict { sides })))
+                let cause = EditCause::Conflict(Box::new(Conflict { sides }));
+                self.error_of(&subjects, cause)
             }
             Problem::KeyConflict { native, openconfig, key } => {
                 let subject = Subject { native: Some(&native), openconfig: Some(&openconfig) };
@@ -171,8 +175,16 @@ impl<'a> Attribution<'a> {
 
     /// Error of the last operation that concerns `subject`.
     pub(super) fn error(&self, subject: Subject<'_>, cause: EditCause) -> EditError {
-        let culprit = self.scopes.iter().rev().find_map(|scope| self.locate(scope, subject));
-        let culprit = culprit.unwrap_or_else(|| self.last(subject));
+        self.error_of(&[subject], cause)
+    }
+
+    /// Error of the last operation that concerns one of the `subjects`. There is at least one subject.
+    fn error_of(&self, subjects: &[Subject<'_>], cause: EditCause) -> EditError {
+        let about = |scope| subjects.iter().rev().find_map(|it| self.locate(scope, *it));
+        let culprit = self.scopes.iter().rev().find_map(about);
+        let nothing = Subject { native: None, openconfig: None };
+        let culprit =
+            culprit.unwrap_or_else(|| self.last(subjects.last().copied().unwrap_or(nothing)));
         EditError::new(culprit.operation, culprit.place, cause)
     }
 

@@ -25,7 +25,7 @@ impl NativeRemoval<'_> {
         let anchor = &self.models.map.anchors[at];
         let mapped = anchor.leaves.iter().filter(|leaf| leaf.key.is_none());
         for leaf in mapped {
-            let is_named = leaf.openconfig.as_ref().is_some_and(|it| it.steps.starts_with(rest));
+            let is_named = leaf.openconfig.iter().any(|it| it.steps.starts_with(rest));
             if is_named && leaf_at(entry, &leaf.native).is_some() {
                 let way: Vec<Step> = leaf.native.iter().copied().map(Step::node).collect();
                 entry.remove_at(&self.models.native, &way);
@@ -52,7 +52,10 @@ impl NativeRemoval<'_> {
         }
         if counterpart.above.starts_with(rest) {
             let entries = native_list(entry, &anchor.native);
-            let keys: Vec<Keys> = entries.into_iter().flat_map(|it| it.iter().map(key)).collect();
+            let entries = entries.into_iter().flat_map(|it| it.iter().map(key));
+            // An entry without a counterpart is in no OpenConfig path.
+            let entries = entries.filter(|keys| counterpart.openconfig_keys(keys).is_some());
+            let keys: Vec<Keys> = entries.collect();
             keys.iter().for_each(|keys| self.named(at, anchor, entry, keys, &[]));
             return;
         }
@@ -127,13 +130,12 @@ impl OverlapSearch<'_> {
     ) {
         let anchor = &self.models.map.anchors[at];
         for leaf in anchor.leaves.iter().filter(|leaf| leaf.key.is_none()) {
-            let Some(mapped) = &leaf.openconfig else { continue };
-            if let (Some(one), Some(NodeRef::Leaf(other))) =
-                (leaf_at(native, &leaf.native), openconfig.get(&mapped.steps))
-            {
-                let one = one.value.clone();
-                let other = other.value.clone();
-                self.note(&leaf.native, one, &mapped.steps, other);
+            let Some(one) = leaf_at(native, &leaf.native) else { continue };
+            for mapped in &leaf.openconfig {
+                if let Some(NodeRef::Leaf(other)) = openconfig.get(&mapped.steps) {
+                    let other = other.value.clone();
+                    self.note(&leaf.native, one.value.clone(), &mapped.steps, other);
+                }
             }
         }
         for child in &anchor.children {
@@ -163,7 +165,8 @@ impl OverlapSearch<'_> {
         };
         if native.len() <= openconfig.len() {
             for (keys, one) in native.iter() {
-                if let Some(other) = openconfig.get(&counterpart.openconfig_keys(keys)) {
+                let other = counterpart.openconfig_keys(keys);
+                if let Some(other) = other.and_then(|keys| openconfig.get(&keys)) {
                     pair(keys.clone(), one, other);
                 }
             }

@@ -218,7 +218,7 @@ impl<'a> SupportCheck<'a> {
                     for (keys, entry) in list.iter() {
                         self.way.push((*node, Some(keys)));
                         let supported = map.supports(self.origin, *node, keys);
-                        supported.map_err(|reason| self.unsupported(reason))?;
+                        supported.map_err(|reason| self.unsupported(reason.into_owned()))?;
                         self.below(entry)?;
                         self.way.pop();
                     }
@@ -229,10 +229,10 @@ impl<'a> SupportCheck<'a> {
         Ok(())
     }
 
-    fn unsupported(&self, reason: &str) -> InvalidPayload {
+    fn unsupported(&self, reason: String) -> InvalidPayload {
         let schema = self.models.schema(self.origin);
         let path = InstancePath(steps(&self.way)).to_path(schema).to_string();
-        InvalidPayload { path, cause: EditCause::Unsupported(reason.to_owned()) }
+        InvalidPayload { path, cause: EditCause::Unsupported(reason) }
     }
 }
 

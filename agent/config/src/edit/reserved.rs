@@ -29,22 +29,27 @@ impl Configuration {
         let map = &self.models().map;
         let is_leaf = self.models().schema(origin).node(path.last()?.node).leaf.is_some();
         let is_entry = path.last()?.keys.is_some();
-        let (native, openconfig) = match origin {
-            Origin::Native => (Some(path.clone()), map.up_path(path).into_iter().next()),
-            Origin::OpenConfig if is_entry => (map.entry_to_native(path), Some(path.clone())),
-            Origin::OpenConfig => (map.path_to_native(path), Some(path.clone())),
+        let native = match origin {
+            Origin::Native => Some(path.clone()),
+            Origin::OpenConfig if is_entry => map.entry_to_native(path),
+            Origin::OpenConfig => map.path_to_native(path),
         };
-        let holds = |layer: LayerKey, path: &Option<InstancePath>| {
+        // With all alternatives of a leaf: boot may hold another one than the request names.
+        let mut openconfig = native.as_ref().map(|path| map.up_path(path)).unwrap_or_default();
+        if origin == Origin::OpenConfig && !openconfig.contains(path) {
+            openconfig.push(path.clone());
+        }
+        let holds = |layer: LayerKey, path: &InstancePath| {
             let schema = self.models().schema(layer.origin);
             let tree = layers.tree(layer);
-            path.as_ref().is_some_and(|path| match (is_leaf, is_entry) {
+            match (is_leaf, is_entry) {
                 (true, _) => tree.leaf(path).is_some() || holds_entry_of(schema, tree, path),
                 (false, true) => holds_entry(schema, tree, &path.0),
                 (false, false) => false,
-            })
+            }
         };
-        let is_held =
-            holds(LayerKey::BOOT_NATIVE, &native) || holds(LayerKey::BOOT_OPENCONFIG, &openconfig);
+        let is_held = native.iter().any(|path| holds(LayerKey::BOOT_NATIVE, path))
+            || openconfig.iter().any(|path| holds(LayerKey::BOOT_OPENCONFIG, path));
         is_held.then_some(Namespace::Bootz)
     }
 }

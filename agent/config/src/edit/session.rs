@@ -349,7 +349,7 @@ impl<'a> EditSession<'a> {
         for step in &path.0 {
             if let Some(keys) = &step.keys {
                 let supported = models.map.supports(origin, step.node, keys);
-                supported.map_err(|reason| EditCause::Unsupported(reason.to_owned()))?;
+                supported.map_err(|reason| EditCause::Unsupported(reason.into_owned()))?;
             }
         }
         Ok(())

@@ -143,7 +143,7 @@ impl EditSession<'_> {
             if errors.len() == MAX_CONFLICTS {
                 break;
             }
-            let above = models.map.up_path(path);
+            let above = models.map.up_path_in(path, openconfig);
             let standing = above.iter().find_map(|it| {
                 let found = openconfig.get(it).filter(|it| !models.map.has_only_keys(*it))?;
                 Some((it, found))

@@ -180,18 +180,27 @@ impl EditSession<'_> {
             self.layers.annotation = None;
         }
         self.remove(Origin::OpenConfig, path);
+        for other in models.map.alternatives(path) {
+            self.remove_openconfig(&other);
+        }
         counterpart::clear_native(models, self.layers.tree_mut(LayerKey::CLIENT_NATIVE), path);
     }
 
     fn clear_native(&mut self, path: &InstancePath) {
         let models = self.models();
         self.remove(Origin::Native, path);
-        for above in models.map.up_path(path) {
-            let is_present = self.layers.tree(LayerKey::CLIENT_OPENCONFIG).get(&above).is_some();
-            if is_present {
-                self.remove(Origin::OpenConfig, &above);
-                self.drop_bare_entries(&above);
-            }
+        let openconfig = self.layers.tree(LayerKey::CLIENT_OPENCONFIG);
+        for above in models.map.up_path_in(path, openconfig) {
+            self.remove_openconfig(&above);
+        }
+    }
+
+    /// Removes a node of client OpenConfig that a path of the request means without naming it, and entries above that have
+    /// nothing but keys left.
+    fn remove_openconfig(&mut self, path: &InstancePath) {
+        if self.layers.tree(LayerKey::CLIENT_OPENCONFIG).get(path).is_some() {
+            self.remove(Origin::OpenConfig, path);
+            self.drop_bare_entries(path);
         }
     }
 

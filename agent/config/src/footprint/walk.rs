@@ -4,7 +4,7 @@ use super::paths::Access;
 use super::{Footprint, Part};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Owner};
-use crate::map::AnchorId;
+use crate::map::{Anchor, AnchorId};
 use crate::models::Models;
 use crate::resolve::PathPattern;
 use crate::schema::{NodeId, Origin};
@@ -94,10 +94,9 @@ impl<'a> Walk<'a> {
         old: &List<M>,
         new: &List<M>,
     ) -> bool {
-        let anchor = self.anchor_of(node);
         let mut lost = false;
         for it in List::differences(old, new) {
-            let outer = self.enter(anchor, node, it.keys);
+            let outer = self.enter(node, it.keys);
             let whole = it.old.is_none() || it.new.is_none();
             if whole {
                 self.add(None, Access::Write);
@@ -139,16 +138,50 @@ impl<'a> Walk<'a> {
                 self.inside.pop();
                 has
             }
-            Child::List(list) => {
-                self.anchor_of(*node).is_none()
-                    && list.iter().any(|(keys, entry)| {
-                        let outer = self.enter(None, *node, keys);
-                        let has = self.has_own_content(&entry.branch());
-                        self.leave(outer);
-                        has
+            Child::List(list) => match self.parts_of_entry(*node) {
+                Some(parts) => parts.iter().any(|keys| {
+                    let entry = list.get(keys);
+                    entry.is_some_and(|entry| {
+                        self.is_own_entry_with_content(*node, keys, &entry.branch())
                     })
-            }
+                }),
+                None => list.iter().any(|(keys, entry)| {
+                    self.is_own_entry_with_content(*node, keys, &entry.branch())
+                }),
+            },
         })
+    }
+
+    /// Entries, of an OpenConfig list at this place, that are parts of the native entry of this place. `None` for a list whose
+    /// entries have no native counterparts at all: then all of them are.
+    fn parts_of_entry(&self, list: NodeId) -> Option<Vec<&'a Keys>> {
+        let map = &self.models.map;
+        let anchors = map.anchors[self.anchor].children.iter().map(|child| &map.anchors[*child]);
+        match self.origin {
+            Origin::Native => {
+                let mut lists = anchors.filter_map(Anchor::list);
+                lists.any(|it| it == list).then(Vec::new)
+            }
+            Origin::OpenConfig => {
+                let lists = anchors.filter_map(|anchor| anchor.openconfig.as_ref());
+                let here = lists.filter(|it| it.list == list && it.above == self.inside);
+                let parts: Vec<_> = here.map(|it| &it.parts).collect();
+                (!parts.is_empty()).then(|| parts.into_iter().flatten().collect())
+            }
+        }
+    }
+
+    /// True for an entry that has no native counterpart, and has content.
+    fn is_own_entry_with_content<M: LeafMeta>(
+        &mut self,
+        list: NodeId,
+        keys: &Keys,
+        entry: &Branch<M>,
+    ) -> bool {
+        let outer = self.enter(list, keys);
+        let has = outer.inside.is_none() && self.has_own_content(entry);
+        self.leave(outer);
+        has
     }
 
     /// The first native entry below this place that has content of its own.
@@ -161,21 +194,18 @@ impl<'a> Walk<'a> {
                 self.inside.pop();
                 found
             }
-            Child::List(list) => {
-                let anchor = self.anchor_of(*node);
-                list.iter().find_map(|(keys, entry)| {
-                    let outer = self.enter(anchor, *node, keys);
-                    let entry = entry.branch();
-                    let stays = self.origin == Origin::Native && entry.given;
-                    let found = if stays || self.has_own_content(&entry) {
-                        Some(self.entry.clone())
-                    } else {
-                        self.content_below(&entry)
-                    };
-                    self.leave(outer);
-                    found
-                })
-            }
+            Child::List(list) => list.iter().find_map(|(keys, entry)| {
+                let outer = self.enter(*node, keys);
+                let entry = entry.branch();
+                let stays = self.origin == Origin::Native && entry.given;
+                let found = if stays || self.has_own_content(&entry) {
+                    Some(self.entry.clone())
+                } else {
+                    self.content_below(&entry)
+                };
+                self.leave(outer);
+                found
+            }),
         })
     }
 
@@ -206,9 +236,8 @@ impl<'a> Walk<'a> {
                     self.inside.pop();
                 }
                 Child::List(list) => {
-                    let anchor = self.anchor_of(*node);
                     for (keys, entry) in list.iter() {
-                        let outer = self.enter(anchor, *node, keys);
+                        let outer = self.enter(*node, keys);
                         if !self.named(&entry.branch()) {
                             self.add(None, Access::Read);
                         }
@@ -266,13 +295,12 @@ impl<'a> Walk<'a> {
             let Some(counterpart) = &child.openconfig else { continue };
             let list = Step::node(counterpart.list);
             let path: Vec<Step> = counterpart.above.iter().cloned().chain([list]).collect();
-            if path.starts_with(&self.inside) {
+            if covers(&self.inside, &path) {
                 self.footprint.native.add(&steps(&child.native), Access::Read);
             }
         }
         for leaf in &anchors[0].leaves {
-            let mapped = leaf.openconfig.as_ref();
-            if mapped.is_some_and(|mapped| mapped.steps.starts_with(&self.inside)) {
+            if leaf.openconfig.iter().any(|mapped| covers(&self.inside, &mapped.steps)) {
                 self.footprint.native.add(&steps(&leaf.native), Access::Read);
             }
         }
@@ -306,41 +334,33 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The anchor of a list at this place, in case its entries have native counterparts.
-    fn anchor_of(&self, list: NodeId) -> Option<AnchorId> {
-        let anchors = &self.models.map.anchors;
-        let is_it = |child: &AnchorId| match self.origin {
-            Origin::Native => anchors[*child].list() == Some(list),
-            Origin::OpenConfig => anchors[*child]
-                .openconfig
-                .as_ref()
-                .is_some_and(|it| it.list == list && it.above == self.inside),
-        };
-        anchors[self.anchor].children.iter().copied().find(is_it)
-    }
-
     fn descend(&mut self, steps: &[Step]) {
         for step in steps {
             match &step.keys {
                 None => self.inside.push(step.clone()),
                 Some(keys) => {
-                    let anchor = self.anchor_of(step.node);
-                    self.enter(anchor, step.node, keys);
+                    self.enter(step.node, keys);
                 }
             }
         }
     }
 
-    fn enter(&mut self, anchor: Option<AnchorId>, list: NodeId, keys: &Keys) -> Outer {
+    /// Steps into an entry of a list at this place.
+    fn enter(&mut self, list: NodeId, keys: &Keys) -> Outer {
         let outer = Outer { anchor: self.anchor, entry: self.entry.len(), inside: None };
-        let native = anchor.and_then(|at| {
-            let anchor = &self.models.map.anchors[at];
-            let keys = match (self.origin, &anchor.openconfig) {
-                (Origin::OpenConfig, Some(counterpart)) => counterpart.native_keys(keys)?,
-                _ => keys.clone(),
-            };
-            Some((at, anchor.native.split_last()?, keys))
-        });
+        let anchors = &self.models.map.anchors;
+        let native = match self.origin {
+            Origin::Native => {
+                let mut children = anchors[self.anchor].children.iter().copied();
+                let anchor = children.find(|child| anchors[*child].list() == Some(list));
+                anchor.map(|at| (at, keys.clone()))
+            }
+            Origin::OpenConfig => {
+                self.models.map.list_of_entry(self.anchor, &self.inside, list, keys)
+            }
+        };
+        let native =
+            native.and_then(|(at, keys)| Some((at, anchors[at].native.split_last()?, keys)));
         let Some((at, (list, above), keys)) = native else {
             self.inside.push(Step::entry(list, keys.clone()));
             return outer;
@@ -366,6 +386,14 @@ impl<'a> Walk<'a> {
             Origin::OpenConfig => self.models.map.is_openconfig_key(leaf),
         }
     }
+}
+
+/// True for a way at or below a path, in which a list without keys stands for all of its entries.
+fn covers(path: &[Step], way: &[Step]) -> bool {
+    let is_covered = |(step, other): (&Step, &Step)| {
+        step.node == other.node && (step.keys.is_none() || step.keys == other.keys)
+    };
+    path.len() <= way.len() && path.iter().zip(way).all(is_covered)
 }
 
 fn is_same<M: LeafMeta>(old: OptionalBranch<'_, M>, new: OptionalBranch<'_, M>) -> bool {

@@ -281,7 +281,8 @@ impl<'a> Placer<'a> {
             self.deletes.push(EditTarget { origin: Origin::Native, path });
         }
         let layer = self.layer(Origin::OpenConfig);
-        for above in models.map.up_path(path).iter().filter(|above| layer.get(above).is_some()) {
+        let named = models.map.up_path_in(path, layer);
+        for above in named.iter().filter(|above| layer.get(above).is_some()) {
             let path = above.to_path(&models.openconfig);
             self.deletes.push(EditTarget { origin: Origin::OpenConfig, path });
         }

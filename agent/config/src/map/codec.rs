@@ -43,6 +43,7 @@ static CODECS: &[Codec] = &[
     Codec { name: "interface-type", down: type_to_native, up: type_to_openconfig },
     Codec { name: "instance-type", down: instance_to_native, up: instance_to_openconfig },
     Codec { name: "next-hop", down: next_hop_to_native, up: next_hop_to_openconfig },
+    Codec { name: "vlan-id-union", down: vlan_id_to_native, up: |value| Some(value.clone()) },
     Codec { name: "role", down: role_to_native, up: role_to_openconfig },
     Codec {
         name: "grpc-services",
@@ -215,6 +216,14 @@ fn instance_to_native(value: &Value) -> Result<Value, String> {
 
 fn instance_to_openconfig(_: &Value) -> Option<Value> {
     Some(Value::Identity(Name::constant(DEFAULT_INSTANCE)))
+}
+
+/// Accepts the id of one tag. The leaf is a union with a text of two ids, for two tags.
+fn vlan_id_to_native(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::Uint(_) => Ok(value.clone()),
+        other => Err(format!("`{other}` has two VLAN tags, and one is supported")),
+    }
 }
 
 const ADMIN_ROLE: &str = "openconfig-aaa-types:SYSTEM_ROLE_ADMIN";

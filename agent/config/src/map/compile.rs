@@ -4,20 +4,25 @@ use std::collections::HashMap;
 
 use smol_str::SmolStr;
 
+use super::finish::Overlap;
+use super::keys::NumberTypes;
 use super::text::{self, MapLine, MapStatement};
 use super::{
     Anchor, AnchorId, Codec, Counterpart, DefaultCondition, ImpliedLeaf, KeyRule, Map, MapError,
-    MapRow, MappedLeaf, OpenConfigRule, OwnLeaf, SupportedEntries, UnwritableLeaf, model,
+    MapRow, MappedLeaf, OpenConfigRule, OwnLeaf, SupportedEntries, UnwritableLeaf, finish, model,
 };
 use crate::instance::Step;
 use crate::path::{Elem, Path};
 use crate::reserved;
+use crate::schema::types::BuiltinType;
 use crate::schema::{Node, NodeId, NodeKind, Schema};
 use crate::tree::is_key_or_copy;
 use crate::value::Value;
 
 /// A key value that the table leaves open.
 const SHARED: &str = "*";
+/// Beginning of a key value that the table leaves open; behind it is the name of a codec.
+const CODED: &str = "*:";
 
 impl Map {
     /// Compiles the map in the binary.
@@ -25,7 +30,7 @@ impl Map {
     /// # Errors
     /// When a line names a node that the schemas lack.
     pub fn new(openconfig: &Schema, native: &Schema) -> Result<Self, MapError> {
-        Self::from_text(include_str!("openconfig.map"), openconfig, native)
+        Self::from_text(super::TEXT, openconfig, native)
     }
 
     /// Compiles a map from text.
@@ -35,10 +40,14 @@ impl Map {
     pub fn from_text(text: &str, openconfig: &Schema, native: &Schema) -> Result<Self, MapError> {
         let mut compiler = Compiler::new(openconfig, native);
         for line in text::read(text)? {
-            let number = line.number;
-            compiler.line(line).map_err(|reason| MapError { line: number, reason })?;
+            compiler.line(&line).map_err(|reason| line.error(reason))?;
         }
-        Ok(compiler.map)
+        let Compiler { mut map, lines, .. } = compiler;
+        finish::finish(&mut map, openconfig).map_err(|Overlap { anchors, reason }| {
+            let later = anchors.into_iter().map(|anchor| lines[anchor]).max();
+            MapError { line: later.unwrap_or_default(), reason }
+        })?;
+        Ok(map)
     }
 }
 
@@ -48,8 +57,20 @@ struct Compiler<'a> {
     map: Map,
     /// Block of the current lines.
     at: AnchorId,
+    /// Ways from its entries to what the lines are about, in a named block that is placed deeper.
+    within: Option<Place>,
+    /// Block of the lines after a named block.
+    outer: AnchorId,
     /// OpenConfig schema node of each anchor's entry.
     openconfig_nodes: Vec<Option<NodeId>>,
+    /// Number of the line that begins the block of each anchor.
+    lines: Vec<usize>,
+}
+
+/// Ways from an entry to the place of a named block.
+struct Place {
+    openconfig: Path,
+    native: Path,
 }
 
 impl<'a> Compiler<'a> {
@@ -58,6 +79,8 @@ impl<'a> Compiler<'a> {
             anchors: anchors(native),
             by_native: vec![Vec::new(); native.nodes().len()],
             by_openconfig: HashMap::new(),
+            by_list: HashMap::new(),
+            with_alternatives: Vec::new(),
             limits: [openconfig, native].map(|schema| vec![None; schema.nodes().len()]),
             limited: [openconfig, native].map(|schema| vec![false; schema.nodes().len()]),
             key_copies: key_copies(openconfig),
@@ -69,43 +92,102 @@ impl<'a> Compiler<'a> {
         };
         let mut openconfig_nodes = vec![None; map.anchors.len()];
         openconfig_nodes[0] = Some(openconfig.root());
-        Self { openconfig, native, map, at: 0, openconfig_nodes }
+        let lines = vec![0; map.anchors.len()];
+        Self { openconfig, native, map, at: 0, within: None, outer: 0, openconfig_nodes, lines }
     }
 
-    fn line(&mut self, line: MapLine) -> Result<(), String> {
-        match line.statement {
-            MapStatement::At { openconfig, native } => self.enter(&openconfig, &native),
+    fn line(&mut self, line: &MapLine) -> Result<(), String> {
+        match &line.statement {
+            MapStatement::At { openconfig, native } => self.enter(line.number, openconfig, native),
+            MapStatement::Place { openconfig, native } => self.place(openconfig, native),
+            MapStatement::Placed => {
+                self.at = self.outer;
+                self.within = None;
+                Ok(())
+            }
             MapStatement::Config { openconfig, native, codec } => {
-                self.config(&openconfig, &native, codec_named(&codec)?)
+                let openconfig = self.openconfig_path(openconfig);
+                self.config(&openconfig, &self.native_path(native), codec_named(codec)?)
             }
             MapStatement::State { openconfig, native, codec } => {
-                self.state(&openconfig, &native, &codec)
+                let openconfig = self.openconfig_path(openconfig);
+                self.state(&openconfig, &self.native_path(native), codec)
             }
-            MapStatement::Implied { openconfig } => self.implied(&openconfig),
-            MapStatement::Constant { openconfig, value } => self.constant(&openconfig, &value),
-            MapStatement::NoDefault { openconfig } => self.no_default(&openconfig),
-            MapStatement::Never { openconfig, reason } => self.never(&openconfig, reason),
+            MapStatement::Implied { openconfig } => self.implied(&self.openconfig_path(openconfig)),
+            MapStatement::Constant { openconfig, value } => {
+                self.constant(&self.openconfig_path(openconfig), value)
+            }
+            MapStatement::NoDefault { openconfig } => {
+                self.no_default(&self.openconfig_path(openconfig))
+            }
+            MapStatement::Never { openconfig, reason } => {
+                self.never(&self.openconfig_path(openconfig), reason.clone())
+            }
             MapStatement::When { openconfig, prefix, leaf, values } => {
-                self.when(openconfig, &prefix, &leaf, &values)
+                let prefix = match openconfig {
+                    true => self.openconfig_path(prefix),
+                    false => self.native_path(prefix),
+                };
+                self.when(*openconfig, &prefix, &self.native_path(leaf), values)
             }
-            MapStatement::Only { openconfig, list, reason } => self.only(openconfig, &list, reason),
+            MapStatement::Only { openconfig, list, reason } => {
+                self.only(*openconfig, list, reason.clone())
+            }
         }
+    }
+
+    /// Path from the current entry to an OpenConfig node that a line names.
+    fn openconfig_path(&self, named: &Path) -> Path {
+        self.within.as_ref().map_or_else(|| named.clone(), |place| place.openconfig.join(named))
+    }
+
+    /// Path from the current entry to a native node that a line names.
+    fn native_path(&self, named: &Path) -> Path {
+        self.within.as_ref().map_or_else(|| named.clone(), |place| place.native.join(named))
+    }
+
+    /// Starts the rows of a named block: finds the innermost native entry on the way to its place.
+    fn place(&mut self, openconfig: &Path, native: &Path) -> Result<(), String> {
+        self.outer = self.at;
+        let own = native.elems.iter().rposition(|elem| !elem.keys.is_empty());
+        let own = own.map_or(0, |at| at + 1);
+        let entry = Path { elems: native.elems[..own].to_vec() };
+        self.at = self.anchor_of(&entry)?;
+        let start = self.openconfig_nodes[self.at];
+        let start = start.ok_or_else(|| format!("`{entry}` has no block before this line"))?;
+        let depth = depth(self.openconfig, start);
+        let below = openconfig.elems.get(depth..);
+        let below =
+            below.ok_or_else(|| format!("`{openconfig}` is above the block of `{entry}`"))?;
+        self.within = Some(Place {
+            openconfig: Path { elems: below.to_vec() },
+            native: Path { elems: native.elems[own..].to_vec() },
+        });
+        Ok(())
+    }
+
+    /// Anchor of the entries that a native path from the root names.
+    fn anchor_of(&self, native: &Path) -> Result<AnchorId, String> {
+        let nodes = nodes(self.native, self.native.root(), native)?;
+        let list = nodes.last().copied();
+        let mut anchors = self.map.anchors.iter();
+        anchors
+            .position(|anchor| anchor.list() == list)
+            .ok_or_else(|| format!("`{native}` is not a native list"))
     }
 
     /// Starts a block: finds its anchor and sets its OpenConfig list.
-    fn enter(&mut self, openconfig: &Path, native: &Path) -> Result<(), String> {
-        if native.elems.is_empty() {
-            self.at = 0;
+    fn enter(&mut self, line: usize, openconfig: &Path, native: &Path) -> Result<(), String> {
+        self.within = None;
+        self.at = self.anchor_of(native)?;
+        if self.at == 0 {
             return Ok(());
         }
-        let nodes = nodes(self.native, self.native.root(), native)?;
-        let list = *nodes.last().ok_or("a block needs a list")?;
-        self.at = self
-            .map
-            .anchors
-            .iter()
-            .position(|anchor| anchor.list() == Some(list))
-            .ok_or_else(|| format!("`{native}` is not a native list"))?;
+        if self.map.anchors[self.at].openconfig.is_some() {
+            return Err(format!("`{native}` has a block already, in line {}", self.lines[self.at]));
+        }
+        self.lines[self.at] = line;
+        let list = self.map.anchors[self.at].list().unwrap_or(self.native.root());
         let parent = self.map.anchors[self.at].parent.unwrap_or(0);
         let start =
             self.openconfig_nodes[parent].ok_or("the block of the list above is missing")?;
@@ -117,8 +199,13 @@ impl<'a> Compiler<'a> {
         let from = above.last().map_or(start, |step| step.node);
         let list_node = child(self.openconfig, from, last)?;
         let keys = self.key_rules(list_node, last, list)?;
+        let numbers = self.number_types(list_node, list, &keys);
         self.openconfig_nodes[self.at] = Some(list_node);
-        self.map.anchors[self.at].openconfig = Some(Counterpart { above, list: list_node, keys });
+        self.map.by_list.entry(list_node).or_default().push(self.at);
+        let excluded = Vec::new();
+        let parts = Vec::new();
+        self.map.anchors[self.at].openconfig =
+            Some(Counterpart { above, list: list_node, keys, numbers, excluded, parts });
         Ok(())
     }
 
@@ -136,16 +223,51 @@ impl<'a> Compiler<'a> {
                 .iter()
                 .find(|(key_name, _)| key_name == name)
                 .ok_or_else(|| format!("key `{name}` is missing"))?;
-            if text != SHARED {
+            let codec = text.strip_prefix(CODED).map(codec_named).transpose()?;
+            if text != SHARED && codec.is_none() {
                 return Ok(KeyRule::Fixed(key_value(self.openconfig, *key, text)?));
             }
-            native_keys
-                .iter()
-                .position(|key| self.native.node(*key).name == *name)
-                .map(KeyRule::Native)
-                .ok_or_else(|| format!("the native list has no key `{name}`"))
+            let place = native_keys.iter().position(|key| self.native.node(*key).name == *name);
+            let place = place.ok_or_else(|| format!("the native list has no key `{name}`"))?;
+            Ok(codec.map_or(KeyRule::Native(place), |codec| KeyRule::Coded(place, codec)))
         };
-        self.openconfig.keys(openconfig).iter().map(rule).collect()
+        let rules: Vec<KeyRule> =
+            self.openconfig.keys(openconfig).iter().map(rule).collect::<Result<_, String>>()?;
+        let is_open = |place: usize| rules.iter().any(|rule| rule.native() == Some(place));
+        match (0..native_keys.len()).find(|place| !is_open(*place)) {
+            Some(place) => {
+                let name = &self.native.node(native_keys[place]).name;
+                Err(format!("the native key `{name}` is not one of the OpenConfig list"))
+            }
+            None => Ok(rules),
+        }
+    }
+
+    /// Types of the keys that are numbers, where the ranges of the two models differ.
+    fn number_types(
+        &self,
+        openconfig: NodeId,
+        native: NodeId,
+        rules: &[KeyRule],
+    ) -> Vec<Option<NumberTypes>> {
+        let keys = self.openconfig.keys(openconfig).iter().zip(rules);
+        let types = |(key, rule): (&NodeId, &KeyRule)| {
+            let KeyRule::Native(place) = rule else { return None };
+            let above = &self.openconfig.leaf(*key).ty;
+            let own = &self.native.leaf(*self.native.keys(native).get(*place)?).ty;
+            let differ = match (&above.base, &own.base) {
+                (
+                    BuiltinType::Uint { ranges: one, .. },
+                    BuiltinType::Uint { ranges: other, .. },
+                ) => one != other,
+                (BuiltinType::Int { ranges: one, .. }, BuiltinType::Int { ranges: other, .. }) => {
+                    one != other
+                }
+                _ => false,
+            };
+            differ.then(|| NumberTypes { openconfig: above.clone(), native: own.clone() })
+        };
+        keys.map(types).collect()
     }
 
     fn config(
@@ -154,19 +276,9 @@ impl<'a> Compiler<'a> {
         native: &Path,
         codec: &'static Codec,
     ) -> Result<(), String> {
-        let row = self.row(openconfig, native, OpenConfigRule::Codec(codec))?;
+        let up = OpenConfigRule::Codec(codec);
+        let row = MapRow { is_config: true, ..self.row(openconfig, native, up)? };
         let leaf = self.leaf_of(&row.openconfig)?;
-        let default = match &self.openconfig.leaf(leaf).default {
-            None => None,
-            Some(value) => Some((value.clone(), (codec.down)(value)?)),
-        };
-        let mapped = MappedLeaf {
-            unit: unit(self.openconfig, &row.openconfig, self.at == 0),
-            steps: row.openconfig.clone(),
-            codec,
-            default,
-            when: None,
-        };
         let own = self.map.anchors[self.at]
             .leaves
             .iter_mut()
@@ -174,9 +286,18 @@ impl<'a> Compiler<'a> {
             .ok_or_else(|| {
                 format!("`{native}` is not a native configuration leaf of this entry")
             })?;
-        if own.openconfig.replace(mapped).is_some() {
-            return Err(format!("`{native}` is mapped already"));
-        }
+        let default = match &self.openconfig.leaf(leaf).default {
+            Some(value) if own.openconfig.is_empty() => Some((value.clone(), (codec.down)(value)?)),
+            // That of an alternative is never in use.
+            Some(_) | None => None,
+        };
+        own.openconfig.push(MappedLeaf {
+            unit: unit(self.openconfig, &row.openconfig, self.at == 0),
+            steps: row.openconfig.clone(),
+            codec,
+            default,
+            when: None,
+        });
         self.keep(leaf, row)
     }
 
@@ -202,6 +323,7 @@ impl<'a> Compiler<'a> {
             openconfig: steps.clone(),
             native: Vec::new(),
             up: OpenConfigRule::Implied(value.clone()),
+            is_config: true,
         };
         self.map.anchors[self.at].implied.push(ImpliedLeaf { steps, value });
         self.keep(leaf, row)
@@ -216,6 +338,7 @@ impl<'a> Compiler<'a> {
             openconfig: steps.clone(),
             native: Vec::new(),
             up: OpenConfigRule::Nothing,
+            is_config: true,
         };
         self.map.anchors[self.at].constants.push((steps, value));
         self.keep(leaf, row)
@@ -223,8 +346,8 @@ impl<'a> Compiler<'a> {
 
     fn no_default(&mut self, openconfig: &Path) -> Result<(), String> {
         let steps = steps(self.openconfig, self.entry()?, openconfig)?;
-        let mut mapped =
-            self.map.anchors[self.at].leaves.iter_mut().filter_map(|own| own.openconfig.as_mut());
+        let leaves = self.map.anchors[self.at].leaves.iter_mut();
+        let mut mapped = leaves.flat_map(|own| &mut own.openconfig);
         let mapped = mapped.find(|mapped| mapped.steps == steps).ok_or("it has no `config` row")?;
         match mapped.default.take() {
             Some(_) => Ok(()),
@@ -240,6 +363,7 @@ impl<'a> Compiler<'a> {
             openconfig: steps.clone(),
             native: Vec::new(),
             up: OpenConfigRule::Nothing,
+            is_config: true,
         };
         let reserved = reserved::row(self.openconfig, leaf);
         self.map.anchors[self.at].never.push(UnwritableLeaf { steps, reason, reserved });
@@ -294,8 +418,8 @@ impl<'a> Compiler<'a> {
         };
         for own in &mut self.map.anchors[self.at].leaves {
             if openconfig {
-                let mapped = own.openconfig.as_mut();
-                if let Some(mapped) = mapped.filter(|mapped| mapped.steps.starts_with(&prefix)) {
+                let mapped = own.openconfig.iter_mut();
+                for mapped in mapped.filter(|mapped| mapped.steps.starts_with(&prefix)) {
                     mapped.when = Some(when.clone());
                 }
             } else if own.native.len() >= prefix.len()
@@ -335,6 +459,7 @@ impl<'a> Compiler<'a> {
             openconfig: steps(self.openconfig, self.entry()?, openconfig)?,
             native: nodes(self.native, start, native)?,
             up,
+            is_config: false,
         })
     }
 
@@ -354,10 +479,14 @@ impl<'a> Compiler<'a> {
         if let Some(native) = row.native.last() {
             self.map.by_native[native.0 as usize].push(row.clone());
         }
-        match self.map.by_openconfig.insert(leaf, row) {
-            None => Ok(()),
-            Some(_) => Err("this OpenConfig leaf has a row already".to_owned()),
+        let rows = self.map.by_openconfig.entry(leaf).or_default();
+        // Rows of other places in the tree are told apart by the keys on the way.
+        let is_same = |it: &MapRow| it.anchor == row.anchor && it.openconfig == row.openconfig;
+        if rows.iter().any(is_same) {
+            return Err("this OpenConfig leaf has a row already".to_owned());
         }
+        rows.push(row);
+        Ok(())
     }
 }
 
@@ -390,6 +519,8 @@ fn add_anchor(
         constants: Vec::new(),
         never: Vec::new(),
         children: Vec::new(),
+        shares_list_with: Vec::new(),
+        outer_lists_first: Vec::new(),
     });
     let keys = native.keys(node.id).to_vec();
     add_below(native, node, id, &keys, &mut Vec::new(), anchors);
@@ -425,7 +556,7 @@ fn add_below(
                 mandatory: child.leaf.as_ref().is_some_and(|leaf| leaf.mandatory),
                 when: None,
                 presence: innermost_presence(native, way),
-                openconfig: None,
+                openconfig: Vec::new(),
             }),
             NodeKind::Root => {}
         }

@@ -3,24 +3,32 @@
 //! The file `openconfig.map` has one line for each OpenConfig leaf. [`Map`] is that text compiled for both
 //! schemas, in the shape that the union needs: one `Anchor` for each native list, since native lists are the
 //! objects of this device, with the leaves of an entry. Keys are mapped one-to-one, so an OpenConfig entry and its
-//! native entry denote the same object.
+//! native entry denote the same object. Several native lists may share an OpenConfig list: see section 2.2 of `UNION.md`,
+//! next to the manifest of this crate.
 
 mod codec;
 mod compile;
+mod finish;
+mod keys;
 mod text;
 mod translate;
 
 use std::collections::HashMap;
 
+use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 pub use codec::{Codec, ETHERNET_HEADER};
+pub(crate) use keys::{Counterpart, KeyRule};
 
-use crate::instance::{Keys, Step};
+use crate::instance::Step;
 use crate::reserved;
 use crate::schema::{NodeId, Origin};
 use crate::tree::{Branch, Leaf, LeafMeta};
 use crate::value::Value;
+
+/// The map in the binary.
+pub(crate) const TEXT: &str = include_str!("openconfig.map");
 
 /// The map, compiled for a pair of schemas.
 #[derive(Debug)]
@@ -29,8 +37,12 @@ pub struct Map {
     pub(crate) anchors: Vec<Anchor>,
     /// Rows by the node number of their native leaf.
     by_native: Vec<Vec<MapRow>>,
-    /// Rows by their OpenConfig leaf.
-    by_openconfig: HashMap<NodeId, MapRow>,
+    /// Rows by their OpenConfig leaf. Of several, the fixed keys on the way to the leaf tell which one counts.
+    by_openconfig: HashMap<NodeId, Vec<MapRow>>,
+    /// Anchors by their OpenConfig list. Of several, the keys of an entry tell which one has it.
+    by_list: HashMap<NodeId, Vec<AnchorId>>,
+    /// Anchors with a leaf that has alternatives.
+    with_alternatives: Vec<AnchorId>,
     /// By model and list: the supported entries, where these are limited.
     limits: [Vec<Option<SupportedEntries>>; 2],
     /// By model and node: true for a list with limits and for its ancestors.
@@ -74,23 +86,10 @@ pub(crate) struct Anchor {
     /// OpenConfig leaves that clients cannot set.
     pub(crate) never: Vec<UnwritableLeaf>,
     pub(crate) children: Vec<AnchorId>,
-}
-
-/// The OpenConfig list of an anchor.
-#[derive(Debug)]
-pub(crate) struct Counterpart {
-    /// Steps from the parent anchor's entry to the container of the list; fixed entries have their keys.
-    pub(crate) above: Vec<Step>,
-    pub(crate) list: NodeId,
-    pub(crate) keys: Vec<KeyRule>,
-}
-
-/// Source of the value of an OpenConfig key.
-#[derive(Clone, Debug)]
-pub(crate) enum KeyRule {
-    Fixed(Value),
-    /// The native key at this index.
-    Native(usize),
+    /// For each of the `children`, the one before it, by its place among them, that has the same OpenConfig list.
+    pub(crate) shares_list_with: Vec<Option<usize>>,
+    /// Places of the `children`, such that a list comes before those in its entries.
+    pub(crate) outer_lists_first: Vec<usize>,
 }
 
 /// One native configuration leaf of an anchor's entry.
@@ -107,7 +106,8 @@ pub(crate) struct OwnLeaf {
     /// Number of leading nodes of `native` to the innermost presence container that the leaf is in. The leaf has no default
     /// and is not mandatory without that.
     pub(crate) presence: Option<usize>,
-    pub(crate) openconfig: Option<MappedLeaf>,
+    /// OpenConfig counterparts: the first one, then its alternatives.
+    pub(crate) openconfig: Vec<MappedLeaf>,
 }
 
 /// The OpenConfig counterpart of a native leaf.
@@ -118,7 +118,7 @@ pub(crate) struct MappedLeaf {
     /// Number of leading `steps` to the entry or presence container whose existence brings the default into use.
     pub(crate) unit: usize,
     pub(crate) codec: &'static Codec,
-    /// OpenConfig default and its native value.
+    /// OpenConfig default and its native value; of an alternative it is never in use, and `None`.
     pub(crate) default: Option<(Value, Value)>,
     /// Condition for the OpenConfig default.
     pub(crate) when: Option<DefaultCondition>,
@@ -156,6 +156,8 @@ struct MapRow {
     /// Nodes from the native entry to the leaf; empty for a leaf that is derived from the keys.
     native: Vec<NodeId>,
     up: OpenConfigRule,
+    /// True for a row of configuration. Rows of configuration of one native leaf are alternatives.
+    is_config: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -206,43 +208,29 @@ pub(crate) fn leaf_at<'a, M: LeafMeta>(
     branch.leaf(*leaf)
 }
 
+impl Map {
+    /// True for an anchor whose OpenConfig list has no entries of others.
+    pub(crate) fn has_list_of_its_own(&self, anchor: AnchorId) -> bool {
+        self.anchors[anchor].openconfig.as_ref().is_none_or(Counterpart::is_total)
+    }
+}
+
 impl Anchor {
     /// The native list; `None` at the root.
     pub(crate) fn list(&self) -> Option<NodeId> {
         self.native.last().copied()
     }
-}
 
-impl Counterpart {
-    pub(crate) fn openconfig_keys(&self, native: &Keys) -> Keys {
-        self.keys.iter().map(|rule| rule.value(native)).collect()
-    }
-
-    /// Native keys of an OpenConfig entry; `None` when a fixed key has another value, which has no native
-    /// counterpart.
-    pub(crate) fn native_keys(&self, openconfig: &Keys) -> Option<Keys> {
-        let fits = |(rule, value): (&KeyRule, &Value)| match rule {
-            KeyRule::Fixed(fixed) => fixed == value,
-            KeyRule::Native(_) => true,
-        };
-        if !self.keys.iter().zip(openconfig).all(fits) {
-            return None;
-        }
-        let is_native = |rule: &&KeyRule| matches!(rule, KeyRule::Native(_));
-        let native = |at| {
-            let mut rules = self.keys.iter().zip(openconfig);
-            let here = |rule: &KeyRule| matches!(rule, KeyRule::Native(place) if *place == at);
-            rules.find_map(|(rule, value)| here(rule).then(|| value.clone()))
-        };
-        (0..self.keys.iter().filter(is_native).count()).map(native).collect()
+    /// The children that share an OpenConfig list with one of them, itself among them, from the last one to the first.
+    pub(crate) fn children_of_same_list(&self, place: usize) -> SmallVec<[AnchorId; 1]> {
+        let before = |place: &usize| self.shares_list_with[*place];
+        std::iter::successors(Some(place), before).map(|place| self.children[place]).collect()
     }
 }
 
-impl KeyRule {
-    pub(crate) fn value(&self, native: &Keys) -> Value {
-        match self {
-            KeyRule::Fixed(value) => value.clone(),
-            KeyRule::Native(place) => native[*place].clone(),
-        }
+impl OwnLeaf {
+    /// The OpenConfig counterpart that shows a value of the native leaf, with the value there.
+    pub(crate) fn shown_as(&self, native: &Value) -> Option<(&MappedLeaf, Value)> {
+        self.openconfig.iter().find_map(|mapped| Some((mapped, (mapped.codec.up)(native)?)))
     }
 }

@@ -1,21 +1,32 @@
-//! Parser for the lines of the map, without reference to a schema.
+//! Parser for the lines of the map, without reference to a schema. Named blocks are read here, and are put where they are
+//! placed.
+
+use std::collections::BTreeMap;
 
 use super::MapError;
 use crate::path::Path;
 
 /// One line.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct MapLine {
     pub(super) number: usize,
     pub(super) statement: MapStatement,
+    /// Number of the line that placed the block that this line is in.
+    placed_by: Option<usize>,
 }
 
-/// Paths are relative to those of the `at` line above, except in `at` and `only` themselves.
-#[derive(Debug)]
+/// Paths are relative to those of the `at` line above, except in `at` and `only` themselves. In a named block they are
+/// relative to the place of the block, those of `at` too.
+#[derive(Clone, Debug)]
 pub(super) enum MapStatement {
-    /// `at OPENCONFIG NATIVE`: an OpenConfig list and its native list; a key `*` is shared.
+    /// `at OPENCONFIG NATIVE`: an OpenConfig list and its native list. A key `*` is shared, and `*:CODEC` is through a codec.
     At { openconfig: Path, native: Path },
-    /// `config OPENCONFIG NATIVE CODEC`: a leaf that is translated both ways.
+    /// Beginning of `place NAME OPENCONFIG NATIVE`: the rows of the block that follow are about these nodes, which are at or in
+    /// entries that have an `at` line.
+    Place { openconfig: Path, native: Path },
+    /// End of the rows that were placed: the rows that follow are those of the `at` line before `place`.
+    Placed,
+    /// `config OPENCONFIG NATIVE CODEC`: a leaf that is translated both ways. A second one for a native leaf is an alternative.
     Config { openconfig: Path, native: Path, codec: String },
     /// `state OPENCONFIG NATIVE CODEC`: a leaf that is only translated up. Codec `implied` gives
     /// the key of the same name and `constant:VALUE` the value, as long as the native leaf is there.
@@ -35,15 +46,118 @@ pub(super) enum MapStatement {
     Only { openconfig: bool, list: Path, reason: String },
 }
 
+/// Reads the lines, with those of named blocks where the blocks are placed.
 pub(super) fn read(text: &str) -> Result<Vec<MapLine>, MapError> {
+    let mut reader = Reader::default();
     let numbered = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
-    numbered
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-        .map(|(number, line)| {
-            let statement = statement(line).map_err(|reason| MapError { line: number, reason })?;
-            Ok(MapLine { number, statement })
-        })
-        .collect()
+    for (number, line) in numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+        reader.line(number, line).map_err(|reason| MapError { line: number, reason })?;
+    }
+    reader.finish()
+}
+
+#[derive(Default)]
+struct Reader {
+    lines: Vec<MapLine>,
+    blocks: BTreeMap<String, Block>,
+    /// Name of the block that the lines are in.
+    open: Option<String>,
+}
+
+/// Rows that are placed several times.
+#[derive(Default)]
+struct Block {
+    begin: usize,
+    lines: Vec<MapLine>,
+    is_placed: bool,
+}
+
+impl Reader {
+    fn line(&mut self, number: usize, line: &str) -> Result<(), String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match (&words[..], &self.open) {
+            (["block", name], None) => self.begin(number, name),
+            (["end"], Some(_)) => {
+                self.open = None;
+                Ok(())
+            }
+            (["place", name, openconfig, native], None) => {
+                self.place(number, name, &path(openconfig)?, &path(native)?)
+            }
+            (["block" | "place" | "only", ..], Some(name)) => {
+                Err(format!("`{}` cannot stand in a block, and `{name}` has no end yet", words[0]))
+            }
+            (_, open) => {
+                let line = MapLine { number, statement: statement(line)?, placed_by: None };
+                let block = open.as_ref().and_then(|name| self.blocks.get_mut(name));
+                block.map_or(&mut self.lines, |block| &mut block.lines).push(line);
+                Ok(())
+            }
+        }
+    }
+
+    fn begin(&mut self, number: usize, name: &str) -> Result<(), String> {
+        let block = Block { begin: number, ..Block::default() };
+        if let Some(earlier) = self.blocks.insert(name.to_owned(), block) {
+            return Err(format!("line {} has a block `{name}` already", earlier.begin));
+        }
+        self.open = Some(name.to_owned());
+        Ok(())
+    }
+
+    fn place(
+        &mut self,
+        number: usize,
+        name: &str,
+        openconfig: &Path,
+        native: &Path,
+    ) -> Result<(), String> {
+        let block = self.blocks.get_mut(name);
+        let block = block.ok_or_else(|| format!("no block before this line is called `{name}`"))?;
+        block.is_placed = true;
+        let own = |statement| MapLine { number, statement, placed_by: None };
+        let place = MapStatement::Place { openconfig: openconfig.clone(), native: native.clone() };
+        self.lines.push(own(place));
+        for line in &block.lines {
+            let statement = match &line.statement {
+                MapStatement::At { openconfig: list, native: own } => {
+                    MapStatement::At { openconfig: openconfig.join(list), native: native.join(own) }
+                }
+                other => other.clone(),
+            };
+            self.lines.push(MapLine { statement, placed_by: Some(number), ..*line });
+        }
+        self.lines.push(own(MapStatement::Placed));
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Vec<MapLine>, MapError> {
+        let begin = |name: &String| self.blocks.get(name).map_or(0, |block| block.begin);
+        if let Some(name) = &self.open {
+            return Err(MapError {
+                line: begin(name),
+                reason: format!("block `{name}` has no end"),
+            });
+        }
+        match self.blocks.iter().find(|(_, block)| !block.is_placed) {
+            Some((name, block)) => {
+                let reason = format!("block `{name}` is never placed");
+                Err(MapError { line: block.begin, reason })
+            }
+            None => Ok(self.lines),
+        }
+    }
+}
+
+impl MapLine {
+    /// The error of this line.
+    pub(super) fn error(&self, reason: String) -> MapError {
+        let reason = match self.placed_by {
+            Some(line) => format!("{reason} (in the block that line {line} places)"),
+            None => reason,
+        };
+        MapError { line: self.number, reason }
+    }
 }
 
 fn statement(line: &str) -> Result<MapStatement, String> {

@@ -365,7 +365,8 @@ impl Type {
         }
     }
 
-    fn takes(&self, value: &Value) -> bool {
+    /// True for a number within the ranges of this type.
+    pub(crate) fn takes(&self, value: &Value) -> bool {
         match (&self.base, value) {
             (BuiltinType::Int { ranges, .. }, Value::Int(v)) => within(ranges, *v),
             (BuiltinType::Uint { ranges, .. }, Value::Uint(v)) => within(ranges, *v),

@@ -19,13 +19,13 @@ use crate::tree::{Branch, Child};
 const NI: &str = "/network-instances/network-instance[name=DEFAULT]";
 
 /// A request with its candidate on a common base.
-struct Examined {
+pub(super) struct Examined {
     request: String,
     candidate: Configuration,
-    footprint: Footprint,
+    pub(super) footprint: Footprint,
 }
 
-fn examine(base: &Configuration, request: &str) -> Option<Examined> {
+pub(super) fn examine(base: &Configuration, request: &str) -> Option<Examined> {
     let (candidate, scope) = apply(base, request).ok()?;
     let footprint = Footprint::of(base, &candidate, &scope);
     Some(Examined { request: request.to_owned(), candidate, footprint })
@@ -34,13 +34,7 @@ fn examine(base: &Configuration, request: &str) -> Option<Examined> {
 fn check_equal(one: &Configuration, other: &Configuration, why: &str) {
     for layer in LayerKey::ALL {
         let lines = |it: &Configuration| {
-            let marks = |mark: &LeafMark| match mark {
-                LeafMark::Explicit => "",
-                LeafMark::Factory => " factory",
-                LeafMark::Default => " default",
-                LeafMark::Absent => " absent",
-            };
-            lines(models().schema(layer.origin), it.layers().tree(layer), marks)
+            lines(it.models().schema(layer.origin), it.layers().tree(layer), mark_word)
         };
         assert_eq!(lines(one), lines(other), "{layer}: {why}");
         assert_eq!(one.layers().tree(layer), other.layers().tree(layer), "{layer}: {why}");
@@ -58,7 +52,7 @@ fn check_equal(one: &Configuration, other: &Configuration, why: &str) {
 
 /// Checks what a restart would compute from the same layers.
 fn check_scratch(it: &Configuration, why: &str) {
-    let scratch = Configuration::new(models().clone(), it.layers().clone());
+    let scratch = Configuration::new(it.shared_models().clone(), it.layers().clone());
     assert_eq!(lines_effective(it), lines_effective(&scratch), "{why}");
     assert_eq!(it.effective(), scratch.effective(), "{why}");
     for origin in [Origin::OpenConfig, Origin::Native] {
@@ -72,8 +66,12 @@ fn object_changes(
     old: &Configuration,
     new: &Configuration,
 ) -> Vec<(InstancePath, [Vec<String>; 2])> {
-    fn own(branch: &Branch<Provenance>, path: &mut Vec<Step>, found: &mut Vec<String>) {
-        let schema = &models().native;
+    fn own(
+        schema: &Schema,
+        branch: &Branch<Provenance>,
+        path: &mut Vec<Step>,
+        found: &mut Vec<String>,
+    ) {
         for (node, child) in branch.children() {
             if schema.node(*node).object.is_some() {
                 continue;
@@ -86,12 +84,12 @@ fn object_changes(
                 )),
                 Child::Container(branch) => {
                     path.push(Step::node(*node));
-                    own(branch, path, found);
+                    own(schema, branch, path, found);
                     path.pop();
                 }
                 Child::List(list) => list.iter().for_each(|(keys, entry)| {
                     path.push(Step::entry(*node, keys.clone()));
-                    own(entry, path, found);
+                    own(schema, entry, path, found);
                     path.pop();
                 }),
             }
@@ -100,7 +98,7 @@ fn object_changes(
     let leaves = |branch: Option<Arc<Branch<Provenance>>>| {
         let mut found = Vec::new();
         if let Some(branch) = branch {
-            own(&branch, &mut Vec::new(), &mut found);
+            own(&new.models().native, &branch, &mut Vec::new(), &mut found);
         }
         found
     };
@@ -110,13 +108,13 @@ fn object_changes(
 
 /// Rows of the database that differ.
 fn rows(old: &Configuration, new: &Configuration) -> Vec<RowChange> {
-    let mut rows = layer_rows_diff(models(), old.layers(), new.layers());
+    let mut rows = layer_rows_diff(new.models(), old.layers(), new.layers());
     rows.sort_unstable_by(|one, other| one.key.cmp(&other.key));
     rows
 }
 
 /// Commits examined requests one after the other, each rebased, and compares each step with an examination of its own.
-fn check_rebased(base: &Configuration, requests: &[&Examined]) {
+pub(super) fn check_rebased(base: &Configuration, requests: &[&Examined]) {
     let mut current = base.clone();
     for it in requests {
         let names: Vec<&str> = requests.iter().map(|it| it.request.as_str()).collect();
@@ -440,8 +438,8 @@ fn leaves_outside_of_entries_are_parts_of_objects_or_native_alone() {
     let map = &models().map;
     for leaf in map.anchors[0].leaves.iter() {
         let has_object = leaf.native.iter().any(|node| schema.node(*node).object.is_some());
-        let default = leaf.openconfig.as_ref().and_then(|mapped| mapped.default.as_ref());
-        let is_known = has_object || leaf.openconfig.is_none();
+        let default = leaf.openconfig.iter().find_map(|mapped| mapped.default.as_ref());
+        let is_known = has_object || leaf.openconfig.is_empty();
         assert!(is_known && default.is_none(), "{:?}", schema.node(leaf.native[0]).name);
     }
 }

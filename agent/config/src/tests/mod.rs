@@ -19,6 +19,7 @@ mod ranks;
 mod rows;
 mod secrets;
 mod set;
+mod shared_lists;
 mod shells;
 mod sizes;
 mod stack;
@@ -83,7 +84,7 @@ fn then(configuration: &Configuration, request: &str) -> Configuration {
         Ok(new) => new,
         Err(errors) => panic!("{request}: {errors}"),
     };
-    let scratch = Configuration::new(models().clone(), new.layers().clone());
+    let scratch = Configuration::new(new.shared_models().clone(), new.layers().clone());
     assert_eq!(lines_effective(&new), lines_effective(&scratch), "not as from scratch: {request}");
     for origin in [Origin::OpenConfig, Origin::Native] {
         assert_eq!(
@@ -110,21 +111,31 @@ fn lines<M: LeafMeta>(
 }
 
 fn lines_view(configuration: &Configuration, origin: Origin) -> Vec<String> {
-    lines(models().schema(origin), configuration.config_view(origin), |mark| match mark {
+    let schema = configuration.models().schema(origin);
+    lines(schema, configuration.config_view(origin), mark_word)
+}
+
+fn mark_word(mark: &LeafMark) -> &'static str {
+    match mark {
         LeafMark::Explicit => "",
         LeafMark::Factory => " factory",
         LeafMark::Default => " default",
         LeafMark::Absent => " absent",
-    })
+    }
 }
 
-fn lines_effective(configuration: &Configuration) -> Vec<String> {
-    lines(&models().native, configuration.effective(), |prov| match prov.kind {
+fn kind_word(kind: ProvenanceKind) -> &'static str {
+    match kind {
         ProvenanceKind::Explicit => "",
         ProvenanceKind::OpenConfigDefault => " oc-default",
         ProvenanceKind::Factory => " factory",
         ProvenanceKind::NativeDefault => " default",
-    })
+    }
+}
+
+fn lines_effective(configuration: &Configuration) -> Vec<String> {
+    let schema = &configuration.models().native;
+    lines(schema, configuration.effective(), |prov| kind_word(prov.kind))
 }
 
 /// Lines of `found` that start with `prefix`, without it.

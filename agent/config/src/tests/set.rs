@@ -430,7 +430,7 @@ fn address(ip: &str, length: u8) -> String {
 /// The view of a subtree as plain JSON.
 pub(super) fn json_of(configuration: &Configuration, path: &str) -> String {
     let target = target(path);
-    let schema = models().schema(target.origin);
+    let schema = configuration.models().schema(target.origin);
     let at = schema.resolve_write(&target.path).unwrap();
     let found = configuration.config_view(target.origin).get(&at).unwrap();
     let node = at.last().map_or(schema.root(), |step| step.node);

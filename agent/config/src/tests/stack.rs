@@ -28,7 +28,7 @@ pub(super) fn with_layer(
     Configuration::new(models().clone(), layers).with_factory(configuration.factory().clone())
 }
 
-fn marked(branch: &Branch<LeafMark>, mark: LeafMark) -> Branch<LeafMark> {
+pub(super) fn marked(branch: &Branch<LeafMark>, mark: LeafMark) -> Branch<LeafMark> {
     let mut copy = Branch::default();
     copy.given = branch.given;
     for (node, child) in branch.children() {

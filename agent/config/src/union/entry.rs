@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use super::list::ListResult;
+use smallvec::SmallVec;
+
+use super::list::{ListResult, ListView};
 use super::resolve::{Defaults, ResolvedLeaf};
 use super::{EntryResult, EntryVersions, InputLayer, Problem, Provenance, ProvenanceKind, Union};
 use crate::instance::{Keys, Step};
 use crate::layer::{LayerKey, LayerSet, LeafMark};
-use crate::map::{Anchor, AnchorId, OwnLeaf, leaf_at};
+use crate::map::{Anchor, AnchorId, MappedLeaf, OwnLeaf, leaf_at};
 use crate::schema::NodeId;
 use crate::tree::{Branch, Child, Leaf, LeafMeta, List, NodeRef};
 use crate::value::Value;
@@ -44,8 +46,7 @@ impl<'a> Union<'a> {
         let was_removed = || old.effective.is_none() && inputs.iter().any(|it| it.old.is_some());
         let outer = self.is_rebuilding;
         self.is_rebuilding |= self.boot && !absent && was_removed();
-        let lists: Vec<ListResult> =
-            it.children.iter().map(|child| self.list(*child, inputs, old)).collect();
+        let lists = self.lists(it, inputs, old);
         self.is_rebuilding = outer;
         let mut effective = Branch::with_capacity(it.leaves.len());
         effective.given = anchor != 0;
@@ -142,7 +143,7 @@ impl<'a> Union<'a> {
         overlays: &mut Overlays<'a>,
     ) {
         let conditional = |leaf: &&OwnLeaf| {
-            leaf.when.is_some() || leaf.openconfig.as_ref().is_some_and(|it| it.when.is_some())
+            leaf.when.is_some() || leaf.openconfig.iter().any(|it| it.when.is_some())
         };
         for leaf in anchor.leaves.iter().filter(|leaf| !conditional(leaf)) {
             self.own_leaf(anchor, leaf, inputs, effective, overlays);
@@ -167,7 +168,7 @@ impl<'a> Union<'a> {
             }
             return;
         }
-        let mapped = leaf.openconfig.as_ref();
+        let mapped = leaf.openconfig.first();
         let holds =
             |when: Option<&crate::map::DefaultCondition>| when.is_none_or(|it| it.holds(effective));
         let rooted = anchor.list().is_some() || leaf.native.len() < 2;
@@ -265,9 +266,12 @@ impl<'a> Union<'a> {
         {
             overlays.native.push((&leaf.native, default.clone(), LeafMark::Default));
         }
-        let Some(mapped) = &leaf.openconfig else { return };
+        let Some(mapped) = leaf.openconfig.first() else { return };
         let openconfig = self.client_openconfig.and_then(|at| inputs[at].new).map(NodeRef::Branch);
-        if openconfig.is_some_and(|entry| entry.get(&mapped.steps).is_some()) {
+        let is_set = |mapped: &MappedLeaf| {
+            openconfig.is_some_and(|entry| entry.get(&mapped.steps).is_some())
+        };
+        if leaf.openconfig.iter().any(is_set) {
             return;
         }
         let unit = openconfig.and_then(|entry| entry.get(&mapped.steps[..mapped.unit]));
@@ -276,7 +280,7 @@ impl<'a> Union<'a> {
         {
             overlays.openconfig.push((&mapped.steps, default.clone(), LeafMark::Default));
         } else if let Some(factory) = native_leaf.filter(|leaf| leaf.meta == LeafMark::Factory)
-            && let Some(value) = (mapped.codec.up)(&factory.value)
+            && let Some((mapped, value)) = leaf.shown_as(&factory.value)
         {
             overlays.openconfig.push((&mapped.steps, value, LeafMark::Factory));
         }
@@ -290,7 +294,7 @@ impl<'a> Union<'a> {
         overlays: &Overlays<'_>,
     ) -> Option<Arc<Branch<LeafMark>>> {
         let layer = self.client_native.and_then(|at| inputs[at].new)?;
-        if overlays.native.is_empty() && lists.iter().all(|it| it.native_shared) {
+        if overlays.native.is_empty() && lists.iter().all(|it| it.native.shared) {
             return Some(layer.clone());
         }
         let mut view = Branch::clone(layer);
@@ -298,7 +302,7 @@ impl<'a> Union<'a> {
             put_leaf(&mut view, way, value.clone(), *mark);
         }
         for (child, lists) in anchor.children.iter().zip(lists) {
-            put_list(&mut view, &self.models.map.anchors[*child].native, &lists.native);
+            put_list(&mut view, &self.models.map.anchors[*child].native, &lists.native.list);
         }
         Some(Arc::new(view))
     }
@@ -311,7 +315,11 @@ impl<'a> Union<'a> {
         overlays: &Overlays<'_>,
     ) -> Option<Arc<Branch<LeafMark>>> {
         let layer = self.client_openconfig.and_then(|at| inputs[at].new);
-        if overlays.openconfig.is_empty() && lists.iter().all(|it| it.openconfig_shared) {
+        let places = anchor.outer_lists_first.iter();
+        let views: SmallVec<[ListView<'_>; 4]> = places
+            .filter_map(|place| self.openconfig_list_view(anchor, *place, inputs, lists))
+            .collect();
+        if overlays.openconfig.is_empty() && views.iter().all(|it| it.shared) {
             return match layer {
                 None if self.is_factory_entry(anchor, inputs) => Some(Arc::new(self.bare(anchor))),
                 layer => layer.cloned(),
@@ -319,18 +327,22 @@ impl<'a> Union<'a> {
         }
         let schema = &self.models.openconfig;
         let mut view = layer.map_or_else(|| self.bare(anchor), |layer| Branch::clone(layer));
+        let put = |view: &mut Branch<LeafMark>, it: ListView<'_>| {
+            if !it.list.is_empty() {
+                let above = view.descend_mut(schema, &it.counterpart.above, &LeafMark::Factory);
+                above.put(it.counterpart.list, Child::List(it.list.into_owned()));
+            }
+        };
+        // A list with entries that are parts of this one brings them as they are in the layer. Their other leaves and lists follow.
+        let (whole, partial): (Vec<_>, Vec<_>) =
+            views.into_iter().partition(|it| it.counterpart.is_total());
+        partial.into_iter().for_each(|list| put(&mut view, list));
         for (steps, value, mark) in &overlays.openconfig {
             let Some((leaf, above)) = steps.split_last() else { continue };
             let branch = view.descend_mut(schema, above, mark);
             branch.put(leaf.node, Child::Leaf(Leaf::new(value.clone(), *mark)));
         }
-        for (child, lists) in anchor.children.iter().zip(lists) {
-            let counterpart = self.models.map.anchors[*child].openconfig.as_ref();
-            if let Some(it) = counterpart.filter(|_| !lists.openconfig.is_empty()) {
-                let above = view.descend_mut(schema, &it.above, &LeafMark::Factory);
-                above.put(it.list, Child::List(lists.openconfig.clone()));
-            }
-        }
+        whole.into_iter().for_each(|list| put(&mut view, list));
         self.fill_implied(anchor, &mut view);
         Some(Arc::new(view))
     }
@@ -350,7 +362,7 @@ impl<'a> Union<'a> {
         let (Some(counterpart), Some((_, keys))) = (&anchor.openconfig, self.place.last()) else {
             return Branch::default();
         };
-        let keys = counterpart.openconfig_keys(keys);
+        let Some(keys) = counterpart.openconfig_keys(keys) else { return Branch::default() };
         let schema = &self.models.openconfig;
         let mut entry = Branch::of_keys(schema, counterpart.list, &keys, &LeafMark::Factory);
         self.fill_implied(anchor, &mut entry);
@@ -367,8 +379,9 @@ impl<'a> Union<'a> {
             let exists = unit == 0 || exists(entry, &implied.steps[..unit]);
             if exists && !self::exists(entry, &implied.steps) {
                 let Some((leaf, above)) = implied.steps.split_last() else { continue };
+                let Some(value) = implied.value.value(keys) else { continue };
                 let branch = entry.descend_mut(&self.models.openconfig, above, &LeafMark::Factory);
-                branch.put_leaf(leaf.node, implied.value.value(keys), LeafMark::Factory);
+                branch.put_leaf(leaf.node, value, LeafMark::Factory);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Union of one list, visiting only entries that changed in some layer.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use holdfast_common::parallel;
@@ -8,7 +9,7 @@ use smallvec::SmallVec;
 use super::{EntryResult, EntryVersions, Provenance, Union, WorkCount};
 use crate::instance::Keys;
 use crate::layer::LeafMark;
-use crate::map::{Anchor, AnchorId};
+use crate::map::{Anchor, AnchorId, Counterpart};
 use crate::schema::NodeId;
 use crate::tree::{Branch, Child, LeafMeta, List, NodeRef};
 
@@ -24,14 +25,12 @@ pub(super) struct NewList<'a> {
 const SHORT: usize = 4;
 
 /// Result for a list.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct ListResult {
     pub(super) effective: List<Provenance>,
-    pub(super) openconfig: List<LeafMark>,
-    pub(super) native: List<LeafMark>,
-    /// True when the view equals the client's layer, and shares its memory.
-    pub(super) openconfig_shared: bool,
-    pub(super) native_shared: bool,
+    /// View of the OpenConfig list. `None` when a later list continues it, which shares that list.
+    pub(super) openconfig: Option<ViewDraft>,
+    pub(super) native: ViewDraft,
 }
 
 /// An entry that differs between the old and the new version of one layer.
@@ -44,9 +43,9 @@ struct ChangedEntry<'a> {
 
 /// The list of one layer, before and after.
 #[derive(Clone, Copy, Debug)]
-struct ListVersions<'a> {
-    old: &'a List<LeafMark>,
-    new: &'a List<LeafMark>,
+pub(super) struct ListVersions<'a> {
+    pub(super) old: &'a List<LeafMark>,
+    pub(super) new: &'a List<LeafMark>,
 }
 
 /// Previous result for a list.
@@ -74,25 +73,54 @@ struct ComputedEntry<'a> {
     held_openconfig: Option<&'a Arc<Branch<LeafMark>>>,
 }
 
+/// A view of a list that is complete except for leaves and lists of the entry above.
+pub(super) struct ListView<'m> {
+    pub(super) counterpart: &'m Counterpart,
+    pub(super) list: Cow<'m, List<LeafMark>>,
+    /// True when the view equals the client's layer.
+    pub(super) shared: bool,
+}
+
 /// A view of a list that shares its layer's memory as long as every entry does.
-struct ViewDraft {
-    list: List<LeafMark>,
+#[derive(Clone, Debug)]
+pub(super) struct ViewDraft {
+    pub(super) list: List<LeafMark>,
     /// True when the view starts as the present layer instead of the previous view.
     of_layer: bool,
-    shared: bool,
+    /// True when the entries of native lists are those of the layer, and share its memory.
+    pub(super) shared: bool,
 }
 
 impl<'a> Union<'a> {
-    /// Computes the list of anchor `child` below the entry of `inputs`.
-    pub(super) fn list(
+    /// Computes the lists below the entry of `inputs`. The view of an OpenConfig list passes through all native lists that
+    /// share it.
+    pub(super) fn lists(
+        &mut self,
+        anchor: &Anchor,
+        inputs: &[EntryVersions<'a>],
+        old: &EntryResult,
+    ) -> Vec<ListResult> {
+        let mut lists: Vec<ListResult> = Vec::with_capacity(anchor.children.len());
+        for (child, shares_list_with) in anchor.children.iter().zip(&anchor.shares_list_with) {
+            let view = shares_list_with.and_then(|before| lists[before].openconfig.take());
+            lists.push(self.list(*child, inputs, old, view));
+        }
+        lists
+    }
+
+    /// Computes the list of anchor `child` below the entry of `inputs`. `view` is that of the OpenConfig list, in which
+    /// another native list has put its entries already.
+    fn list(
         &mut self,
         child: AnchorId,
         inputs: &[EntryVersions<'a>],
         old: &EntryResult,
+        view: Option<ViewDraft>,
     ) -> ListResult {
         let anchor = &self.models.map.anchors[child];
         let pairs = self.list_pairs(anchor, inputs);
-        if let Some(same) = self.same_as_last(child, &pairs) {
+        let has_own_list = self.models.map.has_list_of_its_own(child);
+        if has_own_list && let Some(same) = self.same_as_last(child, &pairs) {
             return same;
         }
         let problems = self.problems.len();
@@ -105,7 +133,9 @@ impl<'a> Union<'a> {
         let mut draft = Draft {
             effective: before.effective.cloned().unwrap_or_default(),
             native: ViewDraft::new(client(self.client_native), before.native),
-            openconfig: ViewDraft::new(client(self.client_openconfig), before.openconfig),
+            openconfig: view.unwrap_or_else(|| {
+                ViewDraft::new(client(self.client_openconfig), before.openconfig)
+            }),
         };
         let changes = self.changes(anchor, &pairs);
         let groups: Vec<_> = changes.chunk_by(|one, other| one.keys == other.keys).collect();
@@ -132,15 +162,13 @@ impl<'a> Union<'a> {
         }
         let result = ListResult {
             effective: draft.effective,
-            openconfig_shared: draft.openconfig.shared,
-            native_shared: draft.native.shared,
-            openconfig: draft.openconfig.list,
-            native: draft.native.list,
+            openconfig: Some(draft.openconfig),
+            native: draft.native,
         };
         // Whether a fence is in force depends on the entry above.
         let is_fenced = self.fence.is_some_and(|at| !pairs[at].new.is_empty());
         let is_short = |pair: &ListVersions<'_>| pair.old.is_empty() && pair.new.len() < SHORT;
-        let is_new = !is_fenced && pairs.iter().all(is_short);
+        let is_new = has_own_list && !is_fenced && pairs.iter().all(is_short);
         if is_new && !result.effective.is_empty() && problems == self.problems.len() {
             let lists = pairs.iter().map(|pair| pair.new).collect();
             self.last_list = Some(NewList { list: child, lists, result: result.clone() });
@@ -168,7 +196,7 @@ impl<'a> Union<'a> {
     ) -> ComputedEntry<'a> {
         let keys = group.first().map_or_else(Keys::default, |change| change.keys.clone());
         let counterpart = self.models.map.anchors[child].openconfig.as_ref();
-        let openconfig_keys = counterpart.map(|it| it.openconfig_keys(&keys));
+        let openconfig_keys = counterpart.and_then(|it| it.openconfig_keys(&keys));
         let before = before.entry(&keys, openconfig_keys.as_ref());
         let inputs = self.entry_inputs(pairs, group, openconfig_keys.as_ref());
         self.place.push((child, keys.clone()));
@@ -181,9 +209,20 @@ impl<'a> Union<'a> {
     }
 
     fn list_pairs(&self, anchor: &Anchor, inputs: &[EntryVersions<'a>]) -> Vec<ListVersions<'a>> {
-        let of = |at: usize, branch: Option<&'a Arc<Branch<LeafMark>>>| {
+        let pair = |(at, _)| self.list_versions(anchor, at, inputs);
+        inputs.iter().enumerate().map(pair).collect()
+    }
+
+    /// The list in one of the layers.
+    fn list_versions(
+        &self,
+        anchor: &Anchor,
+        slot: usize,
+        inputs: &[EntryVersions<'a>],
+    ) -> ListVersions<'a> {
+        let of = |branch: Option<&'a Arc<Branch<LeafMark>>>| {
             let found = branch.and_then(|branch| {
-                if self.slots[at].is_openconfig() {
+                if self.slots[slot].is_openconfig() {
                     openconfig_list(branch, anchor)
                 } else {
                     native_list(branch, &anchor.native)
@@ -191,11 +230,49 @@ impl<'a> Union<'a> {
             });
             found.unwrap_or(self.empty)
         };
-        let pair = |(at, pair): (usize, &EntryVersions<'a>)| ListVersions {
-            old: of(at, pair.old),
-            new: of(at, pair.new),
-        };
-        inputs.iter().enumerate().map(pair).collect()
+        ListVersions { old: of(inputs[slot].old), new: of(inputs[slot].new) }
+    }
+
+    /// The view of the OpenConfig list of one of the `lists`, with what the layer has of entries that are in none of the native
+    /// lists that share it: leaves and lists of the entry above are put into them later. `None` when another one of the lists
+    /// has the view.
+    pub(super) fn openconfig_list_view<'m>(
+        &self,
+        anchor: &'m Anchor,
+        place: usize,
+        inputs: &[EntryVersions<'a>],
+        lists: &'m [ListResult],
+    ) -> Option<ListView<'m>>
+    where
+        'a: 'm,
+    {
+        let map = &self.models.map;
+        let child = &map.anchors[anchor.children[place]];
+        let counterpart = child.openconfig.as_ref()?;
+        let view = lists[place].openconfig.as_ref()?;
+        let mut list = Cow::Borrowed(&view.list);
+        let nothing = ListVersions { old: self.empty, new: self.empty };
+        let layer = self.client_openconfig;
+        let layer = layer.map_or(nothing, |slot| self.list_versions(child, slot, inputs));
+        if !view.of_layer && !counterpart.is_total() {
+            let sharing = anchor.children_of_same_list(place);
+            let sharing: SmallVec<[&Counterpart; 1]> =
+                sharing.iter().filter_map(|at| map.anchors[*at].openconfig.as_ref()).collect();
+            let is_foreign = |keys: &Keys| sharing.iter().all(|it| it.native_keys(keys).is_none());
+            let parts = sharing.iter().flat_map(|it| &it.parts);
+            let parts = parts.map(|keys| (keys, layer.new.get(keys)));
+            let others = List::differences(layer.old, layer.new);
+            let others = others.filter(|it| is_foreign(it.keys)).map(|it| (it.keys, it.new));
+            for (keys, entry) in parts.chain(others) {
+                let list = list.to_mut();
+                match entry {
+                    Some(entry) => drop(list.put(keys.clone(), entry.clone())),
+                    None => drop(list.remove(keys)),
+                }
+            }
+        }
+        let shared = view.shared || list.is_empty() && layer.new.is_empty();
+        Some(ListView { counterpart, list, shared })
     }
 
     /// Changes of all layers, grouped by entry.

@@ -38,12 +38,8 @@ use list::NewList;
 /// A conflict between layers, or configuration that this device does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// Two layers of equal rank ask for different values of one leaf.
-    Conflict {
-        native: InstancePath,
-        openconfig: Option<InstancePath>,
-        sides: [(LayerKey, Value); 2],
-    },
+    /// Two layers of equal rank, or two alternatives in one layer, ask for different values of one leaf.
+    Conflict { native: InstancePath, sides: [ConflictingValue; 2] },
     /// A client and services give a user different keys.
     KeyConflict {
         /// Entry of the user.
@@ -74,6 +70,15 @@ pub(crate) enum Problem {
     Disagreement(Box<Disagreement>),
     /// All services together ask for too much.
     Limit(LimitExceeded),
+}
+
+/// One side of a conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConflictingValue {
+    pub(crate) layer: LayerKey,
+    /// The OpenConfig leaf that has the value; for a native value, the one of the other side.
+    pub(crate) openconfig: Option<InstancePath>,
+    pub(crate) value: Value,
 }
 
 impl Problem {

@@ -1,5 +1,9 @@
 //! Refusal of entries of clients and services that set items reserved for a namespace.
 
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
 use super::{EntryVersions, InputLayer, Problem, Union};
 use crate::instance::Step;
 use crate::layer::{LayerKey, LeafMark, Namespace, Owner};
@@ -69,26 +73,19 @@ impl<'a> Union<'a> {
             .collect();
         let is_boot_entry = boot.iter().any(|(slot, entry)| holds_entry(anchor, *slot, entry));
         for leaf in anchor.leaves.iter().filter(|leaf| leaf.key.is_none()) {
-            let requested = leaf_of(leaf, slot, new).filter(|it| it.meta == LeafMark::Explicit);
-            let Some(requested) = requested else { continue };
-            let before = old.and_then(|old| leaf_of(leaf, slot, old));
-            if before.is_some_and(|before| before.value == requested.value) {
-                continue;
-            }
-            if is_boot_entry
-                || boot.iter().any(|(slot, entry)| leaf_of(leaf, *slot, entry).is_some())
-            {
-                let steps = if slot.is_openconfig() {
-                    leaf.openconfig.as_ref().map_or(Vec::new(), |it| it.steps.clone())
-                } else {
-                    leaf.native.iter().copied().map(Step::node).collect()
-                };
-                self.reserved(
-                    Namespace::Bootz,
-                    slot.layer,
-                    &steps,
-                    "the boot configuration holds it",
-                );
+            let is_held = is_boot_entry
+                || boot.iter().any(|(slot, entry)| {
+                    ways(leaf, *slot).iter().any(|way| leaf_below(entry, way).is_some())
+                });
+            for way in ways(leaf, slot).into_iter().filter(|_| is_held) {
+                let requested = leaf_below(new, &way).filter(|it| it.meta == LeafMark::Explicit);
+                let Some(requested) = requested else { continue };
+                let before = old.and_then(|old| leaf_below(old, &way));
+                if before.is_some_and(|before| before.value == requested.value) {
+                    continue;
+                }
+                let why = "the boot configuration holds it";
+                self.reserved(Namespace::Bootz, slot.layer, &way, why);
             }
         }
     }
@@ -117,16 +114,13 @@ fn holds_entry(anchor: &Anchor, slot: InputLayer, entry: EntryBranch<'_>) -> boo
         || leaf_at(entry, &key.native).is_some_and(|leaf| leaf.meta != LeafMark::Absent)
 }
 
-/// A layer's copy of a leaf, in the layer's own model.
-fn leaf_of<'e>(
-    leaf: &OwnLeaf,
-    slot: InputLayer,
-    entry: EntryBranch<'e>,
-) -> Option<&'e Leaf<LeafMark>> {
-    if !slot.is_openconfig() {
-        return leaf_at(entry, &leaf.native);
+/// Ways from an entry to a leaf in the model of a layer: those of its alternatives in OpenConfig, one in the native model.
+fn ways(leaf: &OwnLeaf, slot: InputLayer) -> SmallVec<[Cow<'_, [Step]>; 1]> {
+    if slot.is_openconfig() {
+        return leaf.openconfig.iter().map(|mapped| Cow::Borrowed(&mapped.steps[..])).collect();
     }
-    leaf_below(entry, &leaf.openconfig.as_ref()?.steps)
+    let way: Vec<Step> = leaf.native.iter().copied().map(Step::node).collect();
+    SmallVec::from_iter([Cow::Owned(way)])
 }
 
 fn leaf_below<'e>(entry: EntryBranch<'e>, steps: &[Step]) -> Option<&'e Leaf<LeafMark>> {

@@ -1,10 +1,12 @@
 //! Choice among the layers' values of one leaf.
 
-use super::{EntryVersions, InputLayer, Problem, Provenance, ProvenanceKind, Union};
+use super::{
+    ConflictingValue, EntryVersions, InputLayer, Problem, Provenance, ProvenanceKind, Union,
+};
 use crate::fenced_leaves::{FenceRule, is_raised};
 use crate::instance::Step;
 use crate::layer::{LayerSet, LeafMark, Owner};
-use crate::map::{MappedLeaf, OwnLeaf, leaf_at};
+use crate::map::{OwnLeaf, leaf_at};
 use crate::schema::Origin;
 use crate::tree::{Branch, NodeRef};
 use crate::value::Value;
@@ -31,8 +33,8 @@ pub(super) struct Candidate {
     value: Option<Value>,
     slot: InputLayer,
     owners: LayerSet,
-    /// Original value, if set in OpenConfig.
-    openconfig: Option<Value>,
+    /// Original value, if set in OpenConfig, and by which of the leaf's counterparts.
+    openconfig: Option<(usize, Value)>,
 }
 
 /// Effective value of a leaf.
@@ -56,10 +58,7 @@ impl Union<'_> {
             let slot = self.slots[at];
             let candidate = match slot.layer.origin {
                 Origin::Native => native_candidate(leaf, branch, slot),
-                Origin::OpenConfig => {
-                    let mapped = leaf.openconfig.as_ref();
-                    mapped.and_then(|it| self.openconfig_candidate(it, branch, slot, defaults))
-                }
+                Origin::OpenConfig => self.openconfig_candidate(leaf, branch, slot, defaults),
             };
             if let Some(candidate) = candidate {
                 best = Some(self.choose_stronger(leaf, best, candidate));
@@ -93,25 +92,38 @@ impl Union<'_> {
 
     fn openconfig_candidate(
         &mut self,
-        mapped: &MappedLeaf,
+        leaf: &OwnLeaf,
         branch: &std::sync::Arc<Branch<LeafMark>>,
         slot: InputLayer,
         defaults: Defaults,
     ) -> Option<Candidate> {
         let entry = NodeRef::Branch(branch);
-        if let Some(NodeRef::Leaf(found)) = entry.get(&mapped.steps) {
+        let mut explicit: Option<Candidate> = None;
+        let mut is_set = false;
+        for (at, mapped) in leaf.openconfig.iter().enumerate() {
+            let Some(NodeRef::Leaf(found)) = entry.get(&mapped.steps) else { continue };
+            is_set = true;
             let value = match ((mapped.codec.down)(&found.value), found.mark_is_absent()) {
                 (_, true) => None,
                 (Ok(value), false) => Some(value),
                 (Err(reason), false) => {
                     self.unsupported(slot, &mapped.steps, reason);
-                    return None;
+                    continue;
                 }
             };
             let rank = explicit_rank(slot);
-            let openconfig = Some(found.value.clone());
-            return Some(Candidate::new(rank, ProvenanceKind::Explicit, value, slot, openconfig));
+            let openconfig = Some((at, found.value.clone()));
+            let next = Candidate::new(rank, ProvenanceKind::Explicit, value, slot, openconfig);
+            match &explicit {
+                None => explicit = Some(next),
+                Some(first) if first.value != next.value => self.conflict(leaf, first, &next),
+                Some(_) => {}
+            }
         }
+        if is_set {
+            return explicit;
+        }
+        let mapped = leaf.openconfig.first()?;
         let (openconfig, value) = mapped.default.as_ref().filter(|_| defaults.openconfig)?;
         let in_use = matches!(
             entry.get(&mapped.steps[..mapped.unit]),
@@ -122,7 +134,7 @@ impl Union<'_> {
             Owner::Boot | Owner::Gnsi => Rank::BootDefault,
             _ => Rank::ClientDefault,
         };
-        let openconfig = Some(openconfig.clone());
+        let openconfig = Some((0, openconfig.clone()));
         let value = Some(value.clone());
         in_use.then(|| {
             Candidate::new(rank, ProvenanceKind::OpenConfigDefault, value, slot, openconfig)
@@ -154,22 +166,26 @@ impl Union<'_> {
     }
 
     fn conflict(&mut self, leaf: &OwnLeaf, one: &Candidate, other: &Candidate) {
-        let side = |it: &Candidate| {
-            let value = it.openconfig.as_ref().or(it.value.as_ref());
-            (it.slot.layer, value.cloned().unwrap_or(Value::Empty))
-        };
-        let mut native = self.native_path();
-        native.0.extend(leaf.native.iter().copied().map(Step::node));
-        let openconfig = leaf.openconfig.as_ref().and_then(|mapped| {
+        let path = |alternative: usize| {
+            let mapped = leaf.openconfig.get(alternative)?;
             let mut path = self.openconfig_path()?;
             path.0.extend_from_slice(&mapped.steps);
             Some(path)
-        });
-        self.problems.push(Problem::Conflict {
-            native,
-            openconfig,
-            sides: [side(one), side(other)],
-        });
+        };
+        let side = |it: &Candidate, beside: &Candidate| {
+            let stated = it.openconfig.as_ref();
+            let used = stated.or(beside.openconfig.as_ref());
+            let value = stated.map(|(_, value)| value).or(it.value.as_ref());
+            ConflictingValue {
+                layer: it.slot.layer,
+                openconfig: path(used.map_or(0, |(alternative, _)| *alternative)),
+                value: value.cloned().unwrap_or(Value::Empty),
+            }
+        };
+        let sides = [side(one, other), side(other, one)];
+        let mut native = self.native_path();
+        native.0.extend(leaf.native.iter().copied().map(Step::node));
+        self.problems.push(Problem::Conflict { native, sides });
     }
 
     pub(super) fn unsupported(&mut self, slot: InputLayer, steps: &[Step], reason: String) {
@@ -208,7 +224,7 @@ impl Candidate {
         kind: ProvenanceKind,
         value: Option<Value>,
         slot: InputLayer,
-        openconfig: Option<Value>,
+        openconfig: Option<(usize, Value)>,
     ) -> Self {
         Self { rank, kind, value, slot, owners: LayerSet::of(slot.layer), openconfig }
     }
@@ -249,9 +265,11 @@ fn explicit_rank(slot: InputLayer) -> Rank {
 /// instance, is an `ethernetCsmacd` like any port.
 fn agree(leaf: &OwnLeaf, one: &Candidate, other: &Candidate) -> bool {
     let shown_as = |native: &Candidate, openconfig: &Candidate| {
-        let mapped = leaf.openconfig.as_ref().filter(|_| native.openconfig.is_none());
-        let converted = mapped.zip(native.value.as_ref()).and_then(|(it, v)| (it.codec.up)(v));
-        converted.is_some() && converted == openconfig.openconfig
+        let stated = openconfig.openconfig.as_ref().filter(|_| native.openconfig.is_none());
+        stated.zip(native.value.as_ref()).is_some_and(|((at, stated), value)| {
+            let mapped = leaf.openconfig.get(*at);
+            mapped.and_then(|it| (it.codec.up)(value)).as_ref() == Some(stated)
+        })
     };
     one.value == other.value || shown_as(one, other) || shown_as(other, one)
 }
