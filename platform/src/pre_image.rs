@@ -39,8 +39,8 @@ mod tests {
     use super::*;
     use crate::values::{
         Address, AddressFacts, AddressOrigin, BRIDGE, Content, Family, ForeignRoute, Hop, Hostname,
-        KernelRoute, Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkSetting, LinkSysctl,
-        MAIN_TABLE, MacAddr, MadeLink, Neighbor, Password, Port, RouteTarget, TextFile,
+        KernelRoute, Lacp, LacpSystem, Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkSetting,
+        LinkSysctl, MAIN_TABLE, MacAddr, MadeLink, Neighbor, Password, Port, RouteTarget, TextFile,
     };
 
     #[test]
@@ -60,7 +60,16 @@ mod tests {
         check(Link { facts, ..port.clone() });
         check(port);
         check(Link::new("br0", bridge.into()));
-        check(LinkMaster { link: "eth0".into(), master: Some("br0".into()), on_our_link: false });
+        for kind in ["bridge", "bond"] {
+            let kind = Some(kind.into());
+            let master = Some("m0".into());
+            check(LinkMaster { link: "eth0".into(), master, kind, on_our_link: false });
+        }
+        check(LinkMaster { link: "eth0".into(), master: None, kind: None, on_our_link: false });
+        check(Lacp { is_fast: true, system: None, ..Lacp::new("bond0") });
+        let mac = Some(MacAddr([2, 0, 0, 0, 0, 9]));
+        let system = Some(LacpSystem { mac, priority: 7 });
+        check(Lacp { is_active: false, system, ..Lacp::new("bond0") });
         let mtu = LinkMtu {
             link: "vx".into(),
             mtu: Some(1400),

@@ -7,13 +7,15 @@
 pub use crate::kinds::address::{
     Address, AddressFacts, AddressOrigin, AddressStatus, ConnectedPrefix,
 };
+pub use crate::kinds::bond_members::{Aggregator, BondMembers, LacpMember};
 pub use crate::kinds::credential::{
     Account, CredentialFile, GlomeLogin, Password, Program, SshServer,
 };
 pub use crate::kinds::ethernet::{Duplex, Ethernet, EthernetAttribute};
+pub use crate::kinds::lacp::{Lacp, LacpSystem};
 pub use crate::kinds::link::{
-    BRIDGE, DUMMY, LINK_ROWS, Link, LinkAdmin, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkRow,
-    LinkUp, MACVLAN, MadeLink, OperState, Param, Port, VETH, VLAN, VXLAN, carrier_losses,
+    BOND, BRIDGE, DUMMY, LINK_ROWS, Link, LinkAdmin, LinkFacts, LinkKind, LinkMaster, LinkMtu,
+    LinkRow, LinkUp, MACVLAN, MadeLink, OperState, Param, Port, VETH, VLAN, VXLAN, carrier_losses,
 };
 pub use crate::kinds::link_setting::{LinkSetting, LinkSysctl, setting_path};
 pub use crate::kinds::neighbor::{Neighbor, NeighborFacts, NeighborState};

@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 use super::system::Content;
 
 /// One operation on a value of type `V`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub enum Op<'a, V> {
     /// Make it.
     Create(&'a V),
@@ -205,6 +205,14 @@ impl From<EncodeError> for OperationError {
 
 /// A key with its observed value; `None` when the object does not exist.
 pub type Observation = (Key, Option<SharedValue>);
+
+impl<V> Clone for Op<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for Op<'_, V> {}
 
 impl<'a, V: 'static> Op<'a, V> {
     /// The engine's operation with typed values; `None` when a value is missing or has another type.

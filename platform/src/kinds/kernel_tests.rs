@@ -238,6 +238,7 @@ fn links_are_made_changed_and_deleted() {
     let port = |master: Option<&str>| LinkMaster {
         link: "a".into(),
         master: master.map(Into::into),
+        kind: master.map(|_| "bridge".into()),
         on_our_link: false,
     };
     kernel.create(port(Some("br0")));
@@ -371,7 +372,7 @@ fn the_kernel_refuses_what_the_table_says() {
     let member = |link: &str, master: &str| {
         let link = link.into();
         let master = Some(master.into());
-        LinkMaster { link, master, on_our_link: false }
+        LinkMaster { link, master, kind: Some("bridge".into()), on_our_link: false }
     };
     let forwarding = || LinkSetting {
         sysctl: LinkSysctl::Forwarding,
@@ -454,7 +455,9 @@ fn links_that_follow_others_have_what_others_allow() {
     kernel.create(of_tunnel.clone());
     kernel.update(of_bridge.clone(), fixed(&of_bridge, 1200));
     kernel.update(of_tunnel.clone(), fixed(&of_tunnel, 1300));
-    let master = LinkMaster { link: "b".into(), master: Some("br0".into()), on_our_link: false };
+    let kind = Some("bridge".into());
+    let master =
+        LinkMaster { link: "b".into(), master: Some("br0".into()), kind, on_our_link: false };
     kernel.create(master);
     let far = Link { enabled: false, ..Link::new("b", LinkKind::Physical) };
     kernel.update(far.clone(), Link { mtu: Some(1400), ..far });

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use smol_str::SmolStr;
 
+use super::bond_members::BondIndex;
 use super::link::{Link, LinkMtu, OperState};
 use super::mtu_limits::MtuLimits;
 
@@ -25,6 +26,7 @@ pub struct LinkIndex {
     by_index: HashMap<u32, Entry>,
     last_reserved: u32,
     mtus: MtuLimits,
+    bonds: BondIndex,
     /// A link that the kernel had shown was dropped before its `RTM_DELLINK` arrived.
     dropped_early: bool,
 }
@@ -41,6 +43,11 @@ struct Entry {
     oper: OperState,
     /// Administratively up.
     is_up: bool,
+    /// Administratively up when the requests in progress have been carried out.
+    will_be_up: bool,
+    /// Kind of the master that a request has the link join, until the kernel shows a master. The kernel announces what the
+    /// master gives to the link before it announces the master.
+    joining: Option<SmolStr>,
     /// True when the kernel has IPv6 on the link, and it is not switched off.
     ipv6: Option<bool>,
     last_change_ns: u64,
@@ -79,6 +86,25 @@ impl LinkIndex {
         self.by_index.get(&index).is_some_and(|entry| entry.is_up)
     }
 
+    /// True when the link with this index is administratively up once the requests in progress have been carried out.
+    pub(crate) fn will_be_up(&self, index: u32) -> bool {
+        self.by_index.get(&index).is_some_and(|entry| entry.will_be_up)
+    }
+
+    /// Records that a request puts the link of this name up or down.
+    pub(crate) fn expect_up(&mut self, name: &str, is_up: bool) {
+        if let Some(entry) = self.index(name).and_then(|index| self.by_index.get_mut(&index)) {
+            entry.will_be_up = is_up;
+        }
+    }
+
+    /// Records that a request has a link join a master of this kind, or leave its master.
+    pub(crate) fn expect_master(&mut self, index: u32, kind: Option<SmolStr>) {
+        if let Some(entry) = self.by_index.get_mut(&index) {
+            entry.joining = kind;
+        }
+    }
+
     /// True when the link with this index was last seen with IPv6; `None` where the kernel showed none.
     pub(crate) fn has_ipv6(&self, index: u32) -> Option<bool> {
         self.by_index.get(&index)?.ipv6
@@ -111,6 +137,11 @@ impl LinkIndex {
         self.mtus.forget(index)
     }
 
+    /// The bonds and their members.
+    pub(super) fn bonds(&mut self) -> &mut BondIndex {
+        &mut self.bonds
+    }
+
     /// True when a link of this name exists and carries our mark.
     pub fn is_ours(&self, name: &str) -> bool {
         self.index(name).is_some_and(|index| self.by_index[&index].ours)
@@ -134,6 +165,11 @@ impl LinkIndex {
         };
         let renamed = earlier.map(|entry| entry.name.clone()).filter(|name| *name != link.name);
         let marked = earlier.is_some_and(|entry| entry.marked && entry.name == link.name);
+        let joining = earlier.and_then(|entry| entry.joining.clone());
+        let joining = joining.filter(|_| link.master.is_none());
+        if joining.is_some() {
+            link.master_kind.clone_from(&joining);
+        }
         let mark_seen = facts.ours || earlier.is_some_and(|entry| entry.mark_seen);
         facts.mark_lost = mark_seen && !facts.ours;
         facts.ours = mark_seen;
@@ -145,6 +181,8 @@ impl LinkIndex {
             mark_seen,
             oper: facts.oper,
             is_up: link.enabled,
+            will_be_up: link.enabled,
+            joining,
             ipv6: link.ipv6_enabled,
             last_change_ns: facts.last_change_ns,
         };
@@ -167,12 +205,13 @@ impl LinkIndex {
 
     /// Removes the links that the predicate rejects, because a complete list did not contain them.
     pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
-        let Self { by_index, mtus, dropped_early, .. } = self;
+        let Self { by_index, mtus, bonds, dropped_early, .. } = self;
         by_index.retain(|index, entry| {
             let stays = keep(*index);
             *dropped_early |= !stays && entry.was_reported();
             if !stays {
                 mtus.forget(*index);
+                bonds.forget(*index);
             }
             stays
         });
@@ -221,6 +260,8 @@ impl LinkIndex {
             mark_seen: false,
             oper,
             is_up: false,
+            will_be_up: false,
+            joining: None,
             ipv6: None,
             last_change_ns: 0,
         };

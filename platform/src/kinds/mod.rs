@@ -24,6 +24,11 @@
 //! | tunnel, VLAN | another one of its identity | EEXIST | a claim |
 //! | bridge port | the master is not a bridge, or does not exist | EOPNOTSUPP, ENODEV | the facet of bridges |
 //! | bridge port | it is a bridge, or the loopback link | ELOOP, EINVAL | refused before, by [`objects`](crate::objects) |
+//! | bond member | the master is not a bond, or does not exist | EOPNOTSUPP, ENODEV | the facet of bonds |
+//! | bond member | it is up | EPERM | the request puts it down |
+//! | bond member | it is a bond, a bridge, or the loopback link | EPERM, EINVAL | refused before, by [`objects`](crate::objects) |
+//! | LACP | the bond is in another mode | EACCES | the facet of bonds with LACP |
+//! | LACP | the bond is up | EPERM | the requests put it down and up |
 //! | neighbour | an address of ours on its link: accepted, and useless | none | a claim |
 //! | link-layer address of the loopback link | given back | EADDRNOTAVAIL | refused before |
 //!
@@ -37,6 +42,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use std::sync::LazyLock;
 
 pub mod address;
+pub mod bond_members;
 pub mod codec;
 pub mod credential;
 mod difference;
@@ -44,6 +50,7 @@ pub mod entry;
 pub mod ethernet;
 #[cfg(test)]
 mod kernel_tests;
+pub mod lacp;
 pub mod link;
 pub mod link_setting;
 pub mod links;
@@ -65,8 +72,10 @@ use reading::ClassRow;
 use row::{KindRow, Shown, row};
 
 pub use address::{ADDRESS, CONNECTED};
+pub use bond_members::{BOND_MEMBERS, LACP_MEMBER};
 pub use credential::{ACCOUNT, CREDENTIAL_FILE, GLOME_LOGIN, PASSWORD, PROGRAM, SSH_SERVER};
 pub use ethernet::{ETHERNET, ETHERNET_CONFIG};
+pub use lacp::LACP;
 pub use link::{LINK, LINK_ADMIN, LINK_MASTER, LINK_MTU, LINK_UP, PORT};
 pub use link_setting::{FORWARDING, IGNORE_LINKDOWN};
 pub use neighbor::NEIGHBOR;
@@ -95,6 +104,9 @@ pub static KINDS: LazyLock<Vec<KindRow>> = LazyLock::new(|| {
         row::<address::AddressDescriptor>(),
         row::<address::ConnectedPrefixDescriptor>(),
         row::<neighbor::NeighborDescriptor>(),
+        row::<lacp::LacpDescriptor>(),
+        row::<bond_members::BondMembersDescriptor>(),
+        row::<bond_members::LacpMemberDescriptor>(),
         row::<link::LinkMasterDescriptor>(),
         row::<link::LinkMtuDescriptor>(),
         row::<link::LinkAdminDescriptor>(),

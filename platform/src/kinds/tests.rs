@@ -42,7 +42,7 @@ fn foreign_values() -> Vec<(KindId, SharedValue)> {
     let link = "eth0";
     let ip = "192.0.2.1".parse().unwrap();
     let facts = Some(AddressFacts { ours: false, origin: AddressOrigin::Static, status: None });
-    let master = LinkMaster { link: link.into(), master: None, on_our_link: false };
+    let master = LinkMaster { link: link.into(), master: None, kind: None, on_our_link: false };
     let mtu =
         LinkMtu { link: link.into(), mtu: None, device: None, limit: None, on_our_link: false };
     let state = NeighborState::Permanent;
@@ -56,6 +56,7 @@ fn foreign_values() -> Vec<(KindId, SharedValue)> {
         (LINK_MASTER, Arc::new(master)),
         (LINK_MTU, Arc::new(mtu)),
         (LINK_ADMIN, Arc::new(LinkAdmin { link: link.into(), below: None, on_our_link: false })),
+        (LACP, Arc::new(Lacp::new("bond0"))),
         (ADDRESS, Arc::new(Address { facts, ..Address::new(link, ip, 24) })),
         (NEIGHBOR, Arc::new(Neighbor { link: link.into(), ip, mac: None, facts: neighbor_facts })),
         (ROUTE, Arc::new(KernelRoute { foreign, ..route })),

@@ -7,8 +7,8 @@ use super::state::{Planes, StateEntry};
 use super::*;
 use crate::kinds;
 use crate::values::{
-    Address, AddressFacts, AddressOrigin, BRIDGE, DUMMY, Duplex, Ethernet, Link, LinkFacts,
-    LinkKind, MadeLink, OperState, VETH, VLAN,
+    Address, AddressFacts, AddressOrigin, BOND, BRIDGE, DUMMY, Duplex, Ethernet, Lacp, LacpSystem,
+    Link, LinkFacts, LinkKind, MacAddr, MadeLink, OperState, VETH, VLAN,
 };
 use holdfast_scheduler::SharedValue;
 
@@ -133,6 +133,39 @@ fn objects_become_values() {
         &["Physical", "enabled: false", "mtu: Some(1400)", "ipv6_forwarding: Some(true)"],
     );
     check("/interfaces/interface[name=lo]", "", "link lo", &["Loopback"]);
+    check(
+        eth0,
+        &format!("{eth0}/aggregate = bond0"),
+        "link eth0",
+        &[r#"master: Some("bond0")"#, r#"master_kind: Some("bond")"#],
+    );
+    let bond0 = "/interfaces/interface[name=bond0]";
+    check(
+        bond0,
+        &format!("{bond0}/type = bond\n{bond0}/master = br0"),
+        "link bond0",
+        &["802.3ad", "min-links: 0", "miimon: 100", "layer2", r#"master_kind: Some("bridge")"#],
+    );
+    check(
+        bond0,
+        &format!(
+            "{bond0}/type = bond\n{bond0}/bond/mode = balance-xor\n{bond0}/bond/min-links = 1
+             {bond0}/bond/miimon = 50\n{bond0}/bond/xmit-hash-policy = layer3+4"
+        ),
+        "link bond0",
+        &["balance-xor", "min-links: 1", "miimon: 50", "layer3+4"],
+    );
+    let lacp = "/lacp/interface[name=bond0]";
+    check(lacp, "", "LACP of bond0", &["is_fast: false", "is_active: true", "priority: 65535"]);
+    check(
+        lacp,
+        &format!(
+            "{lacp}/interval = FAST\n{lacp}/active = false\n{lacp}/system-priority = 7
+             {lacp}/system-mac = 02:00:00:00:00:09"
+        ),
+        "LACP of bond0",
+        &["is_fast: true", "is_active: false", "priority: 7", "2, 0, 0, 0, 0, 9"],
+    );
     check(
         "/interfaces/interface[name=v0]",
         "/interfaces/interface[name=v0]/type = veth
@@ -308,6 +341,72 @@ fn routes_of_one_protocol_share_their_owner() {
 }
 
 #[test]
+fn a_bond_shows_its_parameters_and_lacp() {
+    let model = Model::new();
+    let bond = MadeLink::new(&BOND).with("min-links", 2).with("xmit-hash-policy", "layer3+4");
+    let facts = Some(LinkFacts { index: 7, ..LinkFacts::default() });
+    let link = Link { facts, ..Link::new("bond0", bond.into()) };
+    let planes = Planes { observed: Some(&link), ..Planes::default() };
+    let lines = model.state(&kinds::link::key("bond0"), planes);
+    let state = "/interfaces/interface[name=bond0]/state";
+    for line in [
+        format!("{state}/type = bond"),
+        format!("{state}/bond/mode = 802.3ad"),
+        format!("{state}/bond/min-links = 2"),
+        format!("{state}/bond/miimon = 100"),
+        format!("{state}/bond/xmit-hash-policy = layer3+4"),
+    ] {
+        assert!(lines.contains(&line), "{line} in {lines}");
+    }
+    let master = Some("bond0".into());
+    let member =
+        Link { master, master_kind: Some("bond".into()), ..Link::new("eth1", LinkKind::Physical) };
+    let planes = Planes { observed: Some(&member), ..Planes::default() };
+    let lines = model.state(&kinds::link::key("eth1"), planes);
+    assert!(lines.contains("[name=eth1]/state/aggregate = bond0"), "{lines}");
+    assert!(!lines.contains("/state/master"), "{lines}");
+    let mac = Some(MacAddr([2, 0, 0, 0, 0, 9]));
+    let system = Some(LacpSystem { mac, priority: 7 });
+    let lacp = Lacp { is_fast: true, system, ..Lacp::new("bond0") };
+    let planes = Planes { observed: Some(&lacp), ..Planes::default() };
+    let state = "/lacp/interface[name=bond0]/state";
+    assert_eq!(
+        model.state(&kinds::lacp::key("bond0"), planes),
+        [
+            format!("{state}/name = bond0"),
+            format!("{state}/interval = FAST"),
+            format!("{state}/active = true"),
+            format!("{state}/system-mac = 02:00:00:00:00:09"),
+            format!("{state}/system-priority = 7"),
+        ]
+        .join("\n")
+    );
+}
+
+/// Every name that the model has for a parameter is one that the kernel's messages have.
+#[test]
+fn names_of_parameters_are_those_of_the_kernel() {
+    let words = |leaf: &str| {
+        let row = BOND.params.iter().find(|row| row.leaf == leaf).unwrap();
+        let crate::kinds::link::ParamType::Enum(words) = row.ty else { panic!("{leaf}") };
+        words
+    };
+    let schema = Schema::native().unwrap();
+    for leaf in ["mode", "xmit-hash-policy"] {
+        let node = schema.find(&format!("/interfaces/interface/bond/{leaf}")).unwrap();
+        for word in words(leaf) {
+            assert!(schema.leaf(node).ty.parse_text(word).is_ok(), "{leaf} {word}");
+            let row = BOND.params.iter().find(|row| row.leaf == leaf).unwrap();
+            let crate::kinds::link::Attribute::Data { put, take } = row.attribute else { panic!() };
+            let mut data = BOND.data.unwrap()();
+            let param = crate::values::Param::from(*word);
+            put(&mut data, &param);
+            assert_eq!(take(&data), Some(param));
+        }
+    }
+}
+
+#[test]
 fn impossible_objects_are_refused() {
     let check = |object: &str, lines: &str, path: &str, reason: &str| {
         let model = Model::new();
@@ -341,6 +440,20 @@ fn impossible_objects_are_refused() {
     leaf(&format!("description = {}", "ä".repeat(128)), "description", "255 bytes at most");
     leaf("master = eth0", "master", "port of itself");
     leaf("type = bridge\nmaster = br0", "master", "a bridge link cannot be a port");
+    leaf("aggregate = eth0", "aggregate", "member of itself");
+    leaf(
+        "type = bridge\naggregate = bond0",
+        "aggregate",
+        "a bridge link cannot be a member of a bond",
+    );
+    leaf("type = bond\naggregate = bond0", "aggregate", "a bond link cannot be a member of a bond");
+    leaf("master = br0\naggregate = bond0", "aggregate", "both `master` and `aggregate`");
+    let mac = "mac-address = 02:00:00:00:00:01";
+    leaf(&format!("aggregate = bond0\n{mac}"), "mac-address", "set it on `bond0`");
+    leaf("aggregate = bond0\nmtu = 1400", "mtu", "a member has the MTU of its bond");
+    leaf("aggregate = bond0\nipv6/mtu = 1400", "ipv6/mtu", "set it on `bond0`");
+    let several = "type = bond\nbond/mode = balance-xor\nbond/min-links = 2";
+    leaf(several, "bond/min-links", "only in mode 802.3ad");
     let vxlan = |lines: &str, at: &str, reason: &str| {
         let lines = lines.lines().map(|line| format!("vxlan/{}", line.trim()));
         let lines: Vec<_> = ["type = vxlan".to_owned()].into_iter().chain(lines).collect();

@@ -64,7 +64,13 @@ pub static BRIDGE: LinkRow = LinkRow {
         },
     ],
     mtu: MtuRule::OfPorts,
-    ports: Some(PortRule { leaf: "master" }),
+    ports: Some(PortRule {
+        leaf: "master",
+        role: "port",
+        needs_down: false,
+        gives_mac_and_mtu: false,
+        refuses: &["bridge"],
+    }),
     ..LinkRow::new("bridge")
 };
 

@@ -4,7 +4,7 @@ use netlink_packet_route::AddressFamily;
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop, State,
 };
-use smol_str::SmolStr;
+use smol_str::{SmolStr, ToSmolStr as _};
 
 use super::rows::row_of_kind;
 use super::{
@@ -57,6 +57,10 @@ pub(crate) fn decode(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
     let elsewhere = |attribute: &_| matches!(attribute, LinkAttribute::LinkNetNsId(_));
     let lower = lower.filter(|_| !message.attributes.iter().any(elsewhere));
     link.kind = kind(info, lower, links).unwrap_or(link.kind);
+    link.master_kind = info.iter().find_map(|info| match info {
+        LinkInfo::PortKind(kind) => Some(kind.to_smolstr()),
+        _ => None,
+    });
     link.facts = Some(facts);
     Some(link)
 }

@@ -19,6 +19,17 @@ use crate::kinds::types::{Family, our_altname};
 const IFLA_IFALIAS: u16 = 20;
 
 pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+    let after = match op {
+        Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => new,
+        Op::Release { restore, .. } => restore,
+        Op::Delete(old) => return remove(old, links),
+    };
+    let requests = requests_of(op, links)?;
+    links.expect_up(&after.name, after.enabled);
+    Ok(requests)
+}
+
+fn requests_of(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     match op {
         Op::Create(new) => match new.kind.made() {
             Some(made) if links.index(&new.name).is_none() => make(new, made, links),
@@ -48,28 +59,57 @@ pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, 
     }
 }
 
+/// A master that takes only ports that are down leaves them down when they go, and puts them up when they come. Either way the
+/// port is as it was afterwards, also where the kernel refuses to take it.
 pub(super) fn master(
     op: Op<'_, LinkMaster>,
     links: &mut LinkIndex,
 ) -> Result<Requests, EncodeError> {
-    let (link, master) = match op {
-        Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => {
-            (&new.link, new.master.as_ref())
-        }
-        Op::Release { old, restore } => (&old.link, restore.master.as_ref()),
-        Op::Delete(old) => (&old.link, None),
+    let new = match op {
+        Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => Some(new),
+        Op::Release { restore, .. } => Some(restore),
+        Op::Delete(_) => None,
     };
+    let old = match op {
+        Op::Create(_) => None,
+        Op::Adopt { old, .. } | Op::Update { old, .. } => Some(old),
+        Op::Delete(old) | Op::Release { old, .. } => Some(old),
+    };
+    let Some(link) = old.or(new).map(|part| &part.link) else { return Ok(Requests::new()) };
+    let master = new.and_then(|new| new.master.as_ref());
     let controller = match master {
         Some(master) => index(master, links)?,
-        None => 0, // leaves the bridge
+        None => 0, // leaves its master
     };
     let Some(index) = links.index(link) else {
         return if master.is_none() { Ok(Requests::new()) } else { Err(not_found(link)) };
     };
+    let needs_down = |part: Option<&LinkMaster>| {
+        part.and_then(LinkMaster::rule).is_some_and(|rule| rule.needs_down)
+    };
     let mut message = LinkMessage::default();
     message.header.index = index;
+    if needs_down(new) {
+        // The kernel takes IFF_UP before IFLA_MASTER.
+        message.header.change_mask = LinkFlags::Up;
+    }
     message.attributes.push(LinkAttribute::Controller(controller));
-    Ok(smallvec![Request::change(RouteNetlinkMessage::SetLink(message))])
+    let mut requests: Requests = smallvec![Request::change(RouteNetlinkMessage::SetLink(message))];
+    if needs_down(old) || needs_down(new) {
+        requests.push(switch(index, links.will_be_up(index)));
+    }
+    let gives_mac_and_mtu = new.and_then(LinkMaster::rule).is_some_and(|it| it.gives_mac_and_mtu);
+    links.expect_master(index, new.and_then(|new| new.kind.clone()).filter(|_| gives_mac_and_mtu));
+    Ok(requests)
+}
+
+/// Puts a link up or down.
+pub(in crate::kinds) fn switch(index: u32, up: bool) -> Request {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.header.change_mask = LinkFlags::Up;
+    message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
+    Request::change(RouteNetlinkMessage::SetLink(message))
 }
 
 fn not_found(name: &str) -> EncodeError {

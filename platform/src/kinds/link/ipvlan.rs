@@ -15,13 +15,18 @@ pub(super) static IPVLAN: LinkRow = LinkRow {
         ParamRow {
             default: Some(Constant::Name(L3)),
             change: Change::InPlace,
-            ..ParamRow::new("mode", ParamType::Name, data!(IpVlan, InfoIpVlan::Mode, mode, shown))
+            ..ParamRow::new(
+                "mode",
+                ParamType::Enum(&MODES),
+                data!(IpVlan, InfoIpVlan::Mode, mode, shown),
+            )
         },
     ],
     mtu: MtuRule::OfBelow(|_| 0),
     ..LinkRow::new("ipvlan")
 };
 
+const MODES: [&str; 3] = ["l2", L3, "l3s"];
 /// Mode of a new link in the kernel and in the model.
 const L3: &str = "l3";
 

@@ -16,13 +16,19 @@ pub static MACVLAN: LinkRow = LinkRow {
         ParamRow {
             default: Some(Constant::Name(VEPA)),
             change: Change::InPlace,
-            ..ParamRow::new("mode", ParamType::Name, data!(MacVlan, InfoMacVlan::Mode, mode, shown))
+            ..ParamRow::new(
+                "mode",
+                ParamType::Enum(&MODES),
+                data!(MacVlan, InfoMacVlan::Mode, mode, shown),
+            )
         },
     ],
     mtu: MtuRule::OfBelow(|_| 0),
     ..LinkRow::new("macvlan")
 };
 
+/// Modes that a link changes to and from in place.
+const MODES: [&str; 3] = ["private", VEPA, "bridge"];
 /// Mode of a new link in the kernel and in the model.
 const VEPA: &str = "vepa";
 

@@ -1,6 +1,7 @@
-//! Links, with the properties that have keys of their own: presence, administrative state, bridge.
+//! Links, with the properties that have keys of their own: presence, administrative state, the bridge or bond above.
 
 mod admin;
+pub(crate) mod bond;
 mod bridge;
 mod decode;
 mod dummy;
@@ -24,6 +25,7 @@ use holdfast_scheduler::{
     Offer, OperationError, Part, SharedValue,
 };
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkMessage;
 use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 
@@ -36,18 +38,20 @@ use crate::kinds::reading::{
 };
 use crate::kinds::row::{Encode, Kind, KindRow, PreImageForm, PreImageRow, Shown};
 use crate::kinds::types::{Family, MacAddr};
-use crate::kinds::{ethernet, link_setting};
+use crate::kinds::{bond_members, ethernet, lacp, link_setting};
 
 use crate::kinds::difference::difference;
 use crate::transport_id;
 
 pub use admin::{LinkAdminDescriptor, admin_key};
+pub use bond::BOND;
 pub use bridge::BRIDGE;
 pub(crate) use decode::decode;
 pub use dummy::DUMMY;
+pub(in crate::kinds) use encode::switch;
 pub use macvlan::MACVLAN;
 pub use mtu::{LinkMtuDescriptor, mtu_key};
-pub(crate) use row::{Attribute, Change, MtuRule, ParamRow, ParamType};
+pub(crate) use row::{Attribute, Change, MtuRule, ParamRow, ParamType, PortRule};
 pub use row::{LinkRow, MadeLink, Param};
 pub use rows::LINK_ROWS;
 pub use value::{
@@ -67,7 +71,7 @@ pub const LINK: KindId = KindId(11);
 /// Property: a link is up.
 pub const LINK_UP: KindId = KindId(12);
 
-/// Membership of a link in a bridge.
+/// Membership of a link in a bridge or bond.
 pub const LINK_MASTER: KindId = KindId(13);
 
 /// A link that goes down with the link below is up.
@@ -93,7 +97,7 @@ pub struct LinkUpDescriptor {
     kinds: &'static [KindRow],
 }
 
-/// Membership of a link in a bridge.
+/// Membership of a link in a bridge or bond.
 #[derive(Debug, Default)]
 pub struct LinkMasterDescriptor;
 
@@ -112,7 +116,7 @@ pub fn up_key(name: &str) -> Key {
     Key::of(LINK_UP).str(name)
 }
 
-/// The key of a link's bridge.
+/// The key of a link's bridge or bond.
 pub fn master_key(name: &str) -> Key {
     Key::of(LINK_MASTER).str(name)
 }
@@ -121,7 +125,12 @@ pub fn master_key(name: &str) -> Key {
 pub(crate) fn observations(link: Link, is_deleted: bool) -> Vec<Observation> {
     let name = link.name.clone();
     let ours = link.is_ours();
-    let master = LinkMaster { link: name.clone(), master: link.master.clone(), on_our_link: ours };
+    let master = LinkMaster {
+        link: name.clone(),
+        master: link.master.clone(),
+        kind: link.master_kind.clone().filter(|_| link.master.is_some()),
+        on_our_link: ours,
+    };
     let port: SharedValue = Arc::new(Port { link: name.clone() });
     let admin = link.goes_down_with_below().then(|| {
         let below = link.below_for_admin();
@@ -138,6 +147,8 @@ pub(crate) fn observations(link: Link, is_deleted: bool) -> Vec<Observation> {
         all.iter_mut().for_each(|(_, value)| *value = None);
         all.push((ethernet::key(&name), None));
         all.push((mtu_key(&name), None));
+        all.push((lacp::key(&name), None));
+        all.push((bond_members::key(&name), None));
         all.extend(link_setting::keys(&name).map(|key| (key, None)));
     }
     all
@@ -152,7 +163,7 @@ pub(crate) static LINKS: ClassRow = ClassRow {
     list: ClassList::Links,
     decode: |message, _, time_ns, links| match message {
         RouteNetlinkMessage::NewLink(message) => match decode(message, links) {
-            Some(link) => new_link(link, time_ns, links),
+            Some(link) => new_link(link, message, time_ns, links),
             None => Vec::new(),
         },
         RouteNetlinkMessage::DelLink(message) => match decode(message, links) {
@@ -163,7 +174,12 @@ pub(crate) static LINKS: ClassRow = ClassRow {
     },
 };
 
-fn new_link(mut link: Link, time_ns: u64, links: &mut LinkIndex) -> Vec<Observation> {
+fn new_link(
+    mut link: Link,
+    message: &LinkMessage,
+    time_ns: u64,
+    links: &mut LinkIndex,
+) -> Vec<Observation> {
     let renamed = links.observe(&mut link, time_ns);
     let mut all = Vec::new();
     if let Some(old) = renamed {
@@ -171,6 +187,8 @@ fn new_link(mut link: Link, time_ns: u64, links: &mut LinkIndex) -> Vec<Observat
         all.extend(observations(old, true));
     }
     all.extend(mtus(links.observe_mtu(&link)));
+    all.extend(lacp::observation(&link, lacp::bond_attributes(message)));
+    all.extend(links.bonds().observe(message.header.index, &link, message));
     all.extend(observations(link, false));
     all
 }
@@ -185,14 +203,24 @@ fn gone_link(link: Link, links: &mut LinkIndex) -> Vec<Observation> {
     // A new link of this name has another index.
     let successor = links.index(&link.name).is_some_and(|current| current != index);
     links.forget(index);
+    if !successor {
+        links.bonds().forget_bond(&link.name);
+    }
     let mut all = if successor { Vec::new() } else { observations(link, true) };
+    all.extend(links.bonds().forget(index));
     all.extend(mtus(links.forget_mtu(index)));
     all
 }
 
-/// Facet of bridges: only a bridge can be a master.
-fn bridge_facet(name: &str) -> Facet {
-    Facet::of(LINK, "bridge").str(name)
+/// Facet of links of a kind with ports: only a bridge can be the bridge of a port, and only a bond have members.
+fn master_facet(kind: &str, name: &str) -> Facet {
+    Facet::of(LINK, kind).str(name)
+}
+
+/// Dependency of the values that need a bond with LACP.
+pub(super) fn runs_lacp(bond: &str) -> Dependency {
+    let label = format_smolstr!("bond {bond} in mode 802.3ad");
+    Dependency::any_of(label, Facet::of(LINK, bond::LACP_FACET).str(bond))
 }
 
 /// Dependency of what is on a link in IPv6: addresses, neighbours, routes to the link, and tunnels of IPv6 over it.
@@ -330,8 +358,12 @@ impl Descriptor for LinkDescriptor {
     fn provides(&self, link: &Link) -> Vec<Offer> {
         let mut offers: Vec<Offer> = Vec::new();
         let name = &link.name;
-        if link.kind.made().is_some_and(|made| made.row().ports.is_some()) {
-            offers.push(bridge_facet(name).into());
+        if let Some(made) = link.kind.made() {
+            if made.row().ports.is_some() {
+                offers.push(master_facet(made.row().name, name).into());
+            }
+            let facets = (made.row().facets)(made).iter();
+            offers.extend(facets.map(|facet| Offer::from(Facet::of(LINK, facet).str(name))));
         }
         for (family, facet, enabled) in
             [(Family::V4, "ipv4", link.ipv4_enabled), (Family::V6, "ipv6", link.ipv6_enabled)]
@@ -368,8 +400,12 @@ impl Descriptor for LinkDescriptor {
             parts.push((ethernet::config_key(&link.name), Arc::new(settings.clone())));
         }
         if link.master.is_some() {
-            let (link, master) = (link.name.clone(), link.master.clone());
-            let part = LinkMaster { link, master, on_our_link: false };
+            let part = LinkMaster {
+                link: link.name.clone(),
+                master: link.master.clone(),
+                kind: link.master_kind.clone(),
+                on_our_link: false,
+            };
             parts.push((master_key(&part.link), Arc::new(part)));
         }
         for sysctl in LinkSysctl::ALL {
@@ -405,6 +441,7 @@ impl Descriptor for LinkDescriptor {
         let expected = Link {
             ethernet: None,
             master: None,
+            master_kind: None,
             subinterface_description: None,
             ipv4_enabled: None,
             ipv4_forwarding: None,
@@ -473,12 +510,12 @@ impl Descriptor for LinkDescriptor {
         Some(Link { name: link_of(key)?, ..link.clone() })
     }
 
-    /// The settings of a link, and its membership in a bridge, stay with it when it gets another name.
+    /// The settings of a link, its membership in a bridge or bond, and LACP stay with it when it gets another name.
     fn keys_along(&self, from: &Key, to: &Key) -> Vec<(Key, Key)> {
         let keys = |key| {
             let link = link_of(key);
             link.into_iter().flat_map(|it| {
-                let others = [master_key(&it), mtu_key(&it), admin_key(&it)];
+                let others = [master_key(&it), mtu_key(&it), admin_key(&it), lacp::key(&it)];
                 link_setting::keys(&it).chain(others).collect::<Vec<_>>()
             })
         };
@@ -625,16 +662,18 @@ fn before_this_device(before: &Link, applied: &Link, observed: &Link) -> Link {
     own
 }
 
-/// The original attributes of a link, updated by foreign changes to those that `applied` leaves open.
+/// The original attributes of a link, updated by foreign changes to those that `applied` leaves open. A bond gives its own
+/// link-layer address and MTU to a member, and the original ones back: those of the bond are no foreign change.
 fn with_what_others_changed(before: &Link, applied: &Link, observed: &Link) -> Link {
     let mut anew = before.clone();
     if applied.description.is_none() {
         anew.description.clone_from(&observed.description);
     }
-    if applied.mtu.is_none() {
+    let is_own = !observed.has_those_of_master();
+    if applied.mtu.is_none() && is_own {
         anew.mtu = observed.mtu;
     }
-    if applied.mac.is_none() {
+    if applied.mac.is_none() && is_own {
         anew.mac = observed.mac;
     }
     if applied.ipv6_enabled.is_none() {
@@ -787,9 +826,11 @@ impl Descriptor for LinkMasterDescriptor {
     }
 
     fn label(&self, part: &LinkMaster) -> String {
-        match &part.master {
-            Some(master) => format!("port {} of bridge {master}", part.link),
-            None => format!("port {} of no bridge", part.link),
+        let role = part.rule().map_or("port", |rule| rule.role);
+        match (&part.master, &part.kind) {
+            (Some(master), Some(kind)) => format!("{role} {} of {kind} {master}", part.link),
+            (Some(master), None) => format!("{role} {} of {master}", part.link),
+            (None, _) => format!("{role} {} of no bridge or bond", part.link),
         }
     }
 
@@ -798,10 +839,8 @@ impl Descriptor for LinkMasterDescriptor {
     }
 
     fn dependencies(&self, part: &LinkMaster) -> Vec<Dependency> {
-        part.master
-            .iter()
-            .map(|master| Dependency::any_of(format!("bridge {master}"), bridge_facet(master)))
-            .collect()
+        let (Some(master), Some(kind)) = (&part.master, &part.kind) else { return Vec::new() };
+        vec![Dependency::any_of(format!("{kind} {master}"), master_facet(kind, master))]
     }
 
     fn satisfied_by(&self, expected: &LinkMaster, observed: &LinkMaster) -> bool {
@@ -820,9 +859,9 @@ impl Descriptor for LinkMasterDescriptor {
         (!observed.on_our_link).then(|| observed.clone())
     }
 
-    /// Every link reports its bridge, or that it has none.
+    /// Every link reports its bridge or bond, or that it has none.
     fn after_delete(&self, deleted: &LinkMaster) -> Option<LinkMaster> {
-        Some(LinkMaster { master: None, ..deleted.clone() })
+        Some(LinkMaster { master: None, kind: None, ..deleted.clone() })
     }
 }
 
@@ -830,16 +869,23 @@ impl Descriptor for LinkMasterDescriptor {
 struct MasterRow {
     link: SmolStr,
     master: Option<SmolStr>,
+    /// Kind of the master; rows of earlier versions, which knew bridges alone, have none.
+    #[serde(default)]
+    master_kind: Option<SmolStr>,
 }
 
 impl PreImageRow<LinkMasterDescriptor> for MasterRow {
     const TAG: &'static str = "master";
 
     fn of(part: &LinkMaster) -> Option<Self> {
-        Some(Self { link: part.link.clone(), master: part.master.clone() })
+        let LinkMaster { link, master, kind, .. } = part.clone();
+        Some(Self { link, master, master_kind: kind })
     }
 
     fn value(self) -> LinkMaster {
-        LinkMaster { link: self.link, master: self.master, on_our_link: false }
+        let Self { link, master, master_kind } = self;
+        let bridge = || master.as_ref().map(|_| BRIDGE.name.into());
+        let kind = master_kind.or_else(bridge);
+        LinkMaster { link, master, kind, on_our_link: false }
     }
 }

@@ -11,10 +11,11 @@ use smol_str::SmolStr;
 use super::status::LinkStatus;
 use super::{
     DUMMY, LEAST_IPV6_MTU, LINK_ROWS, Link, LinkKind, LinkRow, MadeLink, OperState, Param,
-    ParamRow, ParamType, VLAN as VLAN_ROW, can_become, key,
+    ParamRow, ParamType, PortRule, VLAN as VLAN_ROW, can_become, key,
 };
 use crate::kinds::entry::{
-    Entry, LINK_STEP, ObjectError, ObjectValues, not_of_one_host, number, text, vlan_index, vlan_of,
+    Entry, LINK_STEP, ObjectError, ObjectValues, ip_text, not_of_one_host, number, text,
+    vlan_index, vlan_of,
 };
 use crate::kinds::ethernet::{self, Duplex, Ethernet, EthernetAttribute};
 use crate::kinds::native::{
@@ -44,7 +45,6 @@ nodes!(
         port_speed: "/port-speed",
         duplex_mode: "/duplex-mode",
         auto_negotiate: "/auto-negotiate",
-        master: "/master",
         forwarding_viable: "/forwarding-viable",
         hold_time: "/hold-time",
         hold_time_up: "/hold-time/up",
@@ -77,7 +77,6 @@ nodes!(
         state_mac: "/state/mac-address",
         state_hardware_mac: "/state/hardware-mac-address",
         state_description: "/state/description",
-        state_master: "/state/master",
         state_peer: "/state/peer",
         state_last_change: "/state/last-change",
         state_subinterface_description: "/state/subinterface-description",
@@ -133,6 +132,24 @@ pub(crate) struct NativeLink {
     v4: ForLinks<LinkFamilyNodes>,
     v6: ForLinks<LinkFamilyNodes>,
     rows: Vec<BoundRow>,
+    ports: Vec<BoundPorts>,
+}
+
+/// How links of a kind take ports, bound to the leaves of a port.
+#[derive(Clone, Copy, Debug)]
+struct BoundPorts {
+    kind: &'static str,
+    rule: PortRule,
+    leaf: NodeId,
+    state: NodeId,
+}
+
+impl BoundPorts {
+    fn find(schema: &Schema, kind: &'static str, rule: PortRule) -> Result<Self, ModelError> {
+        let leaf = find(schema, &format!("{INTERFACE}/{}", rule.leaf))?;
+        let state = find(schema, &format!("{INTERFACE}/state/{}", rule.leaf))?;
+        Ok(Self { kind, rule, leaf, state })
+    }
 }
 
 /// A kind of link that the agent makes, bound to the nodes of its parameters.
@@ -147,6 +164,8 @@ struct BoundRow {
 struct BoundParams {
     container: NodeId,
     leaves: Vec<NodeId>,
+    /// Container and leaves that show them, as far as the model has such.
+    state: Option<(NodeId, Vec<Option<NodeId>>)>,
 }
 
 impl BoundRow {
@@ -158,7 +177,31 @@ impl BoundRow {
         let leaf = |param: &ParamRow| find(schema, &format!("{container}/{}", param.leaf));
         let leaves = row.params.iter().map(leaf).collect::<Result<_, _>>()?;
         let container = find(schema, &container)?;
-        Ok(Self { row, params: Some(BoundParams { container, leaves }) })
+        let state = format!("{INTERFACE}/state/{}", row.name);
+        let shown = |param: &ParamRow| schema.find(&format!("{state}/{}", param.leaf));
+        let state = schema.find(&state).map(|node| (node, row.params.iter().map(shown).collect()));
+        Ok(Self { row, params: Some(BoundParams { container, leaves, state }) })
+    }
+
+    /// Shows the parameters of a link of this kind.
+    fn show(&self, made: &MadeLink, leaves: &mut Leaves) {
+        let Some((container, nodes)) = self.params.as_ref().and_then(|it| it.state.as_ref()) else {
+            return;
+        };
+        for (leaf, (row, param)) in nodes.iter().zip(made.params()) {
+            let value = param.and_then(|param| match (row.ty, param) {
+                (ParamType::Enum(words), Param::Name(name)) => {
+                    words.iter().find(|word| name == **word).map(|word| enum_value(word))
+                }
+                (_, Param::Bool(on)) => Some(Value::Bool(*on)),
+                (_, Param::Uint(number)) => Some(Value::Uint((*number).into())),
+                (_, Param::Ip(ip)) => Some(ip_text(*ip)),
+                (_, Param::Name(name)) => Some(Value::Str(name.clone())),
+            });
+            if let Some((leaf, value)) = leaf.zip(value) {
+                leaves.put_below(*container, leaf, value);
+            }
+        }
     }
 
     /// Path of a parameter below the entry of its link.
@@ -185,7 +228,7 @@ impl BoundRow {
             };
             let param = param(row.ty, value).map_err(&error)?;
             if let Param::Name(other) = &param
-                && row.ty != ParamType::Name
+                && !matches!(row.ty, ParamType::Enum(_))
             {
                 if let Some(reason) = name_fault(other) {
                     return Err(error(format!("`{other}` cannot be the name of a link: {reason}")));
@@ -216,7 +259,7 @@ fn param(ty: ParamType, value: &Value) -> Result<Param, String> {
         (ParamType::Ip, _) if let Some(text) = name => {
             text.parse().map(Param::Ip).map_err(|error: AddrParseError| error.to_string())
         }
-        (ParamType::Name | ParamType::Link | ParamType::FarEnd, _) if let Some(name) = name => {
+        (ParamType::Enum(_) | ParamType::Link | ParamType::FarEnd, _) if let Some(name) = name => {
             Ok(Param::Name(name))
         }
         _ => Err(format!("{value:?} is of another type than this leaf")),
@@ -236,6 +279,10 @@ impl NativeLink {
                 .iter()
                 .filter(|row| row.is_type)
                 .map(|row| BoundRow::find(schema, row))
+                .collect::<Result<_, _>>()?,
+            ports: LINK_ROWS
+                .iter()
+                .filter_map(|row| Some(BoundPorts::find(schema, row.name, row.ports?)))
                 .collect::<Result<_, _>>()?,
         })
     }
@@ -275,29 +322,81 @@ impl NativeLink {
             let leaf = nodes.subinterface_description;
             return Err(entry.inner_error(nodes.subinterface, leaf, TOO_LONG));
         }
-        let master = entry.text(nodes.master);
-        if master.as_ref() == Some(name) {
-            return Err(entry.leaf_error(nodes.master, "a link cannot be a port of itself"));
-        }
         self.check_penalty(entry)?;
         let kind = self.link_kind(name, entry)?;
-        let has_ports = kind.made().is_some_and(|made| made.row().ports.is_some());
-        if master.is_some() && (has_ports || kind == LinkKind::Loopback) {
-            let reason = format!("a {} link cannot be a port of a bridge", kind.name());
-            return Err(entry.leaf_error(nodes.master, reason));
-        }
+        let master = self.master(name, &kind, entry)?;
         // Either way of shutting the link shuts it.
         let up = subinterface.and_then(|it| it.bool(nodes.subinterface_enabled)).unwrap_or(true);
         let link = Link {
             enabled: entry.bool(nodes.enabled).unwrap_or(true) && up,
             description: description.or_else(|| subinterface_description.clone()),
             mac,
-            master,
+            master_kind: master.as_ref().map(|(ports, _)| ports.kind.into()),
+            master: master.map(|(_, name)| name),
             subinterface_description,
             ethernet: self.ethernet(name, &kind, entry)?,
             ..Link::new(name.clone(), kind)
         };
         self.with_families(link, entry, nodes.mtu, entry.bool(nodes.ignore_linkdown))
+    }
+
+    /// The link that this one is a port of, as one of the leaves for it says.
+    fn master(
+        &self,
+        name: &SmolStr,
+        kind: &LinkKind,
+        entry: &Entry<'_>,
+    ) -> Result<Option<(BoundPorts, SmolStr)>, ObjectError> {
+        let mut named =
+            self.ports.iter().filter_map(|ports| Some((*ports, entry.text(ports.leaf)?)));
+        let Some((ports, master)) = named.next() else { return Ok(None) };
+        if let Some((other, _)) = named.next() {
+            let reason =
+                format!("a link cannot have both `{}` and `{}`", ports.rule.leaf, other.rule.leaf);
+            return Err(entry.leaf_error(other.leaf, reason));
+        }
+        let role = ports.rule.role;
+        if master == *name {
+            let reason = format!("a link cannot be a {role} of itself");
+            return Err(entry.leaf_error(ports.leaf, reason));
+        }
+        if *kind == LinkKind::Loopback || ports.rule.refuses.contains(&kind.name()) {
+            let reason = format!("a {} link cannot be a {role} of a {}", kind.name(), ports.kind);
+            return Err(entry.leaf_error(ports.leaf, reason));
+        }
+        if ports.rule.gives_mac_and_mtu {
+            self.check_gives(ports, &master, entry)?;
+        }
+        Ok(Some((ports, master)))
+    }
+
+    /// Refuses the attributes that a link has from its bond.
+    fn check_gives(
+        &self,
+        ports: BoundPorts,
+        master: &SmolStr,
+        entry: &Entry<'_>,
+    ) -> Result<(), ObjectError> {
+        let nodes = &self.nodes;
+        let reason = |what| {
+            format!(
+                "a {} has the {what} of its {}: set it on `{master}`",
+                ports.rule.role, ports.kind
+            )
+        };
+        if entry.value(nodes.mac).is_some() {
+            return Err(entry.leaf_error(nodes.mac, reason("link-layer address")));
+        }
+        if entry.value(nodes.mtu).is_some() {
+            return Err(entry.leaf_error(nodes.mtu, reason("MTU")));
+        }
+        for family in [&self.v4.interface, &self.v6.interface] {
+            let container = entry.container(family.container);
+            if container.is_some_and(|it| it.value(family.mtu).is_some()) {
+                return Err(entry.inner_error(family.container, family.mtu, reason("MTU")));
+            }
+        }
+        Ok(())
     }
 
     /// The link of a VLAN.
@@ -513,9 +612,17 @@ impl NativeLink {
         leaves.optional(nodes.state_mtu, link.mtu.map(|mtu| Value::Uint(mtu.into())));
         leaves.optional(nodes.state_mac, link.mac.map(|mac| text_value(&mac.to_string())));
         leaves.optional(nodes.state_description, link.description.as_deref().map(text_value));
-        leaves.optional(nodes.state_master, link.master.as_deref().map(text_value));
+        for ports in &self.ports {
+            let master = link.master.as_deref();
+            let master = master.filter(|_| link.master_kind.as_deref() == Some(ports.kind));
+            leaves.optional(ports.state, master.map(text_value));
+        }
         if let Some(peer) = link.kind.far_end() {
             leaves.text(nodes.state_peer, &peer);
+        }
+        if let Some(made) = link.kind.made() {
+            let row = self.rows.iter().find(|it| it.row.name == made.row().name);
+            row.into_iter().for_each(|row| row.show(made, &mut leaves));
         }
         let description = applied.and_then(|applied| applied.subinterface_description.as_deref());
         leaves.optional(nodes.state_subinterface_description, description.map(text_value));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use holdfast_scheduler::Claim;
 use netlink_packet_route::link::{InfoData, InfoKind};
@@ -30,6 +31,8 @@ pub struct LinkRow {
     pub check: fn(&MadeLink) -> Result<(), ParamFault>,
     /// True for a link that carries its packets in IPv6 over the link below.
     pub is_over_ipv6: fn(&MadeLink) -> bool,
+    /// Names of the facets that the link offers to values of other kinds, beside that of a link with ports.
+    pub facets: fn(&MadeLink) -> &'static [&'static str],
     /// Identities that no two links of the kernel can have.
     pub claims: fn(&MadeLink) -> Vec<Claim>,
 }
@@ -47,6 +50,7 @@ impl LinkRow {
             ports: None,
             check: |_| Ok(()),
             is_over_ipv6: |_| false,
+            facets: |_| &[],
             claims: |_| Vec::new(),
         }
     }
@@ -84,8 +88,16 @@ pub enum MtuRule {
 /// How a link takes others as its ports (`IFLA_MASTER`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRule {
-    /// Leaf of `interface` that names such a link.
+    /// Leaf of `interface` that names such a link. The leaf of the same name in `state` shows it.
     pub leaf: &'static str,
+    /// What a port is called.
+    pub role: &'static str,
+    /// True for a link that takes only ports that are down. It puts them up itself, and leaves them down when they go.
+    pub needs_down: bool,
+    /// True for a link that gives its ports its own link-layer address and MTU, and theirs back when they go.
+    pub gives_mac_and_mtu: bool,
+    /// Kinds of links that cannot be ports.
+    pub refuses: &'static [&'static str],
 }
 
 /// One parameter of a kind of link.
@@ -133,10 +145,10 @@ pub enum ParamType {
     Bool,
     /// A number.
     Uint,
+    /// One of these names, which the model lists too.
+    Enum(&'static [&'static str]),
     /// An address.
     Ip,
-    /// A name of an enumeration.
-    Name,
     /// Name of another link, which has to exist as long as this one.
     Link,
     /// Name of the other end of a pair, which is made together with this one.
@@ -152,7 +164,7 @@ pub enum Param {
     Uint(u32),
     /// An address.
     Ip(IpAddr),
-    /// Name of a link.
+    /// Name of a link, or of a value of a fixed set.
     Name(SmolStr),
 }
 
@@ -163,7 +175,7 @@ pub enum Constant {
     Bool(bool),
     /// A number.
     Uint(u32),
-    /// A name of an enumeration.
+    /// A name of a fixed set.
     Name(&'static str),
 }
 
@@ -271,6 +283,14 @@ pub(super) fn as_bool(param: &Param) -> Option<bool> {
 pub(super) fn as_uint(param: &Param) -> Option<u32> {
     match param {
         Param::Uint(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// The value of a name of a fixed set, as the library of messages has it.
+pub(super) fn as_named<T: FromStr>(param: &Param) -> Option<T> {
+    match param {
+        Param::Name(name) => name.parse().ok(),
         _ => None,
     }
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value as Json;
 use smol_str::SmolStr;
 
-use super::row::{LinkRow, MadeLink, Param, ParamType};
-use super::rows::row_named;
+use super::row::{LinkRow, MadeLink, Param, ParamType, PortRule};
+use super::rows::{port_rule, row_named};
 use crate::kinds::ethernet::Ethernet;
 use crate::kinds::link_setting::LinkSysctl;
 use crate::kinds::types::{Family, MacAddr};
@@ -34,8 +34,12 @@ pub struct Link {
     /// Speed and duplex that the port is to have. Intended only: a part that waits until the driver says the same.
     #[serde(default)]
     pub ethernet: Option<Ethernet>,
-    /// Name of the bridge that the link is a port of (`IFLA_MASTER`); carried out as a [`LinkMaster`] part.
+    /// Name of the bridge or bond that the link is a port of (`IFLA_MASTER`); carried out as a [`LinkMaster`] part.
     pub master: Option<SmolStr>,
+    /// Kind of `master`. Intended: the one whose leaf names it. Observed: `IFLA_INFO_SLAVE_KIND`, and that of the bond that
+    /// a link is about to join.
+    #[serde(default)]
+    pub master_kind: Option<SmolStr>,
     /// Description of the subinterface. Intended only: the kernel has one alias, which is `description`.
     pub subinterface_description: Option<SmolStr>,
     /// `Some(false)` holds back the IPv4 addresses of the configuration. Intended only: the kernel has no such
@@ -82,6 +86,7 @@ impl Link {
             mac: None,
             ethernet: None,
             master: None,
+            master_kind: None,
             subinterface_description: None,
             ipv4_enabled: None,
             ipv6_enabled: None,
@@ -111,6 +116,11 @@ impl Link {
     /// True for a link that the kernel takes down with the link below.
     pub(crate) fn goes_down_with_below(&self) -> bool {
         self.kind.made().is_some_and(|made| made.row().goes_down_with_below)
+    }
+
+    /// True for a link whose link-layer address and MTU are those of its bond.
+    pub fn has_those_of_master(&self) -> bool {
+        self.master_kind.as_deref().and_then(port_rule).is_some_and(|rule| rule.gives_mac_and_mtu)
     }
 
     /// The MTU of a link that no other link limits.
@@ -266,7 +276,7 @@ fn param_of_json(ty: ParamType, value: &Json) -> Option<Param> {
         ParamType::Bool => Param::Bool(value.as_bool()?),
         ParamType::Uint => Param::Uint(value.as_u64()?.try_into().ok()?),
         ParamType::Ip => Param::Ip(value.as_str()?.parse().ok()?),
-        ParamType::Name | ParamType::Link | ParamType::FarEnd => {
+        ParamType::Enum(_) | ParamType::Link | ParamType::FarEnd => {
             Param::Name(value.as_str()?.into())
         }
     })
@@ -365,15 +375,24 @@ pub struct Port {
     pub link: SmolStr,
 }
 
-/// Part of a link: the bridge that it is a port of. Every link has this part, with `None` when it is not a port.
+/// Part of a link: the bridge or bond that it is a port of. Every link has this part, with `None` when it is not a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkMaster {
     /// The port.
     pub link: SmolStr,
-    /// The bridge. Observed: `None` for a link that is not a port. Intended: always set.
+    /// The bridge or bond. Observed: `None` for a link that is not a port. Intended: always set.
     pub master: Option<SmolStr>,
+    /// Kind of `master`, by its name in the kernel. Observed: `None` for a link that is not a port.
+    pub kind: Option<SmolStr>,
     /// Observed only: the link carries our mark, so there is no foreign setting to restore.
     pub on_our_link: bool,
+}
+
+impl LinkMaster {
+    /// How the master takes ports; `None` without one, and for one of a kind that the agent does not make.
+    pub(crate) fn rule(&self) -> Option<PortRule> {
+        self.kind.as_deref().and_then(port_rule)
+    }
 }
 
 /// Part of a link: the MTU of a tunnel, which the link below it limits, or of a bridge, which follows its ports.

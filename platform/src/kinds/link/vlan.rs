@@ -29,7 +29,7 @@ pub static VLAN: LinkRow = LinkRow {
             default: Some(Constant::Name(CUSTOMER_TAG)),
             ..ParamRow::new(
                 "protocol",
-                ParamType::Name,
+                ParamType::Enum(&[CUSTOMER_TAG, SERVICE_TAG]),
                 data!(Vlan, InfoVlan::Protocol, protocol, |protocol: &VlanProtocol| Param::Name(
                     match protocol {
                         VlanProtocol::Ieee8021Ad => SERVICE_TAG,

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use netlink_packet_core::{DefaultNla, Nla as _};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, Inet6DevConf, InfoData, InfoKind, InfoVeth, InfoVxlan,
-    LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop, State,
+    AfSpecInet6, AfSpecUnspec, BondLacpRate, BondMode, Inet6DevConf, InfoBond, InfoData, InfoKind,
+    InfoPortKind, InfoVeth, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop,
+    State,
 };
 use nix::errno::Errno;
 
@@ -25,6 +26,9 @@ const IFLA_IFALIAS: u16 = 20;
 /// MTU of a fresh link, bytes of layer 3.
 const DEFAULT_MTU: u32 = 1500;
 
+/// Priority of a system in LACP, as the kernel has it for a fresh bond.
+const DEFAULT_SYSTEM_PRIORITY: u16 = 65_535;
+
 /// One link.
 #[derive(Clone, Debug)]
 pub(super) struct SimLink {
@@ -37,10 +41,12 @@ pub(super) struct SimLink {
     pub(super) mtu: u32,
     pub(super) mac: [u8; 6],
     pub(super) alias: String,
-    /// Index of the bridge; 0 for none.
+    /// Index of the bridge or bond; 0 for none.
     pub(super) master: u32,
     /// Index of the link below (`IFLA_LINK`) of a VLAN; 0 for none.
     pub(super) below: u32,
+    /// Link-layer address and MTU that a member of a bond had before, and gets back.
+    pub(super) before_bond: Option<([u8; 6], u32)>,
     pub(super) altnames: Vec<String>,
     /// True for a bridge whose MTU somebody has set, so that it no longer follows its ports.
     pub(super) has_own_mtu: bool,
@@ -72,6 +78,7 @@ impl SimLink {
             alias: String::new(),
             master: 0,
             below: 0,
+            before_bond: None,
             altnames: Vec::new(),
             has_own_mtu: false,
             ethernet: None,
@@ -127,8 +134,7 @@ impl KernelModel {
                 self.insert_link(SimLink::new(index, name, SimLinkKind::Veth(peer_index)));
             }
             _ if row_of_kind(kind).is_some() => {
-                let mut link =
-                    SimLink::new(index, name, SimLinkKind::Created(kind.clone(), data.cloned()));
+                let mut link = SimLink::new(index, name, Self::created(kind, data));
                 link.below = link_below(message).unwrap_or_default();
                 for below in link.links_below() {
                     self.link(below)?;
@@ -152,6 +158,20 @@ impl KernelModel {
         }
         self.announce(index);
         created
+    }
+
+    /// Parameters of a new link, with those that the kernel adds.
+    fn created(kind: &InfoKind, data: Option<&InfoData>) -> SimLinkKind {
+        let mut data = data.cloned();
+        if let Some(InfoData::Bond(attributes)) = &mut data
+            && attributes.contains(&InfoBond::Mode(BondMode::Ieee8023Ad))
+        {
+            attributes.push(InfoBond::AdLacpRate(BondLacpRate::Slow));
+            attributes.push(InfoBond::AdLacpActive(true));
+            attributes.push(InfoBond::AdActorSysPrio(DEFAULT_SYSTEM_PRIORITY));
+            attributes.push(InfoBond::AdActorSystem([0; 6]));
+        }
+        SimLinkKind::Created(kind.clone(), data)
     }
 
     fn free_index(&self, requested: u32, name: &str) -> ModelResult<u32> {
@@ -236,25 +256,100 @@ impl KernelModel {
                 LinkAttribute::Other(alias) if alias.kind() == IFLA_IFALIAS => {
                     link.alias = alias_text(alias)?;
                 }
-                LinkAttribute::Controller(0) => link.master = 0,
+                LinkAttribute::Controller(0) => leave(&mut link),
                 LinkAttribute::Controller(master) => {
                     match self.kind(*master) {
-                        Some(SimLinkKind::Created(InfoKind::Bridge, _)) => link.master = *master,
+                        Some(SimLinkKind::Created(InfoKind::Bridge, _)) => {
+                            leave(&mut link);
+                            link.master = *master;
+                        }
+                        Some(SimLinkKind::Created(InfoKind::Bond, _)) => {
+                            self.join_bond(&mut link, *master)?;
+                        }
                         Some(_) => return Err(Errno::EOPNOTSUPP.into()),
                         None => return Err(Errno::EINVAL.into()),
                     };
                 }
-                LinkAttribute::LinkInfo(_) => merge(&mut link.kind, info(message)),
+                LinkAttribute::LinkInfo(_) => {
+                    let change = info(message);
+                    if let Some((_, Some(InfoData::Bond(attributes)))) = change {
+                        Self::check_bond(&link, attributes)?;
+                    }
+                    merge(&mut link.kind, change);
+                }
                 _ => {}
             }
         }
         let before = self.links.insert(index, link);
         self.follow_mtu(index);
+        self.fit_members(index);
         let bridges = before.iter().map(|it| it.master).chain([self.link(index)?.master]);
         for bridge in bridges.collect::<BTreeSet<u32>>() {
             self.fit_bridge(bridge);
         }
         Ok(())
+    }
+
+    /// A bond takes links that are down, gives them its own address and MTU, and puts them up.
+    fn join_bond(&self, link: &mut SimLink, bond: u32) -> ModelResult<()> {
+        if link.master == bond {
+            return Err(Errno::EBUSY.into());
+        }
+        leave(link);
+        if link.up {
+            let words = Some("Device can not be enslaved while up");
+            return Err(SimulatedRefusal { errno: Errno::EPERM, words });
+        }
+        let bond = self.link(bond)?;
+        link.before_bond = Some((link.mac, link.mtu));
+        link.mac = bond.mac;
+        link.mtu = bond.mtu;
+        link.master = bond.index;
+        link.up = true;
+        Ok(())
+    }
+
+    /// Refuses attributes of LACP where the bond is in another mode, and those that change only while it is down.
+    fn check_bond(bond: &SimLink, change: &[InfoBond]) -> ModelResult<()> {
+        if !change.iter().any(is_of_lacp) {
+            return Ok(());
+        }
+        let has_lacp = matches!(
+            &bond.kind,
+            SimLinkKind::Created(_, Some(InfoData::Bond(attributes)))
+                if attributes.contains(&InfoBond::Mode(BondMode::Ieee8023Ad))
+        );
+        let needs_down = |attribute: &_| {
+            matches!(attribute, InfoBond::AdLacpRate(_) | InfoBond::AdLacpActive(_))
+        };
+        match () {
+            () if !has_lacp => Err(Errno::EACCES.into()),
+            () if bond.up && change.iter().any(needs_down) => Err(Errno::EPERM.into()),
+            () => Ok(()),
+        }
+    }
+
+    /// Gives the members of a bond its address and MTU.
+    fn fit_members(&mut self, bond: u32) {
+        let Some(SimLink { kind: SimLinkKind::Created(InfoKind::Bond, _), mac, mtu, .. }) =
+            self.links.get(&bond)
+        else {
+            return;
+        };
+        let mac = *mac;
+        let mtu = *mtu;
+        let mut changed = Vec::new();
+        for member in self.links.values_mut().filter(|link| link.master == bond) {
+            if member.mac != mac || member.mtu != mtu {
+                member.mac = mac;
+                member.mtu = mtu;
+                changed.push(member.index);
+            }
+        }
+        for member in changed {
+            self.follow_mtu(member);
+            self.announce(member);
+        }
     }
 
     /// Largest MTU of a tunnel on a link; `None` for other links.
@@ -334,7 +429,7 @@ impl KernelModel {
             self.links.values().filter(|it| it.master == index).map(|it| it.index).collect();
         for port in ports {
             if let Some(port) = self.links.get_mut(&port) {
-                port.master = 0;
+                leave(port);
             }
             self.announce(port);
         }
@@ -409,16 +504,27 @@ impl KernelModel {
             message.attributes.push(LinkAttribute::PropList(names));
         }
         let (kind, data) = match &link.kind {
-            SimLinkKind::Port | SimLinkKind::Loopback => return message,
+            SimLinkKind::Port | SimLinkKind::Loopback => (None, None),
             SimLinkKind::Veth(peer) => {
                 message.attributes.push(LinkAttribute::Link(*peer));
-                (InfoKind::Veth, None)
+                (Some(InfoKind::Veth), None)
             }
-            SimLinkKind::Created(kind, data) => (kind.clone(), data.clone()),
+            SimLinkKind::Created(kind, data) => (Some(kind.clone()), data.clone()),
         };
-        let mut info = vec![LinkInfo::Kind(kind)];
+        let mut info: Vec<LinkInfo> = kind.map(LinkInfo::Kind).into_iter().collect();
         info.extend(data.map(LinkInfo::Data));
-        message.attributes.push(LinkAttribute::LinkInfo(info));
+        info.extend(match self.kind(link.master) {
+            Some(SimLinkKind::Created(InfoKind::Bridge, _)) => {
+                Some(LinkInfo::PortKind(InfoPortKind::Bridge))
+            }
+            Some(SimLinkKind::Created(InfoKind::Bond, _)) => {
+                Some(LinkInfo::PortKind(InfoPortKind::Bond))
+            }
+            _ => None,
+        });
+        if !info.is_empty() {
+            message.attributes.push(LinkAttribute::LinkInfo(info));
+        }
         message
     }
 
@@ -434,7 +540,7 @@ impl KernelModel {
                 Some(peer) if peer.up => State::Up,
                 _ => State::LowerLayerDown,
             },
-            SimLinkKind::Created(InfoKind::Bridge, _) => {
+            SimLinkKind::Created(InfoKind::Bridge | InfoKind::Bond, _) => {
                 let carried =
                     |port: &SimLink| port.master == link.index && self.oper(port) == State::Up;
                 if self.links.values().any(carried) { State::Up } else { State::Down }
@@ -511,5 +617,35 @@ fn merge(kind: &mut SimLinkKind, change: Option<(&InfoKind, Option<&InfoData>)>)
             put(&mut merged, &value);
         }
     }
+    // LACP is a value of its own beside the bond, so the row of bonds does not have it.
+    if let (InfoData::Bond(merged), InfoData::Bond(change)) = (&mut merged, change) {
+        let old = match data {
+            Some(InfoData::Bond(old)) => &**old,
+            _ => &[],
+        };
+        let is_left = |it: &&InfoBond| !change.iter().any(|other| other.kind() == it.kind());
+        let left = old.iter().filter(is_left);
+        merged.extend(change.iter().chain(left).filter(|it| is_of_lacp(it)).cloned());
+    }
     *data = Some(merged);
+}
+
+fn is_of_lacp(attribute: &InfoBond) -> bool {
+    matches!(
+        attribute,
+        InfoBond::AdLacpRate(_)
+            | InfoBond::AdLacpActive(_)
+            | InfoBond::AdActorSysPrio(_)
+            | InfoBond::AdActorSystem(_)
+    )
+}
+
+/// Takes a link away from its master. A bond gives a member back what it had, and leaves it down.
+fn leave(link: &mut SimLink) {
+    link.master = 0;
+    if let Some((mac, mtu)) = link.before_bond.take() {
+        link.mac = mac;
+        link.mtu = mtu;
+        link.up = false;
+    }
 }

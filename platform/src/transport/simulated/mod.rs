@@ -209,6 +209,11 @@ impl SimulatedKernel {
         self.set_attribute(name, LinkAttribute::IfAlias(alias.to_owned()));
     }
 
+    /// Takes a link out of its bridge or bond, as another program would.
+    pub fn leave_master(&self, name: &str) {
+        self.set_attribute(name, LinkAttribute::Controller(0));
+    }
+
     /// Changes the speed or duplex that the driver of a port reports, as after a new negotiation.
     pub fn set_ethernet(&self, ethernet: Ethernet) {
         let key = kinds::ethernet::key(&ethernet.link);
@@ -298,9 +303,10 @@ impl SimulatedKernel {
         let bare = |value: SharedValue| match value.as_any().downcast_ref::<Link>() {
             Some(link) => {
                 let ours = link.is_ours();
-                // A link that is created again gets a new address from the kernel.
+                // A link that is created again gets a new address from the kernel, and members of a bond have that of the bond.
                 let index = link.facts.as_ref().map_or(0, |facts| facts.index);
-                let mac = link.mac.filter(|_| index < FIRST_OUR_INDEX);
+                let is_own = index < FIRST_OUR_INDEX && !link.has_those_of_master();
+                let mac = link.mac.filter(|_| is_own);
                 format!("{:?}, ours: {ours}", Link { facts: None, mac, ..link.clone() })
             }
             None => format!("{value:?}"),

@@ -7,10 +7,23 @@ use super::harness::SimulatedBox;
 use super::tests::{assert_same, change, commit};
 
 /// Groups of alternatives; one of each can be configured at a time.
-const LINES: [&[&str]; 10] = [
-    &["port eth0", "port eth0 down", "port eth0 mtu 1400 alias x", "port eth0 master br0"],
-    &["port eth1 v4-forwarding", "port eth1 mtu 1300 master br0", "port eth9 mtu 1400"],
+const LINES: [&[&str]; 12] = [
+    &[
+        "port eth0",
+        "port eth0 down",
+        "port eth0 mtu 1400 alias x",
+        "port eth0 master br0",
+        "port eth0 aggregate b0",
+    ],
+    &[
+        "port eth1 v4-forwarding",
+        "port eth1 mtu 1300 master br0",
+        "port eth1 down aggregate b0",
+        "port eth9 mtu 1400",
+    ],
     &["bridge br0", "bridge br0 stp alias y", "dummy br0"],
+    &["bond b0", "bond b0 down mtu 1400", "bond b0 mode balance-xor", "bond b0 master br0"],
+    &["lacp b0", "lacp b0 fast", "lacp b0 passive priority 7"],
     &["veth v0 v1", "veth v0 v1 mtu 1400", "veth v0 v2"],
     &["vxlan vx 7 dev v0", "vxlan vx 8", "vxlan vx 7 dev br0"],
     &["address eth0 192.0.2.1/24", "address eth0 192.0.2.1/25"],

@@ -15,7 +15,8 @@ type Change = Vec<(Key, Option<SharedValue>)>;
 
 /// Parses a configuration, one value for each line:
 ///
-/// `port eth0 up|down [mtu N] [alias X] [master X] [v4-forwarding]`, `veth a b`, `bridge br0`,
+/// `port eth0 up|down [mtu N] [alias X] [master X|aggregate X] [v4-forwarding]`, `veth a b`, `bridge br0`,
+/// `bond b0 [mode X] [min-links N]`, `lacp b0 [fast] [passive] [priority N]`,
 /// `vxlan vx 7 dev a`, `dummy d0`, `vlan PORT.ID [down]`, `address eth0 192.0.2.1/24`, `neighbor eth0 192.0.2.7 MAC`,
 /// `route PREFIX [metric N] via GATEWAY|dev LINK|drop ...`, `hostname X`, `motd X`.
 pub(crate) fn values(text: &str) -> Vec<(Key, SharedValue)> {
@@ -49,6 +50,16 @@ fn object(line: &str) -> ObjectValues {
             let motd_banner = Some(words[1].into());
             return System { motd_banner, ..System::default() }.values();
         }
+        "lacp" => {
+            let bond = words[1].into();
+            let is_fast = words.contains(&"fast");
+            let is_active = !words.contains(&"passive");
+            let at = words.iter().position(|word| *word == "priority");
+            let priority = at.map_or(65_535, |at| words[at + 1].parse().unwrap());
+            let system = Some(LacpSystem { mac: None, priority });
+            let lacp = Lacp { bond, is_fast, is_active, system, on_our_link: false };
+            (kinds::LACP, Arc::new(lacp))
+        }
         _ => (kinds::LINK, Arc::new(link(&words))),
     };
     let registry = kinds::registry();
@@ -75,13 +86,21 @@ fn link(words: &[&str]) -> Link {
             let id = index.parse::<u32>().unwrap();
             MadeLink::new(&VLAN).with("vlan-id", id).with("device", port).into()
         }
+        "bond" => {
+            let bond = MadeLink::new(&BOND).with("mode", after("mode").unwrap_or("802.3ad"));
+            let least = after("min-links").map_or(0, |least| least.parse::<u32>().unwrap());
+            bond.with("min-links", least).into()
+        }
         other => panic!("{other}"),
     };
     Link {
         enabled: !words.contains(&"down"),
         mtu: after("mtu").map(|mtu| mtu.parse().unwrap()),
         description: after("alias").map(Into::into),
-        master: after("master").map(Into::into),
+        master: after("master").or(after("aggregate")).map(Into::into),
+        master_kind: after("master")
+            .map(|_| "bridge".into())
+            .or(after("aggregate").map(|_| "bond".into())),
         ipv4_enabled: words.contains(&"no-ipv4").then_some(false),
         ipv6_enabled: match () {
             () if words.contains(&"ipv6") => Some(true),
@@ -201,6 +220,34 @@ fn plans_are_ordered_by_dependencies() {
         "port eth0 master br0
          bridge br0",
         "adopt link eth0; create link br0; adopt port eth0 of bridge br0; create MTU of br0",
+    );
+    // LACP waits for its bond, and is set before anything stands on that: it puts the bond down.
+    check(
+        "",
+        "lacp b0 fast
+         port eth0 aggregate b0
+         port eth1 aggregate b0 down
+         address b0 192.0.2.1/24
+         bond b0",
+        "adopt link eth0; create link b0; adopt member eth0 of bond b0; \
+         adopt member eth1 of bond b0; create LACP of b0; create address 192.0.2.1/24 of b0; \
+         create prefix 192.0.2.0/24 of 192.0.2.1 on b0",
+    );
+    check(
+        "bond b0\nlacp b0",
+        "bond b0 min-links 2\nlacp b0 fast",
+        "update LACP of b0; update link b0",
+    );
+    // Another mode is another bond, without LACP.
+    check(
+        "bond b0\nlacp b0 fast\nport eth0 aggregate b0",
+        "bond b0 mode balance-xor\nlacp b0 fast\nport eth0 aggregate b0",
+        "release port eth0 of no bridge or bond; delete link b0; create link b0; adopt member eth0 of bond b0",
+    );
+    check(
+        "bond b0\nport eth0 aggregate b0\nbridge br0",
+        "bond b0\nport eth0 master br0\nbridge br0",
+        "update port eth0 of bridge br0",
     );
     check("bridge br0", "bridge br0 stp", "update link br0");
     check("vxlan vx 7", "vxlan vx 8", "delete link vx; create link vx");
@@ -508,6 +555,11 @@ fn a_failed_change_of_any_kind_is_undone() {
         ),
         ("", "hostname box\nport eth0 mtu 1400"),
         ("motd a", "motd b\nport eth0 mtu 1400"),
+        ("", BONDED),
+        (BONDED, ""),
+        (BONDED, "bond b0 mode balance-xor\nport eth1 aggregate b0\nport eth0 mtu 1400"),
+        (BONDED, "bond b0\nlacp b0 passive\nport eth0 aggregate b0 down\nport eth1 aggregate b0"),
+        (BONDED, "bond b0\nport eth0 aggregate b0\nbridge br0\nport eth1 master br0"),
     ];
     for (from, to) in changes {
         for fault in [Fault::Fail(22), Fault::Panic] {
@@ -518,6 +570,55 @@ fn a_failed_change_of_any_kind_is_undone() {
             assert!(nth > 1, "{from} => {to} makes no request");
         }
     }
+}
+
+/// A bond with two members, of which one is shut.
+const BONDED: &str = "bond b0 min-links 1 mtu 1400\nlacp b0 fast priority 7
+    port eth0 aggregate b0\nport eth1 aggregate b0 down\naddress b0 192.0.2.1/24";
+
+#[test]
+fn members_of_a_bond_come_and_go_as_they_were() {
+    let mut agent = SimulatedBox::new(&["eth0", "eth1"]);
+    let untouched = agent.contents();
+    commit(&mut agent, NOTHING, BONDED);
+    let lacp = agent.kernel.observed(&kinds::lacp::key("b0")).unwrap();
+    let lacp: &Lacp = lacp.as_any().downcast_ref().unwrap();
+    assert!(lacp.is_fast && lacp.is_active, "{lacp:?}");
+    assert_eq!(lacp.system.as_ref().map(|system| system.priority), Some(7));
+    let members = agent.kernel.observed(&kinds::bond_members::key("b0")).unwrap();
+    let members: &BondMembers = members.as_any().downcast_ref().unwrap();
+    assert_eq!(members.members, ["eth0", "eth1"]);
+    let link = |agent: &SimulatedBox, name: &str| {
+        let observed = agent.kernel.observed(&kinds::link::key(name)).unwrap();
+        observed.as_any().downcast_ref::<Link>().unwrap().clone()
+    };
+    for (name, enabled) in [("eth0", true), ("eth1", false)] {
+        let member = link(&agent, name);
+        assert_eq!((member.enabled, member.mtu), (enabled, Some(1400)), "{name}");
+        assert_eq!(member.mac, link(&agent, "b0").mac, "{name}");
+    }
+    let bonded = agent.contents();
+    // Whatever others do to it.
+    let acts: [&dyn Fn(&SimulatedKernel); 4] = [
+        &|kernel| kernel.set_up("eth0", false),
+        &|kernel| kernel.leave_master("eth0"),
+        &|kernel| kernel.leave_master("eth1"),
+        &|kernel| kernel.unplug("b0"),
+    ];
+    for act in acts {
+        act(&agent.kernel);
+        agent.run_until_idle();
+        assert_same(&agent.contents(), &bonded, "repaired");
+    }
+    // What the bond gave to its members is not taken for what others want.
+    let ports = "port eth0 mtu 1300\nport eth1 down";
+    commit(&mut agent, BONDED, ports);
+    assert_eq!(link(&agent, "eth0").mtu, Some(1300));
+    commit(&mut agent, ports, BONDED);
+    assert_same(&agent.contents(), &bonded, "again");
+    commit(&mut agent, BONDED, NOTHING);
+    assert_same(&agent.contents(), &untouched, "gone");
+    agent.engine.audit().unwrap();
 }
 
 /// True for a change that is done except for values that wait.
@@ -541,7 +642,14 @@ fn fails_and_is_undone(from: &str, to: &str, nth: u64, fault: Fault) -> bool {
             let is_left =
                 |it: &RecordedOperation| matches!(it.result, OperationResult::NotGivenBack(_));
             let is_left = fault == Fault::Fail(22) && record.operations.iter().any(is_left);
-            assert!(has_waiting_values(&outcome) || is_left, "{from} => {to}: {outcome:?}");
+            // The last request for a member of a bond says once more that the link is up.
+            let is_done = |it: &RecordedOperation| matches!(it.result, OperationResult::Verified);
+            let is_whole = record.operations.iter().all(is_done)
+                && agent.plan(change(NOTHING, to)).unwrap().is_empty();
+            assert!(
+                has_waiting_values(&outcome) || is_left || is_whole,
+                "{from} => {to}: {outcome:?}"
+            );
             return true;
         }
     };
