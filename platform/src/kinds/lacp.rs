@@ -309,6 +309,10 @@ impl NativeLacp {
             return Err(entry.leaf_error(nodes.system_mac, format!("{mac} is {reason}")));
         }
         let priority = entry.number(nodes.system_priority).unwrap_or(DEFAULT_PRIORITY);
+        if priority == 0 {
+            let reason = "the kernel takes priorities from 1 on";
+            return Err(entry.leaf_error(nodes.system_priority, reason));
+        }
         Ok(Lacp {
             is_fast: entry.text(nodes.interval).is_some_and(|interval| interval == FAST),
             is_active: entry.bool(nodes.active).unwrap_or(true),

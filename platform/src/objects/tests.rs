@@ -452,6 +452,9 @@ fn impossible_objects_are_refused() {
     leaf(&format!("aggregate = bond0\n{mac}"), "mac-address", "set it on `bond0`");
     leaf("aggregate = bond0\nmtu = 1400", "mtu", "a member has the MTU of its bond");
     leaf("aggregate = bond0\nipv6/mtu = 1400", "ipv6/mtu", "set it on `bond0`");
+    let lacp = "/lacp/interface[name=bond0]";
+    let lines = format!("{lacp}/system-mac = 01:80:c2:00:00:02");
+    check(lacp, &lines, &format!("{lacp}/system-mac"), "group address");
     let several = "type = bond\nbond/mode = balance-xor\nbond/min-links = 2";
     leaf(several, "bond/min-links", "only in mode 802.3ad");
     let vxlan = |lines: &str, at: &str, reason: &str| {

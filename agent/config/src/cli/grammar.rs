@@ -153,12 +153,13 @@ fn only_list<'a>(schema: &'a Schema, container: &'a Node) -> Option<&'a Node> {
     (plain && matches!(only.kind, NodeKind::List { .. })).then_some(only)
 }
 
-/// True when no sibling has, or would take, the name of `list`.
+/// True when no sibling has the name of `list`, and no earlier one takes it: `interface` is the list of `interfaces`, and that
+/// of `lacp` is said with its container.
 fn is_unique(schema: &Schema, parent: &Node, container: &Node, list: &Node) -> bool {
-    let taken = |other: &Node| {
-        other.name == list.name || only_list(schema, other).is_some_and(|it| it.name == list.name)
-    };
+    let siblings = || writable(schema, parent);
+    let has_name = |other: &Node| other.name == list.name;
+    let takes_name = |other: &Node| only_list(schema, other).is_some_and(has_name);
     list.name != NO
-        && !writable(schema, parent).filter(|other| other.id != container.id).any(taken)
-        && container.name != list.name
+        && !siblings().any(has_name)
+        && !siblings().take_while(|other| other.id != container.id).any(takes_name)
 }

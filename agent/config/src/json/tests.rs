@@ -83,7 +83,7 @@ fn faults_name_the_path_and_the_reason() {
         (
             INTERFACE,
             r#"{"config":{"type":"bogus"}}"#,
-            "`/interfaces/interface[name=eth0]/config/type`: `bogus` is not one of iana-interface-type, bridge, ethernetCsmacd, l2vlan, other, \
+            "`/interfaces/interface[name=eth0]/config/type`: `bogus` is not one of iana-interface-type, bridge, ethernetCsmacd, ieee8023adLag, l2vlan, other, \
              propVirtual, softwareLoopback, tunnel",
         ),
         (

@@ -41,6 +41,8 @@ static CODECS: &[Codec] = &[
     },
     Codec { name: "ethernet-speed", down: speed_to_native, up: speed_to_openconfig },
     Codec { name: "interface-type", down: type_to_native, up: type_to_openconfig },
+    Codec { name: "lag-type", down: lag_type_to_native, up: lag_type_to_openconfig },
+    Codec { name: "lacp-activity", down: activity_to_native, up: activity_to_openconfig },
     Codec { name: "instance-type", down: instance_to_native, up: instance_to_openconfig },
     Codec { name: "next-hop", down: next_hop_to_native, up: next_hop_to_openconfig },
     Codec { name: "vlan-id-union", down: vlan_id_to_native, up: |value| Some(value.clone()) },
@@ -176,6 +178,7 @@ const TYPES: &[(&str, &str)] = &[
     ("iana-if-type:ethernetCsmacd", "ipvlan"),
     ("iana-if-type:l2vlan", "vlan"),
     ("iana-if-type:tunnel", "vxlan"),
+    ("iana-if-type:ieee8023adLag", "bond"),
 ];
 
 fn type_to_native(value: &Value) -> Result<Value, String> {
@@ -190,6 +193,38 @@ fn type_to_openconfig(value: &Value) -> Option<Value> {
     let Value::Enum(word) = value else { return None };
     let (identity, _) = TYPES.iter().find(|(_, native)| word == native)?;
     Some(Value::Identity(Name::constant(identity)))
+}
+
+/// `(OpenConfig enum, native enum)`. OpenConfig has no word for the other modes of bonds.
+const LAG_TYPES: [(&str, &str); 2] = [("LACP", "802.3ad"), ("STATIC", "balance-xor")];
+
+fn lag_type_to_native(value: &Value) -> Result<Value, String> {
+    let Value::Enum(word) = value else { return Err("not a lag-type".to_owned()) };
+    let known = LAG_TYPES.iter().find(|(lag_type, _)| word == lag_type);
+    let known = known.map(|(_, mode)| Value::Enum(Name::constant(mode)));
+    known.ok_or_else(|| format!("lag-type `{word}` is not supported"))
+}
+
+fn lag_type_to_openconfig(value: &Value) -> Option<Value> {
+    let Value::Enum(word) = value else { return None };
+    let (lag_type, _) = LAG_TYPES.iter().find(|(_, mode)| word == mode)?;
+    Some(Value::Enum(Name::constant(lag_type)))
+}
+
+/// Whether an end of LACP speaks without being asked.
+fn activity_to_native(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::Enum(word) => Ok(Value::Bool(*word == "ACTIVE")),
+        _ => Err("not an activity of LACP".to_owned()),
+    }
+}
+
+fn activity_to_openconfig(value: &Value) -> Option<Value> {
+    match value {
+        Value::Bool(true) => Some(Value::Enum(Name::constant("ACTIVE"))),
+        Value::Bool(false) => Some(Value::Enum(Name::constant("PASSIVE"))),
+        _ => None,
+    }
 }
 
 /// True for a link that exists in software only.

@@ -135,6 +135,28 @@ fn native_state_maps_to_openconfig() {
     speed("12345", "SPEED_UNKNOWN");
     check(&format!("{eth0}/state/master=br0"), &[]);
     check(
+        &format!("{eth0}/state/aggregate=bond0"),
+        &[&format!("{eth0}/ethernet/state/aggregate-id=bond0")],
+    );
+    let lag = format!("{eth0}/aggregation/state");
+    check(&format!("{eth0}/state/bond/mode=802.3ad"), &[&format!("{lag}/lag-type=LACP")]);
+    check(&format!("{eth0}/state/bond/mode=balance-xor"), &[&format!("{lag}/lag-type=STATIC")]);
+    check(&format!("{eth0}/state/bond/mode=active-backup"), &[]); // OpenConfig has no word for it
+    check(&format!("{eth0}/state/bond/min-links=2"), &[&format!("{lag}/min-links=2")]);
+    let lacp = "/lacp/interfaces/interface[name=bond0]";
+    check(
+        "/lacp/interface[name=bond0]/state/active=false",
+        &[&format!("{lacp}/state/lacp-mode=PASSIVE")],
+    );
+    check(
+        "/lacp/interface[name=bond0]/member[interface=eth1]/state/active=true",
+        &[&format!("{lacp}/members/member[interface=eth1]/state/activity=ACTIVE")],
+    );
+    check(
+        "/lacp/interface[name=bond0]/member[interface=eth1]/state/synchronization=IN_SYNC",
+        &[&format!("{lacp}/members/member[interface=eth1]/state/synchronization=IN_SYNC")],
+    );
+    check(
         &format!("{eth0}/ipv6/address[ip=2001:db8::1]/state/origin=STATIC"),
         &[&format!("{sub}/ipv6/addresses/address[ip=2001:db8::1]/state/origin=STATIC")],
     );
@@ -198,6 +220,14 @@ fn mapped_leaf() -> impl Strategy<Value = (String, String)> {
             (format!("{eth}[name={n}]/port-speed"), mbps.to_string())
         }),
         (name, any::<bool>()).prop_map(move |(n, on)| (format!("{eth}[name={n}]/auto-negotiate"), on.to_string())),
+        (name, prop::sample::select(vec!["802.3ad", "balance-xor"])).prop_map(move |(n, mode)| {
+            (format!("{eth}[name={n}]/bond/mode"), mode.to_owned())
+        }),
+        (name, name).prop_map(move |(n, bond)| (format!("{eth}[name={n}]/aggregate"), bond)),
+        (name, any::<bool>()).prop_map(move |(n, on)| (format!("/lacp/interface[name={n}]/active"), on.to_string())),
+        (name, 1u16..).prop_map(move |(n, priority)| {
+            (format!("/lacp/interface[name={n}]/system-priority"), priority.to_string())
+        }),
         (name, 0u8..=255, 0u8..=32).prop_map(move |(n, ip, length)| {
             (format!("{eth}[name={n}]/ipv4/address[ip=10.0.0.{ip}]/prefix-length"), length.to_string())
         }),

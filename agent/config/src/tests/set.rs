@@ -312,6 +312,37 @@ fn references_need_no_target() {
 }
 
 #[test]
+fn a_lag_and_its_lacp_are_a_bond() {
+    let member = |name: &str| {
+        format!("update /interfaces/interface[name={name}]/ethernet/config/aggregate-id \"bond0\"")
+    };
+    let requests = [
+        "update /lacp/interfaces/interface[name=bond0] \
+         {\"config\":{\"name\":\"bond0\",\"interval\":\"FAST\",\"lacp-mode\":\"PASSIVE\",\"system-priority\":7}}"
+            .to_owned(),
+        "update /interfaces/interface[name=bond0] {\"config\":{\"name\":\"bond0\",\"type\":\"iana-if-type:ieee8023adLag\"},\
+         \"aggregation\":{\"config\":{\"lag-type\":\"LACP\",\"min-links\":2}}}"
+            .to_owned(),
+        member("eth1"),
+    ];
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    let configuration = after(&requests);
+    let found = lines_effective(&configuration);
+    for line in [
+        "/lacp/interface[name=bond0]/interval=FAST",
+        "/lacp/interface[name=bond0]/active=false",
+        "/lacp/interface[name=bond0]/system-priority=7",
+        "/interfaces/interface[name=bond0]/type=bond",
+        "/interfaces/interface[name=bond0]/bond/mode=802.3ad",
+        "/interfaces/interface[name=bond0]/bond/min-links=2",
+        "/interfaces/interface[name=bond0]/bond/miimon=100 default",
+        "/interfaces/interface[name=eth1]/aggregate=bond0",
+    ] {
+        assert!(found.iter().any(|it| it == line), "{line} in {found:#?}");
+    }
+}
+
+#[test]
 fn unsupported_values_are_refused() {
     for (request, want) in [
         (

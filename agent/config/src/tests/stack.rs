@@ -192,7 +192,7 @@ fn native_link_type_agrees_with_its_openconfig_identity() {
     let call = |identity: &str| format!("update {ETH0}/config/type \"iana-if-type:{identity}\"");
     check_effective(&[veth, &call("ethernetCsmacd")], &format!("{ETH0}/type"), &["=veth"]);
     assert_eq!(refused(&[veth, &call("softwareLoopback")]).len(), 1);
-    assert_eq!(refused(&[&call("ieee8023adLag")]).len(), 1, "unknown or unsupported");
+    assert_eq!(refused(&[&call("propVirtual")]).len(), 1, "unsupported");
 }
 
 /// Case 4, as far as plain requests go.

@@ -69,6 +69,16 @@ no interface eth9
             "4 /interfaces/interface[name=eth1]/penalty/max-suppress=60000",
         ],
     );
+    // The list of `interfaces` has the word alone; another list of that name is said with its container.
+    check(
+        native(),
+        "lacp interface bond0\n  interval FAST\nno lacp interface bond1",
+        &[
+            "1 +/lacp/interface[name=bond0]",
+            "2 /lacp/interface[name=bond0]/interval=FAST",
+            "3 -/lacp/interface[name=bond1]",
+        ],
+    );
     check(native(), "", &[]);
     check(native(), "# nothing\n!\n", &[]);
 }
@@ -139,7 +149,7 @@ fn every_type_and_shape_has_a_text() {
 
 #[test]
 fn every_bad_line_is_named_with_what_is_right_there() {
-    let root = "valid here: `system`, `reconciliation`, `fault-management`, `maintenance`, `interface NAME`, `network-instance NAME`";
+    let root = "valid here: `system`, `reconciliation`, `fault-management`, `maintenance`, `interface NAME`, `lacp`, `network-instance NAME`";
     refused(
         native(),
         "system hostname a b\ninterfce eth0\n  mtu 1\n  nonsense\ninterface eth0\n  mtu 67\n  ipv4 address\n  \
