@@ -23,7 +23,7 @@ pub(super) async fn get<D: Datastore>(
 ) -> Result<gnmi::GetResponse, Refusal> {
     check(&paths, request, kind)?;
     let configuration = core.configuration();
-    let reader = reader.for_models(configuration.shared_models());
+    let reader = reader.for_models(core, configuration.shared_models());
     paths.iter().try_for_each(|path| reader.admit_text(&path.path))?;
     let prefix = reader.prefix;
     let answer = move |work: &ReadBudget| {

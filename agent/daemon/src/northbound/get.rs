@@ -63,7 +63,7 @@ pub(super) async fn get<D: Datastore>(
             break (resolved.paths, view);
         }
         // Nodes were appended meanwhile.
-        reader = Arc::new(reader.for_models(&view.models));
+        reader = Arc::new(reader.for_models(core, &view.models));
     };
     let answer = move |work: &ReadBudget| {
         budget.check_answers()?; // others may have been made while this one waited for its turn

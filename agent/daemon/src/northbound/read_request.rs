@@ -86,9 +86,10 @@ impl ReadRequest {
     }
 
     /// Makes the request for data of other models. Paths that were admitted are still admitted.
-    pub(super) fn for_models(&self, models: &Arc<Models>) -> Self {
+    pub(super) fn for_models(&self, core: &impl Datastore, models: &Arc<Models>) -> Self {
         let rights = self.rights.as_ref().map(|rights| rights.for_models(models));
-        Self { models: Arc::clone(models), rights, ..self.clone() }
+        let catalog = core.polled_catalog();
+        Self { models: Arc::clone(models), catalog, rights, ..self.clone() }
     }
 
     pub(super) fn models(&self) -> &Arc<Models> {

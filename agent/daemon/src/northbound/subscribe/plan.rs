@@ -164,13 +164,14 @@ impl SubscriptionPlan {
     /// When the paths name too many nodes now.
     pub(super) async fn follow(
         &mut self,
+        core: &impl Datastore,
         reads: &ReadPool,
         models: &Arc<Models>,
     ) -> Result<bool, Refusal> {
         if self.models().includes(models) {
             return Ok(false);
         }
-        let reader = Arc::new(self.lookup.reader.for_models(models));
+        let reader = Arc::new(self.lookup.reader.for_models(core, models));
         self.lookup.reader = reader;
         let lookup = self.lookup.clone();
         self.parts = reads.run(move |work| lookup.parts(work)).await?;

@@ -111,7 +111,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         if !self.plan.updates_only {
             let _turn = self.budget.synchronisation().await;
             let revision = self.sampler.core().current_revision().await;
-            self.plan.follow(&self.reads, &revision.models).await?;
+            self.plan.follow(self.sampler.core(), &self.reads, &revision.models).await?;
             let mut samples = SampleCache::default();
             for part in &self.plan.parts {
                 let sample = self.sample_now(part, &revision, &mut samples).await;
@@ -132,7 +132,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         let turn = self.budget.synchronisation().await;
         self.sampler.core().current_revision().await;
         let revision = revision_rx.borrow_and_update().clone();
-        self.plan.follow(&self.reads, &revision.models).await?;
+        self.plan.follow(self.sampler.core(), &self.reads, &revision.models).await?;
         let mut lives = self.begin(&revision, portions).await?;
         self.send_derived(&mut lives, &mut revision_rx, portions).await?;
         drop((revision, turn));
@@ -197,7 +197,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         lives: &mut Vec<ActivePart>,
         models: &Arc<Models>,
     ) -> Result<(), StreamError> {
-        if !self.plan.follow(&self.reads, models).await? {
+        if !self.plan.follow(self.sampler.core(), &self.reads, models).await? {
             return Ok(());
         }
         for part in &self.plan.parts {
