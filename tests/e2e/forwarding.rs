@@ -6,6 +6,7 @@ use std::fs;
 use holdfast_proto::gnmi::SubscriptionMode;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::eventually::eventually_async;
 use holdfast_tests::netns::Netns;
 use holdfast_tests::subscription::subscribe_to;
 use serde_json::{Value, json};
@@ -115,6 +116,10 @@ async fn a_sample_tells_of_routes_that_came_and_went() {
         stream.until("10.1.0.0/16").await;
         net.ip("route delete 10.1.0.0/16");
         net.ip("route add 10.0.0.0/8 via 192.0.2.2");
+        eventually_async("a reading is shared for a second at most", async || {
+            client.read(&entry("4", "10.0.0.0/8")).await.is_ok()
+        })
+        .await;
     }
     let on_change = subscribe_to(Mode::Stream, &[(AFTS, SubscriptionMode::OnChange)]);
     let mut refused = client.subscribe(on_change).await.unwrap();
