@@ -103,6 +103,21 @@ async fn vlans_of_a_trunk_carry_traffic_and_follow_their_port() {
         let state = client.read(&format!("{ETH0}/vlan[index=5]/state/oper-status")).await.unwrap();
         assert_eq!(state, json!("UP"));
 
+        // The same VLANs in OpenConfig, and one that its client makes.
+        let subinterfaces = "/interfaces/interface[name=eth0]/subinterfaces";
+        let shown = client.read(&format!("{subinterfaces}/subinterface[index=60]/vlan")).await;
+        let id = &shown.unwrap()["match"]["single-tagged"]["state"]["vlan-id"];
+        assert_eq!(*id, 8);
+        let tag = json!({"match": {"single-tagged": {"config": {"vlan-id": 9}}}});
+        let sub = json!({"index": 9, "config": {"index": 9}, "openconfig-vlan:vlan": tag});
+        client.update(subinterfaces, json!({"subinterface": [sub]})).await.unwrap();
+        assert_eq!(id_of(&net, "eth0.9"), Some(9));
+        let path = format!("{subinterfaces}/subinterface[index=9]");
+        let counters = client.read(&format!("{path}/state/counters/in-pkts")).await.unwrap();
+        assert!(counters.is_string(), "{counters}");
+        client.delete(&path).await.unwrap();
+        assert_eq!(id_of(&net, "eth0.9"), None);
+
         client.delete(&format!("{ETH0}/vlan")).await.unwrap();
         assert_eq!(net.ip_json("link show type vlan"), Vec::<Value>::new());
         assert!(net.find_link("foreign").is_some());

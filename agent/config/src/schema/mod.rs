@@ -49,6 +49,7 @@ const OPENCONFIG_MODULES: compile::Sources = &[
     ("openconfig-if-aggregate", include_str!("../../yang/openconfig-if-aggregate.yang")),
     ("openconfig-if-rates", include_str!("../../yang/openconfig-if-rates.yang")),
     ("openconfig-lacp", include_str!("../../yang/openconfig-lacp.yang")),
+    ("openconfig-vlan", include_str!("../../yang/openconfig-vlan.yang")),
     ("openconfig-platform-port", include_str!("../../yang/openconfig-platform-port.yang")),
     ("openconfig-if-ip", include_str!("../../yang/openconfig-if-ip.yang")),
     ("openconfig-if-sdn-ext", include_str!("../../yang/openconfig-if-sdn-ext.yang")),

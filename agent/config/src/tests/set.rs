@@ -356,9 +356,9 @@ fn unsupported_values_are_refused() {
              an MTU of 65536 bytes is too large: the limit is 65535",
         ),
         (
-            format!("update {ETH0}/subinterfaces/subinterface[index=1]/config/index 1"),
-            "cannot update `/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=1]/config/index`: \
-             subinterfaces other than 0 are not supported",
+            format!("update {ETH0}/subinterfaces/subinterface[index=0]/vlan/config/vlan-id 1"),
+            "cannot update `/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]/vlan/config/vlan-id`: \
+             subinterface 0 is the link itself, which has no tag",
         ),
         (
             "update /network-instances {\"network-instance\":[{\"name\":\"red\",\"config\":{\"name\":\"red\"}}]}".into(),

@@ -498,13 +498,12 @@ fn texts_of_maps_are_refused_with_their_line() {
             }
         }
     };
-    let vlan = "at /interfaces/interface[name=*]/subinterfaces/subinterface[index=*] /interfaces/interface[name=*]/vlan[index=*]\n";
     let card = "at /shelf/card[speed=*:ethernet-speed][slot=*] /shelf/card[speed=*][slot=*]\n";
     let fast = "at /shelf/card[speed=SPEED_10GB][slot=*] /shelf/fast-card[slot=*]\n";
     for (rows, want) in [
         (
-            format!("{vlan}{vlan}"),
-            "2 `/interfaces/interface[name=*]/vlan[index=*]` has a block already, in line LINE",
+            format!("{card}{card}"),
+            "2 `/shelf/card[slot=*][speed=*]` has a block already, in line LINE",
         ),
         (
             format!("{card}config config/label label same\nconfig config/label label same"),
@@ -553,7 +552,6 @@ fn texts_of_maps_are_refused_with_their_line() {
         // Lines that a message names are those of the whole text.
         let base = map_text("").lines().count();
         let first = match want {
-            _ if want.contains("has a block already") => 1,
             _ if want.contains("already") => 1,
             _ => 5,
         };
