@@ -6,6 +6,7 @@ use holdfast_base::Caller;
 use holdfast_config::schema::Origin;
 use holdfast_core::CoreView;
 use holdfast_faults::{Alarm, Resource};
+use holdfast_platform::kinds::entry::vlan_of;
 use holdfast_platform::kinds::link;
 use holdfast_platform::values::Link;
 use serde_json::{Map, Value, json};
@@ -32,7 +33,9 @@ const SHOWN: &[&str] = &[
     "mtu",
     "mac-address",
     "description",
+    "vlan-id",
     "master",
+    "aggregate",
     "peer",
     "port-speed",
     "duplex-mode",
@@ -56,31 +59,43 @@ pub(super) async fn document(
     sleep(RATE_SPAN).await;
     let now = look.readable(caller, &["/interfaces"]).await;
     let earlier = before.top("interfaces");
-    let earlier: BTreeMap<String, &Value> =
-        list(&earlier, "interface").map(|it| (word(it, "name"), it)).collect();
+    let earlier: BTreeMap<String, &Value> = links(&earlier).into_iter().collect();
     let all = now.top("interfaces");
-    let wanted = |it: &&Value| name.is_none_or(|name| it["name"] == name);
-    let found: Vec<&Value> = list(&all, "interface").filter(wanted).collect();
+    let mut found = links(&all);
+    found.retain(|(link, _)| name.is_none_or(|name| link == name));
     if let (Some(name), true) = (name, found.is_empty()) {
         let text =
             format!("there is no interface `{name}`, neither on the box nor in the configuration");
         return Err(LookError::Missing(text));
     }
-    let names: Vec<String> = found.iter().map(|it| word(it, "name")).collect();
+    let names: Vec<String> = found.iter().map(|(name, _)| name.clone()).collect();
     let intents = intents(look, names).await?;
     let alarms = look.interface_alarms(&now).await?;
     let span_ns = now.time_ns.saturating_sub(before.time_ns).max(1);
-    let entry = |it: &&Value| {
-        let name = word(it, "name");
-        let alarms = alarms.iter().filter(|alarm| is_of(alarm, &name));
-        let mut entry = shown(it);
-        entry.insert("why".into(), json!(reasons(it, intents.get(&name), alarms)));
-        if let Some(earlier) = earlier.get(&name) {
+    let entry = |(name, it): &(String, &Value)| {
+        let alarms = alarms.iter().filter(|alarm| is_of(alarm, name));
+        let mut entry = shown(name, it);
+        entry.insert("why".into(), json!(reasons(it, intents.get(name), alarms)));
+        if let Some(earlier) = earlier.get(name) {
             entry.insert("rates".into(), rates((earlier, it), span_ns));
         }
         Value::Object(entry)
     };
     Ok(json!({ "time-ns": now.time_ns, "interfaces": found.iter().map(entry).collect::<Vec<_>>() }))
+}
+
+/// Names and entries of the interfaces, each followed by its VLANs.
+fn links(interfaces: &Value) -> Vec<(String, &Value)> {
+    let mut all = Vec::new();
+    for interface in list(interfaces, "interface") {
+        let name = word(interface, "name");
+        let vlans = list(interface, "vlan");
+        let vlans: Vec<_> =
+            vlans.map(|vlan| (format!("{name}.{}", word(vlan, "index")), vlan)).collect();
+        all.push((name, interface));
+        all.extend(vlans);
+    }
+    all
 }
 
 fn is_of(alarm: &Alarm, name: &str) -> bool {
@@ -106,8 +121,12 @@ fn intent_of(view: &CoreView<'_>, name: &str) -> LinkIntent {
     let intended = status.intended.as_ref().and_then(|it| it.as_any().downcast_ref::<Link>());
     let native = view.models().schema(Origin::Native);
     let owners = || {
-        let keys = [("name", name)];
-        let path = [("interfaces", &[][..]), ("interface", &keys[..]), ("enabled", &[][..])];
+        let vlan = vlan_of(name).map(|(_, index)| index.to_string());
+        let interface = [("name", vlan_of(name).map_or(name, |(port, _)| port))];
+        let vlan = vlan.as_ref().map(|index| [("index", index.as_str())]);
+        let mut path = vec![("interfaces", &[][..]), ("interface", &interface[..])];
+        path.extend(vlan.iter().map(|keys| ("vlan", &keys[..])));
+        path.push(("enabled", &[][..]));
         let path = native.instance_path(&path).ok()?;
         let leaf = view.configuration.effective().find_leaf(&path)?;
         Some(view.configuration.owner_names(&path, &leaf.meta))
@@ -120,10 +139,10 @@ fn intent_of(view: &CoreView<'_>, name: &str) -> LinkIntent {
 }
 
 /// State of one interface, without its reasons and rates.
-fn shown(of: &Value) -> Map<String, Value> {
+fn shown(name: &str, of: &Value) -> Map<String, Value> {
     let state = &of["state"];
     let mut entry = Map::new();
-    entry.insert("name".into(), of["name"].clone());
+    entry.insert("name".into(), json!(name));
     for leaf in SHOWN {
         if !state[*leaf].is_null() {
             entry.insert((*leaf).to_owned(), state[*leaf].clone());
