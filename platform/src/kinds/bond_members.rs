@@ -7,14 +7,14 @@ use holdfast_config::{InstancePath, Keys, NodeId, Schema, Step, Value};
 use holdfast_scheduler::{Descriptor, Effect, Key, KindId, Segment, SharedValue};
 use netlink_packet_route::link::{
     BondAdInfo, InfoBond, InfoBondPort, InfoPortData, LacpState, LinkAttribute, LinkInfo,
-    LinkMessage,
+    LinkMessage, MiiStatus,
 };
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::codec::Observation;
 use super::lacp::{bond_attributes, own_system};
-use super::link::{self, BOND, Link};
+use super::link::{self, BOND, Link, OperState};
 use super::native::{
     Bind, INTERFACE, InterfaceNodes, ModelError, NativeKind, ValueEntry, find, nodes,
 };
@@ -90,6 +90,8 @@ pub(crate) struct BondIndex {
     bonds: HashMap<SmolStr, BondEntry>,
     /// Members by the index of their link.
     members: HashMap<u32, MemberEntry>,
+    /// Bonds of members that have changed: the kernel sends no message about a bond that has found its partner.
+    in_doubt: BTreeSet<SmolStr>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -105,6 +107,8 @@ struct MemberEntry {
     link: SmolStr,
     /// State of this end, and the number of its aggregator; `None` without LACP.
     state: Option<(LacpState, u16)>,
+    /// Its carrier, which LACP follows.
+    oper: Option<OperState>,
 }
 
 impl BondIndex {
@@ -118,11 +122,15 @@ impl BondIndex {
         let mut all = Vec::new();
         let member = member_of(link, message);
         let before = self.members.get(&index).cloned();
-        if before != member {
+        let place = |it: &MemberEntry| (it.bond.clone(), it.link.clone(), it.state.is_some());
+        if before.as_ref().map(place) != member.as_ref().map(place) {
             all.extend(self.forget(index));
         }
         if let Some(member) = member {
             let bond = member.bond.clone();
+            if before.as_ref() != Some(&member) && member.state.is_some() {
+                self.in_doubt.insert(bond.clone());
+            }
             self.members.insert(index, member);
             let is_new = self.bonds.entry(bond.clone()).or_default().members.insert(index);
             all.extend(is_new.then(|| self.members_of(&bond)));
@@ -154,19 +162,31 @@ impl BondIndex {
     /// Records that a bond is gone.
     pub(crate) fn forget_bond(&mut self, name: &str) {
         self.bonds.remove(name);
+        self.in_doubt.remove(name);
     }
 
-    fn members_of(&self, bond: &SmolStr) -> Observation {
+    /// Bonds that have to be read again, since the last call.
+    pub(crate) fn take_in_doubt(&mut self) -> BTreeSet<SmolStr> {
+        std::mem::take(&mut self.in_doubt)
+    }
+
+    /// Names of the members of a bond, in order.
+    pub(crate) fn members(&self, bond: &SmolStr) -> Vec<SmolStr> {
         let indices = self.bonds.get(bond).map(|bond| &bond.members);
         let entries = indices.into_iter().flatten().filter_map(|index| self.members.get(index));
         let mut members: Vec<SmolStr> = entries.map(|member| member.link.clone()).collect();
         members.sort_unstable();
+        members
+    }
+
+    fn members_of(&self, bond: &SmolStr) -> Observation {
+        let members = self.members(bond);
         let value: SharedValue = Arc::new(BondMembers { bond: bond.clone(), members });
         (key(bond), Some(value))
     }
 
     fn lacp_of(&self, index: u32) -> Option<Observation> {
-        let MemberEntry { bond, link, state } = self.members.get(&index)?;
+        let MemberEntry { bond, link, state, .. } = self.members.get(&index)?;
         let (actor_state, aggregator_id) = (*state)?;
         let aggregator = self.bonds.get(bond).and_then(|bond| bond.aggregator.clone());
         let value: SharedValue = Arc::new(LacpMember {
@@ -178,6 +198,11 @@ impl BondIndex {
         Some((lacp_member_key(bond, link), Some(value)))
     }
 }
+
+/// Bits of the state of a member that is used. The kernel leaves them as they are on a member that has lost its carrier, and
+/// does not use it (`IFLA_BOND_SLAVE_MII_STATUS`).
+const IN_USE: LacpState =
+    LacpState::SYNCHRONIZATION.union(LacpState::COLLECTING).union(LacpState::DISTRIBUTING);
 
 /// The link as a member of a bond.
 fn member_of(link: &Link, message: &LinkMessage) -> Option<MemberEntry> {
@@ -198,11 +223,16 @@ fn member_of(link: &Link, message: &LinkMessage) -> Option<MemberEntry> {
         InfoBondPort::AdActorOperPortState(state) => Some(*state),
         _ => None,
     });
+    let is_cut = port.iter().any(|attribute| {
+        matches!(attribute, InfoBondPort::MiiStatus(status) if *status != MiiStatus::Up)
+    });
+    let actor = actor.map(|state| if is_cut { state - IN_USE } else { state });
     let aggregator = port.iter().find_map(|attribute| match attribute {
         InfoBondPort::AdAggregatorId(id) => Some(*id),
         _ => None,
     });
-    Some(MemberEntry { bond, link: link.name.clone(), state: actor.zip(aggregator) })
+    let oper = link.facts.as_ref().map(|facts| facts.oper);
+    Some(MemberEntry { bond, link: link.name.clone(), state: actor.zip(aggregator), oper })
 }
 
 /// The group of links that a bond uses; `None` for a bond that has none.
@@ -445,7 +475,22 @@ mod tests {
     }
 
     fn member(index: u32, name: &str, state: LacpState, aggregator: u16) -> RouteNetlinkMessage {
+        port(index, name, state, aggregator, MiiStatus::Up)
+    }
+
+    fn cut_member(index: u32, name: &str, state: LacpState, group: u16) -> RouteNetlinkMessage {
+        port(index, name, state, group, MiiStatus::Down)
+    }
+
+    fn port(
+        index: u32,
+        name: &str,
+        state: LacpState,
+        aggregator: u16,
+        carrier: MiiStatus,
+    ) -> RouteNetlinkMessage {
         let port = vec![
+            InfoBondPort::MiiStatus(carrier),
             InfoBondPort::AdAggregatorId(aggregator),
             InfoBondPort::AdActorOperPortState(state),
         ];
@@ -457,7 +502,7 @@ mod tests {
         message(index, name, vec![master, LinkAttribute::LinkInfo(info)])
     }
 
-    /// What a message says of members, as state.
+    /// State of the members that a message tells of.
     fn shown(links: &mut LinkIndex, message: &RouteNetlinkMessage) -> Vec<String> {
         let schema = Schema::native().unwrap();
         let registry = Registry::new(&schema).unwrap();
@@ -515,7 +560,10 @@ mod tests {
                 format!("{eth1}/distributing = true"),
             ],
         );
-        // The partner is told by the bond, for the members of the group that it uses.
+        // The bond has to be read: what it says of the partner goes for the members of the group that it uses.
+        assert_eq!(links.bonds().take_in_doubt(), ["bond0".into()].into());
+        shown(&mut links, &member(2, "eth1", agreed, 1));
+        assert!(links.bonds().take_in_doubt().is_empty());
         let other = shown(&mut links, &member(3, "eth2", agreed, 2));
         has(&other, &["/interfaces/interface[name=bond0]/state/bond/member = eth1 eth2".into()]);
         let lines = shown(&mut links, &bond([2, 0, 0, 0, 0, 9]));
@@ -524,7 +572,10 @@ mod tests {
             &[format!("{eth1}/partner-id = 02:00:00:00:00:09"), format!("{eth1}/partner-key = 9")],
         );
         assert!(!lines.iter().any(|line| line.contains("eth2]/state/partner")), "{lines:#?}");
-        // One that leaves is no member.
+        // A member without carrier is not used, whatever its state says.
+        let lines = shown(&mut links, &cut_member(2, "eth1", agreed, 1));
+        has(&lines, &[format!("{eth1}/collecting = false"), format!("{eth1}/aggregatable = true")]);
+        // A link that leaves the bond is not shown any more.
         let lines = shown(&mut links, &message(2, "eth1", Vec::new()));
         let gone = format!("{} is gone", lacp_member_key("bond0", "eth1"));
         has(

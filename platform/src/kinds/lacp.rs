@@ -60,7 +60,7 @@ pub struct LacpSystem {
 }
 
 impl Lacp {
-    /// What a bond has without configuration.
+    /// Settings of a bond without configuration.
     pub fn new(bond: impl Into<SmolStr>) -> Self {
         Self {
             bond: bond.into(),
@@ -94,7 +94,7 @@ pub(super) fn bond_attributes(message: &LinkMessage) -> &[InfoBond] {
     data.unwrap_or_default()
 }
 
-/// What a message says of LACP; nothing for links that are not bonds.
+/// LACP of the bond that a message is about; `None` for other links.
 pub(super) fn observation(link: &Link, attributes: &[InfoBond]) -> Option<Observation> {
     let bond = link.kind.made().filter(|made| is_bond(made.row()))?;
     let value = link::bond::has_lacp(bond).then(|| {

@@ -138,7 +138,7 @@ impl LinkIndex {
     }
 
     /// The bonds and their members.
-    pub(super) fn bonds(&mut self) -> &mut BondIndex {
+    pub(crate) fn bonds(&mut self) -> &mut BondIndex {
         &mut self.bonds
     }
 

@@ -20,7 +20,7 @@ const MODES: [&str; 7] = [
     "balance-tlb",
     "balance-alb",
 ];
-/// What tells one flow from another, as the kernel names it.
+/// Rules that tell one flow from another, as the kernel names them.
 const HASH_POLICIES: [&str; 6] =
     ["layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4", "vlan+srcmac"];
 /// How often the kernel looks at the carrier of the members without configuration, milliseconds. With 0, its own value, a

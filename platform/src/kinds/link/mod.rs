@@ -663,7 +663,7 @@ fn before_this_device(before: &Link, applied: &Link, observed: &Link) -> Link {
 }
 
 /// The original attributes of a link, updated by foreign changes to those that `applied` leaves open. A bond gives its own
-/// link-layer address and MTU to a member, and the original ones back: those of the bond are no foreign change.
+/// link-layer address and MTU to a member, and the original ones back: those of the bond are not taken for foreign changes.
 fn with_what_others_changed(before: &Link, applied: &Link, observed: &Link) -> Link {
     let mut anew = before.clone();
     if applied.description.is_none() {

@@ -262,7 +262,7 @@ fn param(ty: ParamType, value: &Value) -> Result<Param, String> {
         (ParamType::Enum(_) | ParamType::Link | ParamType::FarEnd, _) if let Some(name) = name => {
             Ok(Param::Name(name))
         }
-        _ => Err(format!("{value:?} is of another type than this leaf")),
+        _ => Err("the value is of another type than this leaf".to_owned()),
     }
 }
 

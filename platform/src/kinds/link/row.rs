@@ -23,7 +23,7 @@ pub struct LinkRow {
     /// True for a link that the kernel takes down with the link below, and raises with it, also where it was shut before. Such a
     /// link refuses to come up while the link below is down.
     pub goes_down_with_below: bool,
-    /// What decides the MTU of the link.
+    /// Rule for the MTU of the link.
     pub mtu: MtuRule,
     /// How the link takes others as its ports; `None` for a kind that has no ports.
     pub ports: Option<PortRule>,
@@ -74,7 +74,7 @@ impl LinkRow {
 /// MTU of a fresh Ethernet-like link, bytes of layer 3.
 pub(super) const FRESH_MTU: u32 = 1500;
 
-/// What decides the MTU of a link.
+/// Rule for the MTU of a link.
 #[derive(Clone, Copy, Debug)]
 pub enum MtuRule {
     /// Nothing but the link itself, which begins with this one (bytes of layer 3).
@@ -90,7 +90,7 @@ pub enum MtuRule {
 pub struct PortRule {
     /// Leaf of `interface` that names such a link. The leaf of the same name in `state` shows it.
     pub leaf: &'static str,
-    /// What a port is called.
+    /// Word for such a port.
     pub role: &'static str,
     /// True for a link that takes only ports that are down. It puts them up itself, and leaves them down when they go.
     pub needs_down: bool,

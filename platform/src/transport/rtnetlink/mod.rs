@@ -18,6 +18,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 
+mod bonds;
 mod ethtool;
 mod frame;
 mod listener;
@@ -30,6 +31,7 @@ mod submit;
 pub(crate) mod teardown;
 pub(crate) mod window;
 
+use bonds::UnsettledBonds;
 use ethtool::Ethtool;
 use listener::Listener;
 use notifications::StaleClasses;
@@ -217,6 +219,7 @@ pub(super) struct Task {
     commands: Receiver<Command>,
     wake: Arc<EventFd>,
     stale: StaleClasses,
+    unsettled_bonds: UnsettledBonds,
     /// Links that are read before anything else.
     urgent: UrgentReads,
     /// `None` where no thread could be started.
@@ -256,6 +259,7 @@ impl Task {
             sampler: None,
             wake,
             stale: StaleClasses::default(),
+            unsettled_bonds: UnsettledBonds::default(),
             unanswered: UnansweredOperations::default(),
             cancelled: CancelledOperations::default(),
         };
@@ -290,6 +294,7 @@ impl Task {
             }
             self.drain_notifications();
         }
+        self.reread_bonds();
         self.reread_stale();
         true
     }
@@ -310,7 +315,8 @@ impl Task {
 
     /// Waits for a command or a notification; returns at once while anything is in doubt.
     fn wait(&self) -> io::Result<()> {
-        let timeout = if self.stale.any() { PollTimeout::ZERO } else { PollTimeout::NONE };
+        let is_in_doubt = self.stale.any();
+        let timeout = if is_in_doubt { PollTimeout::ZERO } else { self.unsettled_bonds.timeout() };
         let mut waits = [
             PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),

@@ -572,7 +572,7 @@ fn a_failed_change_of_any_kind_is_undone() {
     }
 }
 
-/// A bond with two members, of which one is shut.
+/// A bond with two members. One member is shut.
 const BONDED: &str = "bond b0 min-links 1 mtu 1400\nlacp b0 fast priority 7
     port eth0 aggregate b0\nport eth1 aggregate b0 down\naddress b0 192.0.2.1/24";
 
@@ -610,7 +610,7 @@ fn members_of_a_bond_come_and_go_as_they_were() {
         agent.run_until_idle();
         assert_same(&agent.contents(), &bonded, "repaired");
     }
-    // What the bond gave to its members is not taken for what others want.
+    // The address and MTU that the bond gave to its members are not taken for those that others want.
     let ports = "port eth0 mtu 1300\nport eth1 down";
     commit(&mut agent, BONDED, ports);
     assert_eq!(link(&agent, "eth0").mtu, Some(1300));
