@@ -90,7 +90,7 @@ async fn vlans_of_a_trunk_carry_traffic_and_follow_their_port() {
         assert_eq!(id_of(&net, "eth0.60"), Some(8));
         assert_eq!(net.addresses("eth0.60"), ["10.0.6.1/24"]);
         let twice = json!({"index": 61, "vlan-id": 8});
-        let error = client.update(&format!("{ETH0}/vlan"), json!([twice])).await.unwrap_err();
+        let error = client.update(ETH0, json!({"vlan": [twice]})).await.unwrap_err();
         assert!(error.message().contains("eth0.60"), "{error:?}");
 
         // The agent ends without a word, and takes its VLANs over as they are.

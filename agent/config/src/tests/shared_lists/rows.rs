@@ -127,10 +127,12 @@ fn state_has_the_first_alternative() {
         found.iter().map(line).collect::<Vec<_>>()
     };
     let vlan = "/interfaces/interface[name=eth0]/vlan[index=7]";
-    let single = format!("{SUBS}/subinterface[index=7]/vlan/match/single-tagged");
+    let sub = format!("{SUBS}/subinterface[index=7]");
+    let single = format!("{sub}/vlan/match/single-tagged");
     assert_eq!(
         up(&format!("{vlan}/state/vlan-id"), Value::Uint(7)),
-        [format!("{single}/state/vlan-id=7")]
+        [format!("{single}/state/vlan-id=7"), format!("{sub}/vlan/state/vlan-id=7")],
+        "each row of state"
     );
     assert_eq!(
         up(&format!("{vlan}/vlan-id"), Value::Uint(7)),
