@@ -168,7 +168,8 @@ async fn answers_that_are_not_taken_are_bounded() {
     let untaken = untaken_calls(agent.address(), &config, call, &WATCHER, CALLS);
     let (untaken, ()) = tokio::join!(untaken, check_served(&agent, &admin));
     let untaken = untaken.unwrap();
-    check_refusals(&untaken.refusals(), &CALLER_ANSWERS, CALLS - fit);
+    // The list of processes differs from one answer to the next, so one answer more may fit.
+    check_refusals(&untaken.refusals(), &CALLER_ANSWERS, CALLS - fit - 1);
     check_served(&agent, &admin).await;
     check_refusals(&[watcher.get(many.clone()).await.unwrap_err()], &CALLER_ANSWERS, 1);
     drop(untaken);

@@ -84,9 +84,9 @@ async fn invalid_sets_have_their_error_codes() {
             Code::InvalidArgument,
         ),
         (
-            "another subinterface",
+            "a tag on subinterface 0",
             update(
-                "/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=7]/config/index",
+                "/interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]/vlan/config/vlan-id",
                 7,
             ),
             Code::InvalidArgument,

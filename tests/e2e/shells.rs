@@ -18,10 +18,12 @@ use crate::documents::{ipv4_of, port_with_route};
 use crate::union::union;
 
 /// Paths with state alone, which no configuration document has.
-const STATE_ALONE: [&str; 7] = [
+const STATE_ALONE: [&str; 9] = [
+    "afts",
     "alarms",
     "cpus",
     "mount-points",
+    "processes",
     "authz-policy-counters",
     "gnmi-pathz-policy-counters",
     "gnmi-pathz-policies",

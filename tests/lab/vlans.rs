@@ -65,7 +65,7 @@ async fn vlans_of_a_trunk_carry_traffic_and_follow_their_port() {
         .await;
         eventually("the VLAN carries traffic", || reaches(&agent, "10.0.5.2")).await;
 
-        // What others did to a VLAN is undone.
+        // Changes of others to a VLAN are undone.
         net.ip("link set eth0.7 up");
         eventually("the shut VLAN is down", || !net.link("eth0.7").up).await;
         net.ip("link delete eth0.5");

@@ -159,7 +159,7 @@ nodes!(
     }
 );
 
-/// What is bound once for each list that has links as its entries.
+/// A binding for each list that has links as its entries.
 #[derive(Clone, Debug)]
 pub(crate) struct ForLinks<N> {
     pub(crate) interface: N,

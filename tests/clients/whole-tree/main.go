@@ -31,7 +31,7 @@ const patience = time.Minute
 
 // Subtrees of which generated structures have no configuration.
 var stateAlone = []string{
-	"alarms", "cpus", "mount-points",
+	"afts", "alarms", "cpus", "mount-points", "processes",
 	"authz-policy-counters", "gnmi-pathz-policy-counters", "gnmi-pathz-policies", "source-records",
 }
 

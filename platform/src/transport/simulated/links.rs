@@ -206,7 +206,7 @@ impl KernelModel {
         Ok(())
     }
 
-    /// What follows from a link that went up or down; those that go down with it follow.
+    /// Carries out the consequences of a link that went up or down. Links that go down with it follow.
     fn went_up_or_down(&mut self, index: u32, is_up: bool) {
         if is_up {
             self.revive_routes(index);
