@@ -105,9 +105,8 @@ async fn vlans_of_a_trunk_carry_traffic_and_follow_their_port() {
 
         // The same VLANs in OpenConfig, and one that its client makes.
         let subinterfaces = "/interfaces/interface[name=eth0]/subinterfaces";
-        let shown = client.read(&format!("{subinterfaces}/subinterface[index=60]/vlan")).await;
-        let id = &shown.unwrap()["match"]["single-tagged"]["state"]["vlan-id"];
-        assert_eq!(*id, 8);
+        let tagged = format!("{subinterfaces}/subinterface[index=60]/vlan/match/single-tagged");
+        assert_eq!(client.read(&format!("{tagged}/state/vlan-id")).await.unwrap(), json!(8));
         let tag = json!({"match": {"single-tagged": {"config": {"vlan-id": 9}}}});
         let sub = json!({"index": 9, "config": {"index": 9}, "openconfig-vlan:vlan": tag});
         client.update(subinterfaces, json!({"subinterface": [sub]})).await.unwrap();
