@@ -460,7 +460,9 @@ async fn only_the_sources_of_the_wanted_leaves_are_asked() {
         let _answer = client.get(get_request(&[path])).await;
         assert_eq!(core.take_asked(), sources, "{path}");
     }
-    client.get(get_request(&[COUNTER, "/system/state/current-datetime"])).await.unwrap();
+    // The fake kernel shows no clock, which is known once its source was asked.
+    let both = client.get(get_request(&[COUNTER, "/system/state/current-datetime"])).await;
+    assert_eq!(both.unwrap_err().code(), tonic::Code::NotFound);
     assert_eq!(core.take_asked(), 2, "one for each path");
     let counter = format!("target {COUNTER}");
     let once = subscribe(list(Mode::Once, &[&counter]));
