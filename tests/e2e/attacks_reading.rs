@@ -159,7 +159,8 @@ fn check_refusals(refusals: &[Status], limit: &Limit, least: usize) {
 /// A small request for a large answer, again and again; no answer is taken.
 #[tokio::test]
 async fn answers_that_are_not_taken_are_bounded() {
-    const CALLS: usize = 24;
+    /// As few as overfill the budget: all are answered before the first one has waited for a minute, which would end it.
+    const CALLS: usize = 14;
     let (_net, agent, admin, watcher) = watched().await;
     let config = client_config(&fs::read_to_string(agent.ca_file()).unwrap());
     // Routes, for the root has the list of processes, whose length is another one in each answer.
@@ -172,7 +173,7 @@ async fn answers_that_are_not_taken_are_bounded() {
     let many = get(vec![parse_path(ROUTES); 1000]);
     let size = watcher.get(many.clone()).await.unwrap().encoded_len();
     let fit = CALLER_ANSWERS.figure / size;
-    assert!(fit < CALLS / 2, "answers of {size} bytes do not make an attack");
+    assert!(fit + 2 < CALLS, "answers of {size} bytes do not make an attack");
 
     let call = ("/gnmi.gNMI/Get", &many);
     let untaken = untaken_calls(agent.address(), &config, call, &WATCHER, CALLS);
