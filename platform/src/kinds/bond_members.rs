@@ -6,8 +6,7 @@ use std::sync::Arc;
 use holdfast_config::{InstancePath, Keys, NodeId, Schema, Step, Value};
 use holdfast_scheduler::{Descriptor, Effect, Key, KindId, Segment, SharedValue};
 use netlink_packet_route::link::{
-    BondAdInfo, InfoBond, InfoBondPort, InfoPortData, LacpState, LinkAttribute, LinkInfo,
-    LinkMessage, MiiStatus,
+    BondAdInfo, InfoBond, InfoBondPort, InfoPortData, LacpState, LinkInfo, LinkMessage, MiiStatus,
 };
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -210,11 +209,7 @@ fn member_of(link: &Link, message: &LinkMessage) -> Option<MemberEntry> {
     if link.master_kind.as_deref() != Some(BOND.name) {
         return None;
     }
-    let info = message.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::LinkInfo(info) => Some(info),
-        _ => None,
-    });
-    let port = info.into_iter().flatten().find_map(|info| match info {
+    let port = link::info_of(message).iter().find_map(|info| match info {
         LinkInfo::PortData(InfoPortData::BondPort(attributes)) => Some(attributes),
         _ => None,
     });
@@ -443,7 +438,7 @@ impl NativeKind for NativeLacpMember {
 #[cfg(test)]
 mod tests {
     use holdfast_config::Schema;
-    use netlink_packet_route::link::{BondMode, InfoData, InfoKind, InfoPortKind};
+    use netlink_packet_route::link::{BondMode, InfoData, InfoKind, InfoPortKind, LinkAttribute};
 
     use super::*;
     use crate::kinds::links::LinkIndex;

@@ -115,13 +115,13 @@ pub(crate) fn vlan_index(path: &InstancePath) -> Option<u64> {
 }
 
 /// Name of the link that is a VLAN of a port.
-pub(crate) fn vlan_name(port: &str, index: u64) -> SmolStr {
+pub fn vlan_name(port: &str, index: u64) -> SmolStr {
     format_smolstr!("{port}.{index}")
 }
 
 /// Port and index of the VLAN that a link of this name is: `PORT.INDEX` is always a VLAN of `PORT`, whoever made it. A VLAN of a
 /// VLAN is an interface of its own.
-pub fn vlan_of(name: &str) -> Option<(&str, u32)> {
+pub(crate) fn vlan_of(name: &str) -> Option<(&str, u32)> {
     let (port, digits) = name.rsplit_once('.')?;
     let index: u32 = digits.parse().ok()?;
     let is_plain = index > 0 && !digits.starts_with(['0', '+']) && !port.is_empty();

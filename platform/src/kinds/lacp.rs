@@ -41,7 +41,7 @@ pub struct Lacp {
     pub bond: SmolStr,
     /// True for an LACPDU a second, false for one in 30 seconds (`IFLA_BOND_AD_LACP_RATE`).
     pub is_fast: bool,
-    /// True when this end speaks without being asked (`IFLA_BOND_AD_LACP_ACTIVE`).
+    /// True when this end sends first, false when it waits for the other end (`IFLA_BOND_AD_LACP_ACTIVE`).
     pub is_active: bool,
     /// Identity of the box. Observed: `None` where the kernel does not show it, as in the messages that a program without
     /// `CAP_NET_ADMIN` brings about.
@@ -83,11 +83,7 @@ pub fn key(bond: &str) -> Key {
 
 /// The attributes of a bond in a message about a link; empty for other links.
 pub(super) fn bond_attributes(message: &LinkMessage) -> &[InfoBond] {
-    let info = message.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::LinkInfo(info) => Some(info),
-        _ => None,
-    });
-    let data = info.into_iter().flatten().find_map(|info| match info {
+    let data = link::info_of(message).iter().find_map(|info| match info {
         LinkInfo::Data(InfoData::Bond(attributes)) => Some(&**attributes),
         _ => None,
     });

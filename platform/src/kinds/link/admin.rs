@@ -9,14 +9,13 @@ use std::sync::Arc;
 use holdfast_scheduler::{
     Cascade, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part,
 };
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkFlags, LinkMessage};
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use smol_str::SmolStr;
 
+use super::encode::switch;
 use super::{LINK_ADMIN, LINKS, LinkAdmin, LinkUp, link_of, up_key};
-use crate::kinds::codec::{EncodeError, Op, Request, Requests};
+use crate::kinds::codec::{EncodeError, Op, Requests};
 use crate::kinds::links::LinkIndex;
 use crate::kinds::native::{AttributeOfLink, Bind};
 use crate::kinds::reading::{Query, Read};
@@ -118,20 +117,16 @@ impl PreImageRow<LinkAdminDescriptor> for AdminRow {
 }
 
 fn encode(op: Op<'_, LinkAdmin>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
-    let (part, flags) = match op {
-        Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => (new, LinkFlags::Up),
-        Op::Delete(old) => (old, LinkFlags::empty()),
+    let (part, up) = match op {
+        Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => (new, true),
+        Op::Delete(old) => (old, false),
         Op::Release { .. } => return Ok(Requests::new()), // it was up before us
     };
     let Some(index) = links.index(&part.link) else {
-        return match flags.is_empty() {
-            true => Ok(Requests::new()), // it went with its link
-            false => Err(EncodeError::LinkNotFound(part.link.clone())),
+        return match up {
+            true => Err(EncodeError::LinkNotFound(part.link.clone())),
+            false => Ok(Requests::new()), // it went with its link
         };
     };
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    message.header.change_mask = LinkFlags::Up;
-    message.header.flags = flags;
-    Ok(smallvec![Request::change(RouteNetlinkMessage::SetLink(message))])
+    Ok(smallvec![switch(index, up)])
 }

@@ -2,7 +2,8 @@
 
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop, State,
+    AfSpecInet6, AfSpecUnspec, InfoData, InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    Prop, State,
 };
 use smol_str::{SmolStr, ToSmolStr as _};
 
@@ -25,7 +26,7 @@ pub(crate) fn decode(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
     let mut link = Link::new("", LinkKind::Physical);
     let mut facts = LinkFacts { index: message.header.index, ..LinkFacts::default() };
     let mut lower = None;
-    let mut info: &[LinkInfo] = &[];
+    let info = info_of(message);
     link.enabled = flags.contains(LinkFlags::Up);
     if flags.contains(LinkFlags::Loopback) {
         link.kind = LinkKind::Loopback;
@@ -45,7 +46,6 @@ pub(crate) fn decode(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
             LinkAttribute::CarrierChanges(count) => facts.carrier_changes = *count,
             LinkAttribute::AfSpecUnspec(families) => link.ipv6_enabled = ipv6_enabled(families),
             LinkAttribute::PropList(list) => facts.ours = list.iter().any(is_our_name),
-            LinkAttribute::LinkInfo(of_kind) => info = of_kind,
             _ => {}
         }
     }
@@ -93,19 +93,34 @@ fn oper_state(state: State) -> OperState {
     }
 }
 
-/// Kind of a link, with its parameters. `lower` is the link that `IFLA_LINK` names.
-fn kind(info: &[LinkInfo], lower: Option<&SmolStr>, links: &LinkIndex) -> Option<LinkKind> {
+/// Attributes of the kind of the link that a message is about (`IFLA_LINKINFO`); empty where it has none.
+pub(crate) fn info_of(message: &LinkMessage) -> &[LinkInfo] {
+    let info = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::LinkInfo(info) => Some(&**info),
+        _ => None,
+    });
+    info.unwrap_or_default()
+}
+
+/// Name of the kind (`IFLA_INFO_KIND`), and its attributes (`IFLA_INFO_DATA`).
+pub(crate) fn kind_and_data(info: &[LinkInfo]) -> Option<(&InfoKind, Option<&InfoData>)> {
     let kind = info.iter().find_map(|info| match info {
         LinkInfo::Kind(kind) => Some(kind),
         _ => None,
     })?;
-    let Some(row) = row_of_kind(kind) else {
-        return Some(LinkKind::Other(kind.to_string().into()));
-    };
     let data = info.iter().find_map(|info| match info {
         LinkInfo::Data(data) => Some(data),
         _ => None,
     });
+    Some((kind, data))
+}
+
+/// Kind of a link, with its parameters. `lower` is the link that `IFLA_LINK` names.
+fn kind(info: &[LinkInfo], lower: Option<&SmolStr>, links: &LinkIndex) -> Option<LinkKind> {
+    let (kind, data) = kind_and_data(info)?;
+    let Some(row) = row_of_kind(kind) else {
+        return Some(LinkKind::Other(kind.to_string().into()));
+    };
     let mut made = MadeLink::new(row);
     for (position, param) in row.params.iter().enumerate() {
         match param.attribute {
@@ -136,7 +151,7 @@ fn named(row: &ParamRow, param: Param, links: &LinkIndex) -> Option<Param> {
 #[cfg(test)]
 mod tests {
     use holdfast_scheduler::Descriptor;
-    use netlink_packet_route::link::{BridgeStpState, InfoBridge, InfoData, InfoKind};
+    use netlink_packet_route::link::{BridgeStpState, InfoBridge};
 
     use super::*;
     use crate::kinds::link::{BRIDGE, LinkDescriptor};

@@ -46,7 +46,7 @@ use crate::transport_id;
 pub use admin::{LinkAdminDescriptor, admin_key};
 pub use bond::BOND;
 pub use bridge::BRIDGE;
-pub(crate) use decode::decode;
+pub(crate) use decode::{decode, info_of, kind_and_data};
 pub use dummy::DUMMY;
 pub(in crate::kinds) use encode::switch;
 pub use macvlan::MACVLAN;
@@ -132,11 +132,9 @@ pub(crate) fn observations(link: Link, is_deleted: bool) -> Vec<Observation> {
         on_our_link: ours,
     };
     let port: SharedValue = Arc::new(Port { link: name.clone() });
-    let admin = link.goes_down_with_below().then(|| {
-        let below = link.below_for_admin();
-        let admin = LinkAdmin { link: name.clone(), below, on_our_link: ours };
-        (admin_key(&name), link.enabled.then(|| Arc::new(admin) as SharedValue))
-    });
+    let admin = link
+        .goes_down_with_below()
+        .then(|| (admin_key(&name), link.admin().map(|admin| Arc::new(admin) as SharedValue)));
     let mut all = vec![
         (port_key(&name), Some(port)),
         (key(&name), Some(Arc::new(link) as SharedValue)),
@@ -388,9 +386,7 @@ impl Descriptor for LinkDescriptor {
         if link.facts.is_some() {
             return parts;
         }
-        if link.enabled && link.goes_down_with_below() {
-            let below = link.below_for_admin();
-            let part = LinkAdmin { link: link.name.clone(), below, on_our_link: false };
+        if let Some(part) = link.admin() {
             parts.push((admin_key(&part.link), Arc::new(part)));
         }
         if let Some(part) = link.limited_mtu() {

@@ -108,9 +108,12 @@ impl Link {
         self.facts.as_ref().is_some_and(|facts| facts.mark_lost)
     }
 
-    /// Name of the link below, for a link that goes down with it: whether such a link is up is a [`LinkAdmin`] part.
-    pub(crate) fn below_for_admin(&self) -> Option<SmolStr> {
-        self.kind.made().filter(|made| made.row().goes_down_with_below)?.below()
+    /// The part that a link which goes down with the one below is up; `None` for other links, and for one that is shut.
+    pub(crate) fn admin(&self) -> Option<LinkAdmin> {
+        let made = self.kind.made().filter(|made| made.row().goes_down_with_below)?;
+        let admin =
+            LinkAdmin { link: self.name.clone(), below: made.below(), on_our_link: self.is_ours() };
+        self.enabled.then_some(admin)
     }
 
     /// True for a link that the kernel takes down with the link below.

@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use super::model::{KernelModel, ModelResult, SimulatedRefusal};
 use super::setting_paths;
 use crate::kinds::link::rows::row_of_kind;
-use crate::kinds::link::{Attribute, Change, ParamType};
+use crate::kinds::link::{Attribute, Change, ParamType, info_of, kind_and_data};
 use crate::values::{Ethernet, Family, OUR_ALTNAME_PREFIX, Param};
 
 /// Smallest and largest MTU of the model's links, bytes of layer 3.
@@ -579,19 +579,7 @@ fn name(message: &LinkMessage) -> Option<&str> {
 }
 
 fn info(message: &LinkMessage) -> Option<(&InfoKind, Option<&InfoData>)> {
-    let info = message.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::LinkInfo(info) => Some(info),
-        _ => None,
-    })?;
-    let kind = info.iter().find_map(|info| match info {
-        LinkInfo::Kind(kind) => Some(kind),
-        _ => None,
-    })?;
-    let data = info.iter().find_map(|info| match info {
-        LinkInfo::Data(data) => Some(data),
-        _ => None,
-    });
-    Some((kind, data))
+    kind_and_data(info_of(message))
 }
 
 /// The link that a request names as the one below.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::Caller;
+use holdfast_config::Step;
 use holdfast_config::schema::Origin;
 use holdfast_core::CoreView;
 use holdfast_faults::{Alarm, Resource};
-use holdfast_platform::kinds::entry::vlan_of;
+use holdfast_platform::kinds::entry::vlan_name;
 use holdfast_platform::kinds::link;
 use holdfast_platform::values::Link;
 use serde_json::{Map, Value, json};
@@ -89,11 +90,11 @@ fn links(interfaces: &Value) -> Vec<(String, &Value)> {
     let mut all = Vec::new();
     for interface in list(interfaces, "interface") {
         let name = word(interface, "name");
-        let vlans = list(interface, "vlan");
-        let vlans: Vec<_> =
-            vlans.map(|vlan| (format!("{name}.{}", word(vlan, "index")), vlan)).collect();
-        all.push((name, interface));
-        all.extend(vlans);
+        all.push((name.clone(), interface));
+        all.extend(
+            list(interface, "vlan")
+                .filter_map(|vlan| Some((vlan_name(&name, vlan["index"].as_u64()?).into(), vlan))),
+        );
     }
     all
 }
@@ -121,13 +122,8 @@ fn intent_of(view: &CoreView<'_>, name: &str) -> LinkIntent {
     let intended = status.intended.as_ref().and_then(|it| it.as_any().downcast_ref::<Link>());
     let native = view.models().schema(Origin::Native);
     let owners = || {
-        let vlan = vlan_of(name).map(|(_, index)| index.to_string());
-        let interface = [("name", vlan_of(name).map_or(name, |(port, _)| port))];
-        let vlan = vlan.as_ref().map(|index| [("index", index.as_str())]);
-        let mut path = vec![("interfaces", &[][..]), ("interface", &interface[..])];
-        path.extend(vlan.iter().map(|keys| ("vlan", &keys[..])));
-        path.push(("enabled", &[][..]));
-        let path = native.instance_path(&path).ok()?;
+        let entry = view.objects().link_path(&name.into());
+        let path = entry.join(Step::node(native.child(entry.last()?.node, None, "enabled")?));
         let leaf = view.configuration.effective().find_leaf(&path)?;
         Some(view.configuration.owner_names(&path, &leaf.meta))
     };
