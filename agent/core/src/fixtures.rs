@@ -18,7 +18,7 @@ use holdfast_config::tree::NodeRef;
 use holdfast_config::{Models, json};
 use holdfast_platform::transport::{SimulatedKernel, Transport};
 use holdfast_scheduler::{Key, ValueState};
-use holdfast_store::Store;
+use holdfast_store::{Store, StoredState};
 use tempfile::TempDir;
 
 use crate::{
@@ -48,6 +48,29 @@ pub const BOX: &str = r#"{
     }]}
 }"#;
 
+/// The parts of a core on this kernel, and nothing else of an agent.
+pub fn parts(kernel: &SimulatedKernel, store: Store, loaded: StoredState) -> Parts {
+    let (mut transport, events) = kernel.connect();
+    transport.retrieve();
+    Parts {
+        models: Arc::new(Models::load().unwrap()),
+        transport: Box::new(transport),
+        events,
+        polled: Vec::new(),
+        profiles: None,
+        settings_check: None,
+        store,
+        loaded,
+        grpc_services: &[],
+        services: None,
+        handlers: None,
+        factory: None,
+        software_version: String::new(),
+        credential_source: None,
+        undertakings: RebootInhibitors::default(),
+    }
+}
+
 /// A core with its store, as a client uses it.
 #[derive(Debug)]
 pub struct CoreFixture {
@@ -69,25 +92,7 @@ impl CoreFixture {
         polled: Vec<Arc<dyn PolledState>>,
     ) -> Self {
         let (store, loaded) = Store::open(folder).unwrap();
-        let (mut transport, events) = kernel.connect();
-        transport.retrieve();
-        let parts = Parts {
-            models: Arc::new(Models::load().unwrap()),
-            transport: Box::new(transport),
-            events,
-            polled,
-            profiles: None,
-            settings_check: None,
-            store: store.clone(),
-            loaded,
-            grpc_services: &[],
-            services: None,
-            handlers: None,
-            factory: None,
-            software_version: String::new(),
-            credential_source: None,
-            undertakings: RebootInhibitors::default(),
-        };
+        let parts = Parts { polled, ..parts(kernel, store.clone(), loaded) };
         Self::of(Core::start(parts).await.unwrap(), store)
     }
 

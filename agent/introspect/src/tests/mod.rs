@@ -5,12 +5,14 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
-use holdfast_base::{AuthMethod, Caller, RebootInhibitors, Role, now_ns};
+use holdfast_base::{AuthMethod, Caller, Role, now_ns};
 use holdfast_config::Models;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
+pub(super) use holdfast_core::fixtures::BOX as BOX_CONFIG;
+use holdfast_core::fixtures::parts;
 use holdfast_core::{CommitOptions, Core, Datastore, Parts};
-use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
+use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_store::{Journal, JournalKind, Store, StoreError, StoredState};
 use http_body_util::BodyExt;
 use serde_json::json;
@@ -22,27 +24,6 @@ mod front;
 mod history;
 
 use super::*;
-
-/// A port with an address, a route through it, and a bridge without dependencies.
-pub(super) const BOX_CONFIG: &str = r#"{
-    "openconfig-interfaces:interfaces": {"interface": [{
-        "name": "eth0", "config": {"name": "eth0", "mtu": 1414},
-        "subinterfaces": {"subinterface": [{"index": 0, "config": {"index": 0},
-            "openconfig-if-ip:ipv4": {"addresses": {"address": [
-                {"ip": "192.0.2.1", "config": {"ip": "192.0.2.1", "prefix-length": 24}}]}}}]}
-    }]},
-    "openconfig-network-instance:network-instances": {"network-instance": [{
-        "name": "DEFAULT", "config": {"name": "DEFAULT"},
-        "protocols": {"protocol": [{
-            "identifier": "openconfig-policy-types:STATIC", "name": "static",
-            "config": {"identifier": "openconfig-policy-types:STATIC", "name": "static"},
-            "static-routes": {"static": [{
-                "prefix": "198.51.100.0/24", "config": {"prefix": "198.51.100.0/24"},
-                "next-hops": {"next-hop": [
-                    {"index": "0", "config": {"index": "0", "next-hop": "192.0.2.2"}}]}}]}
-        }]}
-    }]}
-}"#;
 
 /// An agent without a network, and its routes.
 pub(super) struct TestAgent {
@@ -76,28 +57,9 @@ impl TestAgent {
         };
         let (store, loaded) = Store::open(folder.path()).unwrap();
         let loaded = StoredState { last_recorded: journal.last().unwrap(), ..loaded };
-        let (mut transport, events) = kernel.connect();
-        transport.retrieve();
-        let models = Arc::new(Models::load().unwrap());
-        let transport = Box::new(transport);
-        let facts = Arc::new(front::FakeFacts(Arc::clone(&models)));
-        let parts = Parts {
-            software_version: "1".to_owned(),
-            models,
-            transport,
-            events,
-            polled: Vec::new(),
-            profiles: None,
-            settings_check: None,
-            store: store.clone(),
-            loaded,
-            services: None,
-            handlers: None,
-            factory: None,
-            credential_source: None,
-            grpc_services: &[],
-            undertakings: RebootInhibitors::default(),
-        };
+        let parts = parts(&kernel, store.clone(), loaded);
+        let parts = Parts { software_version: "1".to_owned(), ..parts };
+        let facts = Arc::new(front::FakeFacts(Arc::clone(&parts.models)));
         let core = Core::start(parts).await.unwrap();
         let routes = routes(core.handle(), now_ns(), Some(journal), Some(facts));
         Self { kernel, core, routes, store, folder }
