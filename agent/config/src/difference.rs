@@ -1,6 +1,6 @@
 //! The difference of the layers of two configurations, as lines of CLI text for people.
 //!
-//! It compares the layers of boot, clients and services, because only these hold what somebody asked for. It does not
+//! It compares the layers of boot, clients and services, because only these contain requests. It does not
 //! compare the effective trees, whose entries are derived when they are read. It skips memory that both versions share,
 //! makes text for the first [`MAX_DIFFERENCE_LINES`] lines, and counts the others.
 

@@ -1,7 +1,7 @@
 //! Files that clients leave on the box: whole and compared with their digest, or not at all.
 //!
-//! They lie in one folder below the state folder, so that no client reads or writes anywhere else; a factory reset takes
-//! them. The agent reads none of them itself.
+//! The files are kept in one folder below the state folder, so that no client reads or writes anywhere else. A factory reset
+//! removes them. The agent reads none of them itself.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -37,7 +37,7 @@ pub enum FileError {
         folder.display()
     )]
     Name { name: String, folder: PathBuf },
-    #[error("there is no file `{0}`")]
+    #[error("no file in the folder is called `{0}`")]
     Missing(String),
     #[error("`{0}` is not a regular file")]
     NotRegular(String),
@@ -94,7 +94,7 @@ impl Files {
     /// Opens a file for reading. Links are not followed.
     ///
     /// # Errors
-    /// When the name leads elsewhere, or there is no such file.
+    /// When the name points outside of the folder, or no file has this name.
     pub fn open(&self, name: &str) -> Result<fs::File, FileError> {
         let name = self.file_name(name)?;
         let path = self.folder.join(&name);
@@ -114,7 +114,7 @@ impl Files {
     /// The file of a name, or all files for the folder itself and for an empty name.
     ///
     /// # Errors
-    /// When the name leads elsewhere, or there is no such file.
+    /// When the name points outside of the folder, or no file has this name.
     pub fn stat(&self, name: &str) -> Result<Vec<FileStat>, FileError> {
         if name.is_empty() || Path::new(name) == self.folder {
             return self.list();
@@ -129,7 +129,7 @@ impl Files {
     /// Removes a file. A link goes itself, and not what it leads to.
     ///
     /// # Errors
-    /// When the name leads elsewhere, or there is no such file.
+    /// When the name points outside of the folder, or no file has this name.
     pub fn remove(&self, name: &str) -> Result<(), FileError> {
         let name = self.file_name(name)?;
         let path = self.folder.join(&name);
@@ -142,7 +142,7 @@ impl Files {
     /// Begins a file, which replaces one of this name when it is whole.
     ///
     /// # Errors
-    /// When the name leads elsewhere, there is no room, or another file is being transferred: try again later.
+    /// When the name points outside of the folder, the folder is full, or another file is being transferred.
     pub fn begin(&self, name: &str) -> Result<FileUpload, FileError> {
         let name = self.file_name(name)?;
         let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| FileError::Busy)?;

@@ -211,7 +211,7 @@ fn lag_type_to_openconfig(value: &Value) -> Option<Value> {
     Some(Value::Enum(Name::constant(lag_type)))
 }
 
-/// Whether an end of LACP speaks without being asked.
+/// Converts whether an end of LACP sends first (ACTIVE), or waits for the other end (PASSIVE).
 fn activity_to_native(value: &Value) -> Result<Value, String> {
     match value {
         Value::Enum(word) => Ok(Value::Bool(*word == "ACTIVE")),

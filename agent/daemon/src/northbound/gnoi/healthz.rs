@@ -119,7 +119,10 @@ impl<D: Datastore> Healthz for HealthzService<D> {
     ) -> Result<Response<Self::ArtifactStream>, Status> {
         Caller::authenticated(&request)?.require_admin("gNOI Healthz Artifact")?;
         let id = request.into_inner().id;
-        Err(Refusal::missing(format!("there is no artifact `{id}`: events have none")).into())
+        Err(Refusal::missing(format!(
+            "`{id}` is not the id of an artifact: this box keeps no artifacts"
+        ))
+        .into())
     }
 }
 
