@@ -117,6 +117,27 @@ async fn vlans_of_a_trunk_carry_traffic_and_follow_their_port() {
         client.delete(&path).await.unwrap();
         assert_eq!(id_of(&net, "eth0.9"), None);
 
+        // A route of OpenConfig by the VLAN.
+        let statics = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=s]/static-routes";
+        let by_vlan = json!({"interface": "eth0", "subinterface": 5});
+        let hop = json!({"index": "a", "config": {"index": "a", "next-hop": "10.0.5.2"},
+            "interface-ref": {"config": by_vlan.clone()}});
+        let prefix = "198.51.100.0/24";
+        let route = json!({"prefix": prefix, "config": {"prefix": prefix}, "next-hops": {"next-hop": [hop]}});
+        client.update(statics, json!({"static": [route]})).await.unwrap();
+        assert_eq!(net.ip_json(&format!("route show {prefix}"))[0]["dev"], "eth0.5");
+        let reference =
+            format!("{statics}/static[prefix={prefix}]/next-hops/next-hop[index=a]/interface-ref");
+        for leaves in ["config", "state"] {
+            let shown = client.read(&format!("{reference}/{leaves}")).await.unwrap();
+            let shown = shown.to_string().replace("openconfig-network-instance:", "");
+            assert_eq!(shown, by_vlan.to_string(), "{leaves}");
+        }
+        let afts = "/network-instances/network-instance[name=DEFAULT]/afts/next-hops";
+        let hops = client.read(afts).await.unwrap().to_string();
+        assert!(hops.contains(r#"{"interface":"eth0","subinterface":5}"#), "{hops}");
+        client.delete(statics).await.unwrap();
+
         client.delete(&format!("{ETH0}/vlan")).await.unwrap();
         assert_eq!(net.ip_json("link show type vlan"), Vec::<Value>::new());
         assert!(net.find_link("foreign").is_some());

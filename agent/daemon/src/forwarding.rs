@@ -12,6 +12,7 @@ use holdfast_core::PolledState;
 use holdfast_platform::forwarding::{
     ForwardingEntry, ForwardingIds, ForwardingTable, HopGroup, NextHop,
 };
+use holdfast_platform::kinds::entry::interface_of;
 use holdfast_platform::route_table::RouteTable;
 use holdfast_telemetry::polled_entry::{EntryContent, ListPlace, PolledEntry, WayToLeaf};
 use holdfast_telemetry::{EntryState, PolledList, PolledReading};
@@ -95,6 +96,7 @@ struct HopNodes {
     index: NodeId,
     ip_address: NodeId,
     interface: NodeId,
+    subinterface: NodeId,
 }
 
 impl ForwardingState {
@@ -190,6 +192,7 @@ impl Lists {
                     index: find("next-hop/state/index")?,
                     ip_address: find("next-hop/state/ip-address")?,
                     interface: find("next-hop/state/interface")?,
+                    subinterface: find("next-hop/state/subinterface")?,
                 }),
             },
         })
@@ -304,13 +307,15 @@ impl EntryContent for HopContent {
     }
 
     fn leaves(&self) -> Vec<(WayToLeaf, Value)> {
-        let HopNodes { state, index, ip_address, interface } = *self.nodes;
+        let HopNodes { state, index, ip_address, interface, subinterface } = *self.nodes;
         let way = |leaf| vec![Step::node(state), Step::node(leaf)];
         let mut leaves = vec![(way(index), Value::Uint(self.hop.index))];
         let gateway = self.hop.gateway.map(|gateway| Value::Str(format_smolstr!("{gateway}")));
         leaves.extend(gateway.map(|gateway| (way(ip_address), gateway)));
-        let link = self.hop.link.clone().map(Value::Str);
-        leaves.extend(link.map(|link| (way(interface), link)));
+        if let Some((name, vlan)) = self.hop.link.as_deref().map(interface_of) {
+            leaves.push((way(interface), Value::Str(name.into())));
+            leaves.push((way(subinterface), Value::Uint(vlan.into())));
+        }
         leaves
     }
 }

@@ -128,6 +128,11 @@ pub(crate) fn vlan_of(name: &str) -> Option<(&str, u32)> {
     (is_plain && vlan_of(port).is_none()).then_some((port, index))
 }
 
+/// The interface that a link is, or is a VLAN of, and the index of the VLAN: 0 for the interface itself.
+pub fn interface_of(link: &str) -> (&str, u32) {
+    vlan_of(link).unwrap_or((link, 0))
+}
+
 pub(crate) fn only_text(keys: &Keys) -> Option<&SmolStr> {
     match &**keys {
         [Value::Str(text)] => Some(text),

@@ -114,9 +114,6 @@ impl<'a> Compiler<'a> {
                 self.state(&openconfig, &self.native_path(native), codec)
             }
             MapStatement::Implied { openconfig } => self.implied(&self.openconfig_path(openconfig)),
-            MapStatement::Constant { openconfig, value } => {
-                self.constant(&self.openconfig_path(openconfig), value)
-            }
             MapStatement::NoDefault { openconfig } => {
                 self.no_default(&self.openconfig_path(openconfig))
             }
@@ -329,21 +326,6 @@ impl<'a> Compiler<'a> {
         self.keep(leaf, row)
     }
 
-    fn constant(&mut self, openconfig: &Path, text: &str) -> Result<(), String> {
-        let value = self.constant_value(openconfig, text)?;
-        let steps = steps(self.openconfig, self.entry()?, openconfig)?;
-        let leaf = self.leaf_of(&steps)?;
-        let row = MapRow {
-            anchor: self.at,
-            openconfig: steps.clone(),
-            native: Vec::new(),
-            up: OpenConfigRule::Nothing,
-            is_config: true,
-        };
-        self.map.anchors[self.at].constants.push((steps, value));
-        self.keep(leaf, row)
-    }
-
     fn no_default(&mut self, openconfig: &Path) -> Result<(), String> {
         let steps = steps(self.openconfig, self.entry()?, openconfig)?;
         let leaves = self.map.anchors[self.at].leaves.iter_mut();
@@ -516,7 +498,6 @@ fn add_anchor(
         one_of,
         keys_suffice: node.keys_suffice,
         implied: Vec::new(),
-        constants: Vec::new(),
         never: Vec::new(),
         children: Vec::new(),
         shares_list_with: Vec::new(),

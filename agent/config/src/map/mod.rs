@@ -81,8 +81,6 @@ pub(crate) struct Anchor {
     pub(crate) keys_suffice: bool,
     /// OpenConfig leaves that are derived from the keys alone.
     pub(crate) implied: Vec<ImpliedLeaf>,
-    /// OpenConfig leaves without effect that support one value only.
-    pub(crate) constants: Vec<(Vec<Step>, Value)>,
     /// OpenConfig leaves that clients cannot set.
     pub(crate) never: Vec<UnwritableLeaf>,
     pub(crate) children: Vec<AnchorId>,

@@ -33,8 +33,6 @@ pub(super) enum MapStatement {
     State { openconfig: Path, native: Path, codec: String },
     /// `implied OPENCONFIG`: a configuration leaf that repeats a key of its entry.
     Implied { openconfig: Path },
-    /// `constant OPENCONFIG VALUE`: a configuration leaf that can have no other value.
-    Constant { openconfig: Path, value: String },
     /// `no-default OPENCONFIG`: the default of a `config` leaf is never put in use.
     NoDefault { openconfig: Path },
     /// `when openconfig|native PREFIX LEAF VALUE,...`: defaults below PREFIX are in use only while
@@ -177,9 +175,6 @@ fn statement(line: &str) -> Result<MapStatement, String> {
             codec: codec.to_owned(),
         }),
         ["implied", openconfig] => Ok(MapStatement::Implied { openconfig: path(openconfig)? }),
-        ["constant", openconfig, value] => {
-            Ok(MapStatement::Constant { openconfig: path(openconfig)?, value: value.to_owned() })
-        }
         ["no-default", openconfig] => Ok(MapStatement::NoDefault { openconfig: path(openconfig)? }),
         ["when", origin, prefix, leaf, values] => Ok(MapStatement::When {
             openconfig: origin == "openconfig",

@@ -170,10 +170,11 @@ fn native_state_maps_to_openconfig() {
     );
     check(
         &format!("{route}/next-hop[index=a]/state/interface=eth0"),
-        &[
-            &format!("{static_}/next-hops/next-hop[index=a]/interface-ref/state/interface=eth0"),
-            &format!("{static_}/next-hops/next-hop[index=a]/interface-ref/state/subinterface=0"),
-        ],
+        &[&format!("{static_}/next-hops/next-hop[index=a]/interface-ref/state/interface=eth0")],
+    );
+    check(
+        &format!("{route}/next-hop[index=a]/state/subinterface=7"),
+        &[&format!("{static_}/next-hops/next-hop[index=a]/interface-ref/state/subinterface=7")],
     );
 }
 

@@ -302,12 +302,12 @@ fn root_container_and_item_forms_give_the_same() {
 fn references_need_no_target() {
     let routes = format!(
         "update {ROUTES}/static[prefix=10.0.0.0/8]/next-hops/next-hop[index=a] \
-         {{\"interface-ref\":{{\"config\":{{\"interface\":\"eth7\",\"subinterface\":0}}}}}}"
+         {{\"interface-ref\":{{\"config\":{{\"interface\":\"eth7\",\"subinterface\":3}}}}}}"
     );
     check_effective(
         &[&routes],
         "/network-instances/network-instance[name=DEFAULT]/static[name=s]/route[prefix=10.0.0.0/8]",
-        &["/next-hop[index=a]/interface=eth7"],
+        &["/next-hop[index=a]/interface=eth7", "/next-hop[index=a]/subinterface=3"],
     );
 }
 
@@ -373,15 +373,6 @@ fn unsupported_values_are_refused() {
         (
             format!("update {ETH0}/config/type \"IF_ETHERNET_BAD\""),
             "",
-        ),
-        (
-            format!(
-                "update {ROUTES}/static[prefix=10.0.0.0/8]/next-hops/next-hop[index=a] \
-                 {{\"interface-ref\":{{\"config\":{{\"interface\":\"eth7\",\"subinterface\":3}}}}}}"
-            ),
-            "cannot update `/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC]\
-             [name=s]/static-routes/static[prefix=10.0.0.0\\/8]/next-hops/next-hop[index=a]/interface-ref/config/subinterface`: \
-             only the value `0` is supported",
         ),
     ] {
         let errors = refused(&[&request]);

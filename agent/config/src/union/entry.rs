@@ -54,7 +54,6 @@ impl<'a> Union<'a> {
         self.own_presence(it, effective_inputs, &mut effective);
         self.own_leaves(it, effective_inputs, &mut effective, &mut overlays);
         self.check_one_of(it, effective_inputs, &effective);
-        self.check_constants(it, effective_inputs);
         self.check_reserved(it, effective_inputs);
         if absent {
             self.drop_missing_leaf_problems(problems);
@@ -98,21 +97,6 @@ impl<'a> Union<'a> {
             matches!(problem, Problem::MissingMandatory { .. } | Problem::MissingOneOf { .. })
         };
         self.problems.extend(found.into_iter().filter(|problem| !missing(problem)));
-    }
-
-    fn check_constants(&mut self, anchor: &'a Anchor, inputs: &[EntryVersions<'a>]) {
-        for (steps, only) in &anchor.constants {
-            for (at, pair) in inputs.iter().enumerate() {
-                let slot = self.slots[at];
-                let entry = pair.new.filter(|_| slot.is_openconfig()).map(NodeRef::Branch);
-                if let Some(NodeRef::Leaf(leaf)) = entry.and_then(|entry| entry.get(steps))
-                    && leaf.value != *only
-                {
-                    let reason = format!("only the value `{only}` is supported");
-                    self.unsupported(slot, steps, reason);
-                }
-            }
-        }
     }
 
     /// Creates the presence containers that a layer has, be it with nothing in it.

@@ -9,9 +9,12 @@ use ipnet::IpNet;
 use smol_str::{SmolStr, ToSmolStr as _, format_smolstr};
 
 use super::{Hop, KernelRoute, NextHop, NextHopTarget, RouteTarget, key};
-use crate::kinds::entry::{Entry, ObjectError, ObjectKeys, ObjectValues, ip_text, only_text};
+use crate::kinds::entry::{
+    Entry, ObjectError, ObjectKeys, ObjectValues, interface_of, ip_text, only_text, vlan_name,
+    vlan_of,
+};
 use crate::kinds::native::{EntryShare, ModelError, NativeKind, StatusNodes, ValueEntry, nodes};
-use crate::kinds::state::{Leaves, Planes, StateEntry, enum_value, text_value};
+use crate::kinds::state::{Leaves, Planes, StateEntry, enum_value};
 use crate::kinds::types::MAIN_TABLE;
 
 /// Next hops of one kernel route; rtnetlink allows no message of more than 64 KiB.
@@ -40,7 +43,9 @@ nodes!(
         hop_state: "/network-instance/static/route/next-hop/state",
         hop_state_index: "/network-instance/static/route/next-hop/state/index",
         hop_state_target: "/network-instance/static/route/next-hop/state/next-hop",
+        hop_subinterface: "/network-instance/static/route/next-hop/subinterface",
         hop_state_interface: "/network-instance/static/route/next-hop/state/interface",
+        hop_state_subinterface: "/network-instance/static/route/next-hop/state/subinterface",
         hop_state_metric: "/network-instance/static/route/next-hop/state/metric",
         hop_state_unusable: "/network-instance/static/route/next-hop/state/unusable",
     }
@@ -145,7 +150,7 @@ impl NativeRoute {
     fn next_hop(&self, prefix: IpNet, entry: &Entry<'_>) -> Result<NextHop, ObjectError> {
         let nodes = &self.nodes;
         let index = entry.key_text().cloned().unwrap_or_default();
-        let link = entry.text(nodes.hop_interface);
+        let link = self.link(entry)?;
         let target = match entry.text(nodes.hop_target).as_deref() {
             Some(DROP) => NextHopTarget::Drop,
             Some(LOCAL_LINK) if link.is_none() => {
@@ -180,6 +185,25 @@ impl NativeRoute {
         Ok(NextHop { index, target, link, metric: entry.number(nodes.hop_metric) })
     }
 
+    /// The link that a next hop names: an interface, or a VLAN of it.
+    fn link(&self, entry: &Entry<'_>) -> Result<Option<SmolStr>, ObjectError> {
+        let nodes = &self.nodes;
+        let interface = entry.text(nodes.hop_interface);
+        let index: u64 = entry.number(nodes.hop_subinterface).unwrap_or(0);
+        let fault = |reason: String| entry.leaf_error(nodes.hop_subinterface, reason);
+        match interface {
+            interface if index == 0 => Ok(interface),
+            None => {
+                let error = fault(format!("subinterface {index} needs its interface: set it, too"));
+                Err(ObjectError { incomplete: true, ..error })
+            }
+            Some(interface) if vlan_of(&interface).is_some() => Err(fault(format!(
+                "`{interface}` is a VLAN itself, and has no subinterface {index}"
+            ))),
+            Some(interface) => Ok(Some(vlan_name(&interface, index))),
+        }
+    }
+
     fn static_state(&self, entry: &Entry<'_>) -> Option<StateEntry> {
         let nodes = &self.nodes;
         let mut leaves = Leaves::of(nodes.route_state);
@@ -211,7 +235,10 @@ impl NativeRoute {
                     NextHopTarget::OnLink => Some(enum_value(LOCAL_LINK)),
                 },
             );
-            leaves.optional(nodes.hop_state_interface, link.as_deref().map(text_value));
+            if let Some((interface, subinterface)) = link.as_deref().map(interface_of) {
+                leaves.text(nodes.hop_state_interface, interface);
+                leaves.put(nodes.hop_state_subinterface, Value::Uint(subinterface.into()));
+            }
             leaves.put(nodes.hop_state_metric, Value::Uint(applied.metric.into()));
             leaves.optional(nodes.hop_state_unusable, is_unusable.then_some(Value::Bool(true)));
             groups.append(&mut leaves.groups);
