@@ -38,7 +38,7 @@ mod tests {
 
     use super::*;
     use crate::values::{
-        Address, AddressFacts, AddressOrigin, BRIDGE, Content, Family, ForeignRoute, Hop, Hostname,
+        Address, AddressFacts, AddressOrigin, BRIDGE, Content, ForeignRoute, Hop, Hostname,
         KernelRoute, Lacp, LacpSystem, Link, LinkFacts, LinkKind, LinkMaster, LinkMtu, LinkSetting,
         LinkSysctl, MAIN_TABLE, MacAddr, MadeLink, Neighbor, Password, Port, RouteTarget, TextFile,
     };
@@ -78,11 +78,9 @@ mod tests {
             on_our_link: false,
         };
         check(mtu);
-        let family = Family::V6;
-        for sysctl in LinkSysctl::ALL {
-            let link = "eth0".into();
-            let on_our_link = false;
-            check(LinkSetting { sysctl, link, family, enabled: true, on_our_link });
+        for (sysctl, family) in LinkSysctl::of_families() {
+            let values: Vec<u32> = (1..).take(sysctl.row().files.len()).collect();
+            check(LinkSetting::new(sysctl, "eth0", family, &values));
         }
         check(Address::new("eth0", ip, 24));
         check(Neighbor { link, ip, mac, facts: None });

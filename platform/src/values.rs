@@ -17,7 +17,7 @@ pub use crate::kinds::link::{
     BOND, BRIDGE, DUMMY, LINK_ROWS, Link, LinkAdmin, LinkFacts, LinkKind, LinkMaster, LinkMtu,
     LinkRow, LinkUp, MACVLAN, MadeLink, OperState, Param, Port, VETH, VLAN, VXLAN, carrier_losses,
 };
-pub use crate::kinds::link_setting::{LinkSetting, LinkSysctl, setting_path};
+pub use crate::kinds::link_setting::{LinkSetting, LinkSysctl, WantedSetting, setting_paths};
 pub use crate::kinds::neighbor::{Neighbor, NeighborFacts, NeighborState};
 pub use crate::kinds::route::{
     Destination, ForeignRoute, Hop, IPV4_METRIC, IPV6_METRIC, KernelRoute, NextHop, NextHopTarget,

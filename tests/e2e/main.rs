@@ -45,6 +45,7 @@ mod hold_time;
 mod impact;
 mod lease;
 mod link_dependencies;
+mod link_settings;
 mod maintenance;
 mod make_try;
 mod metrics;

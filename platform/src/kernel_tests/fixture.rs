@@ -230,14 +230,12 @@ fn shared(value: impl holdfast_scheduler::ObjectValue) -> SharedValue {
 /// Key of the value by its own descriptor.
 fn key_and_transport(value: &dyn holdfast_scheduler::ObjectValue) -> (Key, TransportId) {
     use crate::kinds;
-    let is_setting =
-        |sysctl| value.as_any().downcast_ref::<LinkSetting>().is_some_and(|it| it.sysctl == sysctl);
+    let setting = value.as_any().downcast_ref::<LinkSetting>();
     let value_is = |kind| match kind {
+        _ if setting.is_some_and(|it| it.sysctl.row().kind == kind) => true,
         kinds::LINK => value.as_any().is::<Link>(),
         kinds::LINK_MASTER => value.as_any().is::<LinkMaster>(),
         kinds::LINK_MTU => value.as_any().is::<LinkMtu>(),
-        kinds::FORWARDING => is_setting(LinkSysctl::Forwarding),
-        kinds::IGNORE_LINKDOWN => is_setting(LinkSysctl::IgnoreRoutesWithLinkdown),
         kinds::ADDRESS => value.as_any().is::<Address>(),
         kinds::NEIGHBOR => value.as_any().is::<Neighbor>(),
         kinds::ROUTE => value.as_any().is::<KernelRoute>(),

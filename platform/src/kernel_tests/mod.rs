@@ -348,31 +348,52 @@ fn reads_report_present_and_absent_objects() {
 
 #[test]
 fn settings_of_links_are_written_read_back_and_reported() {
-    for sysctl in LinkSysctl::ALL {
-        for family in [Family::V4, Family::V6] {
-            setting_is_written_read_back_and_reported(sysctl, family);
-        }
+    for (sysctl, family) in LinkSysctl::of_families() {
+        setting_is_written_read_back_and_reported(sysctl, family);
     }
 }
 
 fn setting_is_written_read_back_and_reported(sysctl: LinkSysctl, family: Family) {
     let mut net = ManagedNetns::with(&CABLE);
-    let setting =
-        |enabled| LinkSetting { sysctl, link: "eth0".into(), family, enabled, on_our_link: false };
+    let row = sysctl.row();
+    let setting = |values: &[u32]| LinkSetting::new(sysctl, "eth0", family, values);
+    let paths: Vec<String> = setting_paths(sysctl, "eth0", family).collect();
+    // This thread is in the managed namespace as well.
+    let file = |path: &str| std::fs::read_to_string(format!("/proc/sys/{path}")).unwrap();
+    let files = || paths.iter().map(|it| file(it).trim().parse().unwrap()).collect::<Vec<u32>>();
     let key = link_setting::key(sysctl, "eth0", family);
     let reported: &LinkSetting = net.latest(&key).expect("part of the first report");
-    assert!(!reported.enabled);
-    let on = net.create(setting(true));
-    assert_eq!(net.run(vec![on]), [Ok(())]);
-    assert!(net.latest::<LinkSetting>(&key).unwrap().enabled);
-    // This thread is in the managed namespace as well.
-    std::fs::write(format!("/proc/sys/{}", setting(true).path()), "0").unwrap();
-    net.until("the change from outside", |net| {
-        net.latest::<LinkSetting>(&key).filter(|it| !it.enabled).map(|_| ())
-    });
-    let nowhere = net.create(LinkSetting { link: "eth9".into(), ..setting(true) });
+    assert_eq!(reported.values, files(), "{}", row.name);
+    let other: Vec<u32> = reported.values.iter().map(|value| u32::from(*value == 0)).collect();
+    let change = net.create(setting(&other));
+    assert_eq!(net.run(vec![change]), [Ok(())]);
+    assert_eq!(net.latest::<LinkSetting>(&key).unwrap().values, other);
+    assert_eq!(files(), other, "{}", row.name);
+    let restore = net.delete(setting(&other));
+    assert_eq!(net.run(vec![restore]), [Ok(())]);
+    assert_eq!(files(), row.without_us, "{}", row.name);
+    if row.netconf.is_some() {
+        let value = u32::from(row.without_us[0] == 0);
+        std::fs::write(format!("/proc/sys/{}", paths[0]), value.to_string()).unwrap();
+        net.until("the change from outside", |net| {
+            net.latest::<LinkSetting>(&key).filter(|it| it.values[0] == value).map(|_| ())
+        });
+    }
+    let nowhere = net.create(LinkSetting::new(sysctl, "eth9", family, &other));
     let error = net.run(vec![nowhere]).remove(0).unwrap_err();
     assert_eq!(error.errno, Some(Errno::ENOENT as i32));
+}
+
+#[test]
+fn the_strictest_reverse_path_filter_is_told() {
+    let mut net = ManagedNetns::with(&CABLE);
+    let key = link_setting::key(LinkSysctl::ReversePath, "eth0", Family::V4);
+    let own = net.latest::<LinkSetting>(&key).expect("part of the first report").values[0];
+    std::fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "2").unwrap();
+    net.until("the setting for all links", |net| {
+        let filter = net.latest::<LinkSetting>(&key)?;
+        (filter.least == Some(2) && filter.values == [own]).then_some(())
+    });
 }
 
 #[test]

@@ -374,13 +374,7 @@ fn the_kernel_refuses_what_the_table_says() {
         let master = Some(master.into());
         LinkMaster { link, master, kind: Some("bridge".into()), on_our_link: false }
     };
-    let forwarding = || LinkSetting {
-        sysctl: LinkSysctl::Forwarding,
-        link: "a".into(),
-        family: Family::V6,
-        enabled: true,
-        on_our_link: false,
-    };
+    let forwarding = || LinkSetting::new(LinkSysctl::Forwarding, "a", Family::V6, &[1]);
     let on_a = |prefix: &str| route(prefix, None, &[(None, Some("a"))]);
     let switch_ipv6 = |off: &str| {
         std::fs::write("/proc/sys/net/ipv6/conf/a/disable_ipv6", off).unwrap();

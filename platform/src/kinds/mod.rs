@@ -113,6 +113,10 @@ pub static KINDS: LazyLock<Vec<KindRow>> = LazyLock::new(|| {
         row::<route::RouteDescriptor>(),
         row::<link_setting::LinkSettingDescriptor<0>>(),
         row::<link_setting::LinkSettingDescriptor<1>>(),
+        row::<link_setting::LinkSettingDescriptor<2>>(),
+        row::<link_setting::LinkSettingDescriptor<3>>(),
+        row::<link_setting::LinkSettingDescriptor<4>>(),
+        row::<link_setting::LinkSettingDescriptor<5>>(),
     ]
 });
 

@@ -69,10 +69,9 @@ fn foreign_values() -> Vec<(KindId, SharedValue)> {
         ),
         (PASSWORD, Arc::new(Password { account: "alice".into(), digest })),
     ];
-    for sysctl in LinkSysctl::ALL {
-        let link = link.into();
-        let family = Family::V4;
-        let setting = LinkSetting { sysctl, link, family, enabled: true, on_our_link: false };
+    for (sysctl, family) in LinkSysctl::of_families() {
+        let files = vec![1; sysctl.row().files.len()];
+        let setting = LinkSetting::new(sysctl, link, family, &files);
         values.push((link_setting::kind_of(sysctl), Arc::new(setting)));
     }
     values

@@ -130,7 +130,12 @@ fn objects_become_values() {
          /interfaces/interface[name=eth0]/mac-address = 02:00:00:00:00:01
          /interfaces/interface[name=eth0]/ipv6/forwarding = true",
         "link eth0",
-        &["Physical", "enabled: false", "mtu: Some(1400)", "ipv6_forwarding: Some(true)"],
+        &[
+            "Physical",
+            "enabled: false",
+            "mtu: Some(1400)",
+            "sysctl: Forwarding, family: V6, values: [1]",
+        ],
     );
     check("/interfaces/interface[name=lo]", "", "link lo", &["Loopback"]);
     check(
@@ -216,7 +221,23 @@ fn objects_become_values() {
         &[
             "vlan { vlan-id: 7, protocol: 802.1Q, device: eth0 }",
             "mtu: Some(1400)",
-            "ipv6_forwarding: Some(true)",
+            "sysctl: Forwarding, family: V6, values: [1]",
+        ],
+    );
+    check(
+        vlan,
+        "/interfaces/interface[name=eth0]/vlan[index=100]/vlan-id = 7
+         /interfaces/interface[name=eth0]/vlan[index=100]/ipv4/urpf/enabled = true
+         /interfaces/interface[name=eth0]/vlan[index=100]/ipv4/urpf/mode = LOOSE
+         /interfaces/interface[name=eth0]/vlan[index=100]/ipv4/proxy-arp = ALL
+         /interfaces/interface[name=eth0]/vlan[index=100]/ipv6/dad-transmits = 3
+         /interfaces/interface[name=eth0]/vlan[index=100]/ipv6/autoconf = true",
+        "link eth0.100",
+        &[
+            "sysctl: ReversePath, family: V4, values: [2]",
+            "sysctl: ProxyArp, family: V4, values: [1, 1]",
+            "sysctl: DadTransmits, family: V6, values: [3]",
+            "sysctl: Autoconf, family: V6, values: [1, 2]",
         ],
     );
     check(
@@ -265,6 +286,20 @@ fn an_object_has_a_value_for_each_object_of_the_system() {
             ("route 10.0.0.0/8 metric 5", "OnLink"),
             ("route 10.0.0.0/8 metric 9", "Blackhole"),
             ("route 10.0.0.0/8 metric 20", "Gateway(192.0.2.3)"),
+        ],
+    );
+    check(
+        ROUTE,
+        &format!(
+            "{ROUTE}/next-hop[index=a]/interface = eth0
+             {ROUTE}/next-hop[index=a]/subinterface = 100
+             {ROUTE}/next-hop[index=b]/interface = eth0
+             {ROUTE}/next-hop[index=b]/subinterface = 0
+             {ROUTE}/next-hop[index=b]/metric = 9"
+        ),
+        &[
+            ("route 10.0.0.0/8 metric 9", r#"link: Some("eth0")"#),
+            ("route 10.0.0.0/8 metric 20", r#"link: Some("eth0.100")"#),
         ],
     );
     check(
@@ -536,6 +571,11 @@ fn impossible_objects_are_refused() {
     route("2001:db8::/32", "[index=a]/next-hop = 192.0.2.1", hop, "IPv4 gateway");
     route("10.0.0.0/8", "[index=a]/next-hop = 0.0.0.0", hop, "cannot be a gateway");
     let interface = "/next-hop[index=a]/interface";
+    let subinterface = "/next-hop[index=a]/subinterface";
+    let hop = "[index=a]/next-hop = 192.0.2.1\n[index=a]/subinterface = 5";
+    route("10.0.0.0/8", hop, subinterface, "subinterface 5 needs its interface");
+    let hop = format!("{hop}\n[index=a]/interface = eth0.7");
+    route("10.0.0.0/8", &hop, subinterface, "`eth0.7` is a VLAN itself");
     route(
         "2001:db8::/32",
         "[index=a]/next-hop = fe80::1",
@@ -802,7 +842,13 @@ fn state_of_next_hops_is_that_of_the_kernel() {
     observed.target = crate::values::RouteTarget::Hops(vec![hop]);
     let planes = Planes { applied: Some(applied), observed: Some(&observed), ..Planes::default() };
     let state = format!("{route}/next-hop[index=b]/state");
-    let want = ["index = b", "next-hop = 192.0.2.3", "interface = eth1", "metric = 20"];
+    let want = [
+        "index = b",
+        "next-hop = 192.0.2.3",
+        "interface = eth1",
+        "subinterface = 0",
+        "metric = 20",
+    ];
     assert_eq!(model.state(&key, planes), want.map(|leaf| format!("{state}/{leaf}")).join("\n"));
     assert_eq!(model.configured_state(route, &lines), format!("{route}/state/prefix = 10.0.0.0/8"));
 }

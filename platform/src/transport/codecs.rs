@@ -10,7 +10,7 @@ use super::files;
 use crate::kinds::codec::{EncodeError, Observation, Requests};
 use crate::kinds::links::LinkIndex;
 use crate::kinds::{self, link_setting, system};
-use crate::values::{Content, Family, Hostname, LinkSysctl, TextFile};
+use crate::values::{Content, Hostname, LinkSetting, TextFile};
 
 /// Encoding and decoding by [`kinds`]; tests substitute their own.
 #[derive(Clone, Copy, Debug)]
@@ -67,13 +67,7 @@ pub(crate) fn hostname(name: &str) -> SharedValue {
 }
 
 /// A setting of a link as a fact.
-pub(crate) fn link_setting(
-    sysctl: LinkSysctl,
-    link: &str,
-    family: Family,
-    text: &str,
-    links: &LinkIndex,
-) -> Option<Observation> {
-    let value = link_setting::observed(sysctl, link, family, text, links.is_ours(link))?;
-    Some((link_setting::key(sysctl, link, family), Some(Arc::new(value))))
+pub(crate) fn link_setting(setting: LinkSetting) -> Observation {
+    let key = link_setting::key(setting.sysctl, &setting.link, setting.family);
+    (key, Some(Arc::new(setting)))
 }

@@ -28,6 +28,7 @@ pub struct Codec {
 /// Every codec that a map row may name.
 static CODECS: &[Codec] = &[
     Codec { name: "same", down: |value| Ok(value.clone()), up: |value| Some(value.clone()) },
+    Codec { name: "int32", down: int32_to_native, up: |value| Some(value.clone()) },
     Codec { name: "ethernet-mtu", down: mtu_to_native, up: mtu_to_openconfig },
     Codec {
         name: "ipv4-mtu",
@@ -88,6 +89,16 @@ static CODECS: &[Codec] = &[
 impl Codec {
     pub fn by_name(name: &str) -> Option<&'static Codec> {
         CODECS.iter().find(|codec| codec.name == name)
+    }
+}
+
+/// A number that the kernel keeps in 32 bits with a sign.
+fn int32_to_native(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::Uint(number) if i32::try_from(*number).is_err() => {
+            Err(format!("{number} is too large: the kernel takes {} at most", i32::MAX))
+        }
+        number => Ok(number.clone()),
     }
 }
 

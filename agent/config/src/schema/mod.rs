@@ -52,6 +52,7 @@ const OPENCONFIG_MODULES: compile::Sources = &[
     ("openconfig-vlan", include_str!("../../yang/openconfig-vlan.yang")),
     ("openconfig-platform-port", include_str!("../../yang/openconfig-platform-port.yang")),
     ("openconfig-if-ip", include_str!("../../yang/openconfig-if-ip.yang")),
+    ("openconfig-if-ip-ext", include_str!("../../yang/openconfig-if-ip-ext.yang")),
     ("openconfig-if-sdn-ext", include_str!("../../yang/openconfig-if-sdn-ext.yang")),
     ("openconfig-aaa-types", include_str!("../../yang/openconfig-aaa-types.yang")),
     ("openconfig-alarm-types", include_str!("../../yang/openconfig-alarm-types.yang")),

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::kinds::codec::Observation;
-use crate::kinds::link_setting::{LinkSetting, LinkSysctl};
+use crate::kinds::link_setting::{LinkSetting, WantedSetting};
 use crate::kinds::links::LinkIndex;
 use crate::kinds::native::{AttributeOfLink, Bind};
 use crate::kinds::reading::{
@@ -404,13 +404,9 @@ impl Descriptor for LinkDescriptor {
             };
             parts.push((master_key(&part.link), Arc::new(part)));
         }
-        for sysctl in LinkSysctl::ALL {
-            for family in [Family::V4, Family::V6] {
-                let Some(enabled) = link.setting(sysctl, family) else { continue };
-                let link = link.name.clone();
-                let part = LinkSetting { sysctl, link, family, enabled, on_our_link: false };
-                parts.push((link_setting::key(sysctl, &part.link, family), Arc::new(part)));
-            }
+        for WantedSetting { sysctl, family, values } in &link.settings {
+            let part = LinkSetting::new(*sysctl, link.name.clone(), *family, values);
+            parts.push((link_setting::key(*sysctl, &part.link, *family), Arc::new(part)));
         }
         parts
     }
@@ -440,10 +436,7 @@ impl Descriptor for LinkDescriptor {
             master_kind: None,
             subinterface_description: None,
             ipv4_enabled: None,
-            ipv4_forwarding: None,
-            ipv6_forwarding: None,
-            ipv4_ignore_linkdown: None,
-            ipv6_ignore_linkdown: None,
+            settings: Vec::new(),
             ..expected.clone()
         };
         difference(&expected, observed)

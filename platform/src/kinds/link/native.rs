@@ -18,13 +18,14 @@ use crate::kinds::entry::{
     vlan_index, vlan_of,
 };
 use crate::kinds::ethernet::{self, Duplex, Ethernet, EthernetAttribute};
+use crate::kinds::link_setting::{LinkSysctl, NativeSettings, WantedSetting};
 use crate::kinds::native::{
     EntryShare, ForLinks, INTERFACE, InterfaceNodes, ModelError, NativeKind, StatusNodes, VLAN,
     ValueEntry, find, nodes,
 };
 use crate::kinds::reading::first_text;
 use crate::kinds::state::{Leaves, Planes, StateEntry, enum_value, text_value};
-use crate::kinds::types::MacAddr;
+use crate::kinds::types::{Family, MacAddr};
 
 /// Bytes of the longest interface name (`IFNAMSIZ` less the final zero).
 const MAX_NAME_OCTETS: usize = 15;
@@ -117,7 +118,6 @@ nodes!(
         container: "",
         enabled: "/enabled",
         mtu: "/mtu",
-        forwarding: "/forwarding",
         address: "/address",
     }
 );
@@ -131,6 +131,7 @@ pub(crate) struct NativeLink {
     states: ForLinks<LinkStateNodes>,
     v4: ForLinks<LinkFamilyNodes>,
     v6: ForLinks<LinkFamilyNodes>,
+    settings: NativeSettings,
     rows: Vec<BoundRow>,
     ports: Vec<BoundPorts>,
 }
@@ -275,6 +276,7 @@ impl NativeLink {
             states: ForLinks::find(|list| LinkStateNodes::find(schema, list))?,
             v4: ForLinks::find(|list| LinkFamilyNodes::find(schema, &format!("{list}/ipv4")))?,
             v6: ForLinks::find(|list| LinkFamilyNodes::find(schema, &format!("{list}/ipv6")))?,
+            settings: NativeSettings::find(schema)?,
             rows: LINK_ROWS
                 .iter()
                 .filter(|row| row.is_type)
@@ -446,14 +448,18 @@ impl NativeLink {
         let by_default = has_addresses.then_some(true);
         // The setting of IPv6 does not exist where the MTU is configured too small for it.
         let has_ipv6 = mtu.is_none_or(|mtu| mtu >= LEAST_IPV6_MTU);
+        let mut settings = self.settings.wanted(entry);
+        for family in [Family::V4, Family::V6] {
+            let by_default = by_default.filter(|_| family == Family::V4 || has_ipv6);
+            let Some(ignored) = ignore_linkdown.or(by_default) else { continue };
+            let sysctl = LinkSysctl::IgnoreRoutesWithLinkdown;
+            settings.push(WantedSetting { sysctl, family, values: vec![ignored.into()] });
+        }
         Ok(Link {
             mtu,
             ipv4_enabled: bool_of(v4, v4.enabled),
             ipv6_enabled: bool_of(v6, v6.enabled),
-            ipv4_forwarding: bool_of(v4, v4.forwarding),
-            ipv6_forwarding: bool_of(v6, v6.forwarding),
-            ipv4_ignore_linkdown: ignore_linkdown.or(by_default),
-            ipv6_ignore_linkdown: ignore_linkdown.or(by_default.filter(|_| has_ipv6)),
+            settings,
             ..link
         })
     }

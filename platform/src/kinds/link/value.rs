@@ -9,8 +9,8 @@ use smol_str::SmolStr;
 use super::row::{LinkRow, MadeLink, Param, ParamType, PortRule};
 use super::rows::{port_rule, row_named};
 use crate::kinds::ethernet::Ethernet;
-use crate::kinds::link_setting::LinkSysctl;
-use crate::kinds::types::{Family, MacAddr};
+use crate::kinds::link_setting::WantedSetting;
+use crate::kinds::types::MacAddr;
 
 /// A network device.
 ///
@@ -47,16 +47,9 @@ pub struct Link {
     pub ipv4_enabled: Option<bool>,
     /// True when the kernel has IPv6 on the link (`disable_ipv6`). Observed: `None` when the kernel has no IPv6.
     pub ipv6_enabled: Option<bool>,
-    /// IPv4 forwarding of this interface; carried out as a [`LinkSetting`] part.
-    pub ipv4_forwarding: Option<bool>,
-    /// IPv6 forwarding of this interface; carried out as a [`LinkSetting`] part.
-    pub ipv6_forwarding: Option<bool>,
-    /// Whether IPv4 leaves out next hops over this link without a carrier; carried out as a [`LinkSetting`] part.
-    #[serde(default)]
-    pub ipv4_ignore_linkdown: Option<bool>,
-    /// Whether IPv6 leaves out next hops over this link without a carrier; carried out as a [`LinkSetting`] part.
-    #[serde(default)]
-    pub ipv6_ignore_linkdown: Option<bool>,
+    /// Settings of its families. Intended only: each is carried out as a [`LinkSetting`](crate::values::LinkSetting) part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<WantedSetting>,
     /// Facts that only the kernel knows; `None` in an intended value.
     pub facts: Option<LinkFacts>,
 }
@@ -90,10 +83,7 @@ impl Link {
             subinterface_description: None,
             ipv4_enabled: None,
             ipv6_enabled: None,
-            ipv4_forwarding: None,
-            ipv6_forwarding: None,
-            ipv4_ignore_linkdown: None,
-            ipv6_ignore_linkdown: None,
+            settings: Vec::new(),
             facts: None,
         }
     }
@@ -142,16 +132,6 @@ impl Link {
             on_our_link: self.is_ours(),
         };
         self.kind.has_limited_mtu().then_some(part)
-    }
-
-    /// The intended value of a setting of one family.
-    pub fn setting(&self, sysctl: LinkSysctl, family: Family) -> Option<bool> {
-        match (sysctl, family) {
-            (LinkSysctl::Forwarding, Family::V4) => self.ipv4_forwarding,
-            (LinkSysctl::Forwarding, Family::V6) => self.ipv6_forwarding,
-            (LinkSysctl::IgnoreRoutesWithLinkdown, Family::V4) => self.ipv4_ignore_linkdown,
-            (LinkSysctl::IgnoreRoutesWithLinkdown, Family::V6) => self.ipv6_ignore_linkdown,
-        }
     }
 }
 

@@ -3,18 +3,18 @@
 //! Writing the sysctl gives no notification of the file itself; this message announces it.
 
 use holdfast_scheduler::Fact;
+use smol_str::SmolStr;
 
 use super::frame::{Frame, u32_at};
 use crate::kinds::links::LinkIndex;
 use crate::transport::codecs;
-use crate::values::{Family, LinkSysctl};
+use crate::values::{Family, LinkSetting, LinkSysctl};
 
 /// `struct netconfmsg` is one byte, padded.
 const HEADER_LEN: usize = 4;
 const NETCONFA_IFINDEX: u16 = 1;
-/// Attributes of the settings.
-const NETCONFA_FORWARDING: u16 = 2;
-const NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN: u16 = 6;
+/// Index that stands for all links (`NETCONFA_IFINDEX_ALL`, -1).
+const ALL_LINKS: u32 = u32::MAX;
 /// An attribute of four bytes: length and type, then the value.
 const ATTRIBUTE_LEN: usize = 8;
 
@@ -26,25 +26,52 @@ pub(super) fn facts<'a>(
     time_ns: u64,
 ) -> impl Iterator<Item = Fact> + 'a {
     let payload = frame.payload;
+    let link = attribute(payload, NETCONFA_IFINDEX).and_then(|index| links.name(index));
+    mentioned(frame).filter(|(sysctl, ..)| sysctl.is_announced()).filter_map(
+        move |(sysctl, family, value)| {
+            let on_our_link = links.is_ours(link?);
+            let setting = LinkSetting::new(sysctl, link?.clone(), family, &[value]);
+            let (key, value) = codecs::link_setting(LinkSetting { on_our_link, ..setting });
+            Some(Fact { key, value, time_ns })
+        },
+    )
+}
+
+/// What has to be read because of an announcement that does not have all of a setting.
+pub(super) enum Unsaid {
+    /// Settings of a link.
+    Of(SmolStr, Vec<(LinkSysctl, Family)>),
+    /// Settings of all links.
+    OfAll,
+}
+
+/// What an announcement leaves unsaid.
+pub(super) fn unsaid(frame: &Frame<'_>, links: &LinkIndex) -> Option<Unsaid> {
+    let settings: Vec<(LinkSysctl, Family)> = mentioned(frame)
+        .filter(|(sysctl, ..)| !sysctl.is_announced())
+        .map(|(sysctl, family, _)| (sysctl, family))
+        .collect();
+    match attribute(frame.payload, NETCONFA_IFINDEX)? {
+        _ if settings.is_empty() => None,
+        ALL_LINKS => {
+            settings.iter().any(|(sysctl, _)| sysctl.row().has_least).then_some(Unsaid::OfAll)
+        }
+        index => Some(Unsaid::Of(links.name(index)?.clone(), settings)),
+    }
+}
+
+/// Settings whose first file is in a message.
+fn mentioned<'a>(frame: &Frame<'a>) -> impl Iterator<Item = (LinkSysctl, Family, u32)> + 'a {
+    let payload = frame.payload;
     let family = payload.first().and_then(|family| match i32::from(*family) {
         nix::libc::AF_INET => Some(Family::V4),
         nix::libc::AF_INET6 => Some(Family::V6),
         _ => None,
     });
-    let link = attribute(payload, NETCONFA_IFINDEX).and_then(|index| links.name(index));
-    LinkSysctl::ALL.into_iter().filter_map(move |sysctl| {
-        let text = attribute(payload, attribute_of(sysctl))?.to_string();
-        let (key, value) = codecs::link_setting(sysctl, link?, family?, &text, links)?;
-        Some(Fact { key, value, time_ns })
+    LinkSysctl::of_families().filter_map(move |(sysctl, of)| {
+        let value = attribute(payload, sysctl.row().netconf?)?;
+        (family == Some(of)).then_some((sysctl, of, value))
     })
-}
-
-/// The attribute of a setting.
-fn attribute_of(sysctl: LinkSysctl) -> u16 {
-    match sysctl {
-        LinkSysctl::Forwarding => NETCONFA_FORWARDING,
-        LinkSysctl::IgnoreRoutesWithLinkdown => NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN,
-    }
 }
 
 /// The value of an attribute. All attributes of this message are four bytes long.

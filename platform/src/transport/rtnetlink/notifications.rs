@@ -17,7 +17,7 @@ use crate::kinds::reading::{
     ClassRow, RTM_DELADDR, RTM_DELLINK, RTM_NEWLINK, RTM_NEWNETCONF, RTM_NEWROUTE,
 };
 use crate::kinds::{CLASSES, class_of};
-use crate::kinds::{link, route};
+use crate::kinds::{link, link_setting, route};
 use crate::transport::codecs::Codecs;
 use crate::values::OperState;
 
@@ -147,6 +147,8 @@ struct Heard {
     newcomers: Vec<SmolStr>,
     /// Links whose carrier may have changed, and with it their speed.
     changed: Vec<SmolStr>,
+    /// Settings that were announced in part.
+    settings: Vec<netconf::Unsaid>,
     links_went: bool,
 }
 
@@ -160,6 +162,9 @@ impl Heard {
         time_ns: u64,
     ) {
         doubts.note(frame, links);
+        if frame.kind == RTM_NEWNETCONF {
+            self.settings.extend(netconf::unsaid(frame, links));
+        }
         let before = (name_of(frame, links), oper_of(frame, links));
         facts_of(frame, codecs, links, time_ns, &mut self.facts);
         let name = name_of(frame, links);
@@ -229,16 +234,29 @@ impl Task {
 
     /// Posts what was heard, with what has to be read because of it.
     fn report(&mut self, heard: Heard) {
-        let Heard { mut facts, newcomers, mut changed, links_went } = heard;
+        let Heard { mut facts, newcomers, mut changed, settings, links_went } = heard;
         if let Some(sampler) = self.sampler.as_ref().filter(|_| links_went || !newcomers.is_empty())
         {
             sampler.look_for_links();
         }
         facts.extend(self.settings_of(&newcomers));
+        let mut all_settings = false;
+        for unsaid in settings {
+            match unsaid {
+                netconf::Unsaid::Of(link, settings) => {
+                    let read = |(sysctl, family)| self.get_setting(sysctl, &link, family);
+                    facts.extend(settings.into_iter().flat_map(read).flatten());
+                }
+                netconf::Unsaid::OfAll => all_settings = true,
+            }
+        }
         changed.sort();
         changed.dedup();
         facts.extend(self.ethernet_of(&changed));
         self.mailbox.post(Event::Observed(facts));
+        if all_settings {
+            self.read_classes(&[&link_setting::SETTINGS]);
+        }
     }
 
     /// Reads all classes in doubt as a whole, so that vanished objects are noticed.

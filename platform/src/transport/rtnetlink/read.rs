@@ -19,12 +19,12 @@ use super::query::{self, Listing, QueryError};
 use super::{Event, LinkCounters, Task};
 use crate::kinds::CLASSES;
 use crate::kinds::reading::{ClassList, ClassRow, Query};
-use crate::kinds::{self, link, route};
+use crate::kinds::{self, link, link_setting, route};
 use crate::transport::BestRoutes;
 use crate::transport::codecs;
 use crate::transport::sysctl;
 use crate::values::{
-    Destination, Ethernet, Family, KernelRoute, LinkSysctl, OUR_PROTOCOL, setting_path,
+    Destination, Ethernet, Family, KernelRoute, LinkSetting, LinkSysctl, OUR_PROTOCOL,
 };
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
@@ -144,13 +144,15 @@ impl Task {
         Ok(facts)
     }
 
-    /// Reads the settings of some links; those that cannot be read are left out.
+    /// Reads the settings of some links; those that cannot be read are left out. Of links of ours, only those are read that the
+    /// kernel announces: the others are there once they are configured, or everything is read.
     pub(super) fn settings_of(&self, links: &[SmolStr]) -> Vec<Fact> {
         let mut facts = Vec::new();
         for link in links {
-            for sysctl in LinkSysctl::ALL {
-                let read = |family| self.get_setting(sysctl, link, family).unwrap_or_default();
-                facts.extend(FAMILIES.into_iter().flat_map(read));
+            let ours = self.links.is_ours(link);
+            let is_read = |(sysctl, _): &(LinkSysctl, Family)| !ours || sysctl.is_announced();
+            for (sysctl, family) in LinkSysctl::of_families().filter(is_read) {
+                facts.extend(self.get_setting(sysctl, link, family).unwrap_or_default());
             }
         }
         facts
@@ -171,17 +173,16 @@ impl Task {
         Ok(ethtool.links(buffer)?.into_iter().map(ethernet_fact).collect())
     }
 
-    fn get_setting(
+    pub(super) fn get_setting(
         &self,
         setting: LinkSysctl,
         link: &str,
         family: Family,
     ) -> io::Result<Vec<Fact>> {
-        let Some(text) = sysctl::read(&setting_path(setting, link, family))? else {
-            return Ok(Vec::new());
-        };
-        let observed = codecs::link_setting(setting, link, family, &text, &self.links);
+        let ours = self.links.is_ours(link);
+        let setting = link_setting::read(setting, link, family, ours, sysctl::read)?;
         let time_ns = now_ns();
+        let observed = setting.map(codecs::link_setting);
         Ok(observed.into_iter().map(|(key, value)| Fact { key, value, time_ns }).collect())
     }
 
@@ -266,7 +267,33 @@ impl Task {
             });
             none_if_refused(listed.map(|()| Vec::new()), NO_FAMILY)?;
         }
+        self.list_unannounced_settings(&mut facts)?;
         Ok(facts)
+    }
+
+    /// Adds the settings that only messages about links have. Announcements of links are not asked for them: one that was made
+    /// before a setting was written may arrive after it.
+    fn list_unannounced_settings(&mut self, facts: &mut Vec<Fact>) -> Result<(), QueryError> {
+        let start = facts.len();
+        let least = link_setting::least_for_all(sysctl::read);
+        let Self { queries: asker, buffer, links, .. } = self;
+        let time_ns = now_ns();
+        asker.list(&query::links(), buffer, &mut |listing| match listing {
+            Listing::Begin => facts.truncate(start),
+            Listing::Object(frame) => {
+                let Ok(RouteNetlinkMessage::NewLink(message)) = frame.decode() else { return };
+                let Some(link) = links.name(message.header.index) else { return };
+                for (sysctl, family, values) in LinkSysctl::listed(&message) {
+                    let setting = LinkSetting {
+                        least: sysctl.row().has_least.then_some(least).flatten(),
+                        on_our_link: links.is_ours(link),
+                        ..LinkSetting::new(sysctl, link.clone(), family, &values)
+                    };
+                    let (key, value) = codecs::link_setting(setting);
+                    facts.push(Fact { key, value, time_ns });
+                }
+            }
+        })
     }
 
     fn list(&mut self, question: &RouteNetlinkMessage) -> QueryResult {

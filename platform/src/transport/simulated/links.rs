@@ -12,7 +12,7 @@ use netlink_packet_route::link::{
 use nix::errno::Errno;
 
 use super::model::{KernelModel, ModelResult, SimulatedRefusal};
-use super::setting_paths;
+use super::new_settings;
 use crate::kinds::link::rows::row_of_kind;
 use crate::kinds::link::{Attribute, Change, ParamType, info_of, kind_and_data};
 use crate::values::{Ethernet, Family, OUR_ALTNAME_PREFIX, Param};
@@ -114,7 +114,7 @@ impl KernelModel {
     pub(super) fn insert_link(&mut self, link: SimLink) {
         self.last_index = self.last_index.max(link.index);
         for family in [Family::V4, Family::V6] {
-            self.sysctls.extend(setting_paths(&link.name, family).map(|it| (it, "0".to_owned())));
+            self.sysctls.extend(new_settings(&link.name, family));
         }
         self.sysctls.insert(disable_ipv6_path(&link.name), "0".to_owned());
         let index = link.index;
@@ -379,13 +379,13 @@ impl KernelModel {
     fn follow_mtu(&mut self, index: u32) {
         let Some(link) = self.links.get(&index) else { return };
         let switch = disable_ipv6_path(&link.name);
-        let settings: Vec<String> = setting_paths(&link.name, Family::V6).collect();
+        let settings: Vec<(String, String)> = new_settings(&link.name, Family::V6).collect();
         let has_room = link.mtu >= LEAST_IPV6_MTU;
         if has_room && !self.sysctls.contains_key(&switch) {
             self.sysctls.insert(switch, "0".to_owned());
-            self.sysctls.extend(settings.into_iter().map(|it| (it, "0".to_owned())));
+            self.sysctls.extend(settings);
         } else if !has_room && self.sysctls.remove(&switch).is_some() {
-            settings.iter().for_each(|it| drop(self.sysctls.remove(it)));
+            settings.iter().for_each(|(path, _)| drop(self.sysctls.remove(path)));
             self.drop_ipv6(index);
         }
     }

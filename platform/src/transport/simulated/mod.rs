@@ -40,7 +40,7 @@ use super::{Event, Events, Transport};
 use crate::kinds::codec::{Request, Requests};
 use crate::kinds::links::{FIRST_OUR_INDEX, LinkIndex};
 use crate::kinds::{self, credential};
-use crate::values::{Ethernet, Family, KernelRoute, Link, LinkSysctl, MAIN_TABLE, setting_path};
+use crate::values::{Ethernet, Family, KernelRoute, Link, LinkSysctl, MAIN_TABLE, setting_paths};
 use links::{SimLink, SimLinkKind};
 use model::{KernelModel, SimulatedRefusal};
 
@@ -516,9 +516,13 @@ impl KernelModel {
     }
 }
 
-/// Paths of the settings of a link and family, below `/proc/sys`.
-fn setting_paths(link: &str, family: Family) -> impl Iterator<Item = String> + '_ {
-    LinkSysctl::ALL.into_iter().map(move |sysctl| setting_path(sysctl, link, family))
+/// Paths of the settings of a link and family, below `/proc/sys`, with what the kernel has there for a new link.
+fn new_settings(link: &str, family: Family) -> impl Iterator<Item = (String, String)> + '_ {
+    let settings = LinkSysctl::of_families().filter(move |(_, of)| *of == family);
+    settings.flat_map(move |(sysctl, _)| {
+        let values = sysctl.row().without_us.iter().map(u32::to_string);
+        setting_paths(sysctl, link, family).zip(values)
+    })
 }
 
 /// A route of another program, without its kind and its next hop.

@@ -381,7 +381,8 @@ impl KernelModel {
             self.notes.extend(old.map(|old| (RouteNetlinkMessage::DelNeighbour(old), 0)));
         }
         for family in [Family::V4, Family::V6] {
-            super::setting_paths(name, family).for_each(|it| drop(self.sysctls.remove(&it)));
+            let settings = super::new_settings(name, family);
+            settings.for_each(|(path, _)| drop(self.sysctls.remove(&path)));
         }
         self.sysctls.remove(&disable_ipv6_path(name));
     }

@@ -7,7 +7,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 
 use super::{Event, State};
 use crate::kinds::{self, link_setting, system};
-use crate::values::{Content, Family, Hostname, Link, LinkSysctl, TextFile, setting_path};
+use crate::values::{Content, Hostname, Link, LinkSysctl, TextFile};
 
 impl State {
     /// Posts the notifications of the model as facts.
@@ -53,15 +53,13 @@ impl State {
 
     pub(super) fn settings(&self, link: &str) -> Vec<(Key, Option<SharedValue>)> {
         let ours = self.links.is_ours(link);
-        let part = |sysctl, family| {
-            let text = self.machine.sysctls.get(&setting_path(sysctl, link, family));
-            let value =
-                text.and_then(|text| link_setting::observed(sysctl, link, family, text, ours));
+        let part = |(sysctl, family)| {
+            let file = |path: &str| Ok(self.machine.sysctls.get(path).cloned());
+            let value = link_setting::read(sysctl, link, family, ours, file).ok().flatten();
             let key = link_setting::key(sysctl, link, family);
             (key, value.map(|value| Arc::new(value) as SharedValue))
         };
-        let of = |sysctl| [Family::V4, Family::V6].map(|family| part(sysctl, family));
-        LinkSysctl::ALL.into_iter().flat_map(of).collect()
+        LinkSysctl::of_families().map(part).collect()
     }
 
     /// All objects, decoded.

@@ -15,7 +15,8 @@ type Change = Vec<(Key, Option<SharedValue>)>;
 
 /// Parses a configuration, one value for each line:
 ///
-/// `port eth0 up|down [mtu N] [alias X] [master X|aggregate X] [v4-forwarding]`, `veth a b`, `bridge br0`,
+/// `port eth0 up|down [mtu N] [alias X] [master X|aggregate X] [v4-forwarding]
+/// [proxy-arp]`, `veth a b`, `bridge br0`,
 /// `bond b0 [mode X] [min-links N]`, `lacp b0 [fast] [passive] [priority N]`,
 /// `vxlan vx 7 dev a`, `dummy d0`, `vlan PORT.ID [down]`, `address eth0 192.0.2.1/24`, `neighbor eth0 192.0.2.7 MAC`,
 /// `route PREFIX [metric N] via GATEWAY|dev LINK|drop ...`, `hostname X`, `motd X`.
@@ -106,9 +107,18 @@ fn link(words: &[&str]) -> Link {
             () if words.contains(&"ipv6") => Some(true),
             () => words.contains(&"no-ipv6").then_some(false),
         },
-        ipv4_forwarding: words.contains(&"v4-forwarding").then_some(true),
+        settings: settings(words),
         ..Link::new(words[1], kind)
     }
+}
+
+fn settings(words: &[&str]) -> Vec<WantedSetting> {
+    let settings = [
+        ("v4-forwarding", LinkSysctl::Forwarding, vec![1]),
+        ("proxy-arp", LinkSysctl::ProxyArp, vec![1, 1]),
+    ];
+    let wanted = settings.into_iter().filter(|(word, ..)| words.contains(word));
+    wanted.map(|(_, sysctl, values)| WantedSetting { sysctl, family: Family::V4, values }).collect()
 }
 
 fn routes(words: &[&str]) -> ObjectValues {
@@ -535,7 +545,7 @@ fn a_vlan_is_up_with_its_port() {
 
 #[test]
 fn a_failed_change_of_any_kind_is_undone() {
-    const PORT: &str = "port eth0 mtu 1400 v4-forwarding\naddress eth0 192.0.2.1/24";
+    const PORT: &str = "port eth0 mtu 1400 v4-forwarding proxy-arp\naddress eth0 192.0.2.1/24";
     let changes = [
         (PORT, "port eth0 mtu 1300 alias x\naddress eth0 192.0.2.9/24"),
         (PORT, ""),
@@ -690,7 +700,8 @@ fn a_port_that_is_missing_is_waited_for() {
 
 #[test]
 fn a_port_gets_back_what_it_had_before_us() {
-    let config = "port eth0 mtu 1400 alias x v4-forwarding master br0\nbridge br0\nhostname box";
+    let config =
+        "port eth0 mtu 1400 alias x v4-forwarding proxy-arp master br0\nbridge br0\nhostname box";
     let check = |restart: bool| {
         let mut agent = SimulatedBox::new(&["eth0"]);
         agent.kernel.set_mtu("eth0", 1450);

@@ -169,7 +169,7 @@ fn every_bad_line_is_named_with_what_is_right_there() {
                     .parse_text("10.0.0.300")
                     .unwrap_err()
             ),
-            "line 9: `ipv4 state`: unknown word `state`: valid here: `enabled VALUE`, `mtu VALUE`, `forwarding VALUE`, `address IP`, `neighbor IP`",
+            "line 9: `ipv4 state`: unknown word `state`: valid here: `enabled VALUE`, `mtu VALUE`, `forwarding VALUE`, `proxy-arp VALUE`, `urpf`, `address IP`, `neighbor IP`",
             "line 10: `name eth0`: `name` is a key, which follows the name of its list",
             &format!("line 11: `bogus`: unknown word `bogus`: {root}"),
             &format!("line 12: `no`: `no` needs an object: {root}"),

@@ -88,7 +88,10 @@ fn native_paths_lead_to_entries_and_alternatives() {
             "ipv4/addresses/address",
             "ipv4/config/enabled",
             "ipv4/config/mtu",
-            "ipv4/neighbors/neighbor"
+            "ipv4/neighbors/neighbor",
+            "ipv4/proxy-arp/config/mode",
+            "ipv4/urpf/config/enabled",
+            "ipv4/urpf/config/mode",
         ]
         .map(|it| format!("{sub}/{it}"))
     );
