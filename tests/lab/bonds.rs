@@ -180,6 +180,15 @@ async fn every_field_of_a_bond_is_changed_and_read_back() {
         let index = net.link("bond0").index;
         let native = "holdfast_native:/interfaces/interface[name=bond0]";
         let lacp = "holdfast_native:/lacp/interface[name=bond0]";
+        // The kernel changes the interval only while the bond is down, and a plan says so.
+        let plan = |words: &[&str]| {
+            let output = agent.command("config").args(["set", "--dry-run"]).args(words).output();
+            String::from_utf8(output.unwrap().stdout).unwrap()
+        };
+        let interval = plan(&["lacp", "interface", "bond0", "interval", "SLOW"]);
+        assert!(interval.contains("LACP of bond0  (takes its link down"), "{interval}");
+        let priority = plan(&["lacp", "interface", "bond0", "system-priority", "7"]);
+        assert!(priority.contains("LACP of bond0\n"), "{priority}");
         // In place.
         for (path, value, name, shown) in [
             (format!("{native}/bond/min-links"), json!(2), "min_links", json!(2)),

@@ -387,6 +387,9 @@ fn plan_text(answer: &ChangeAnswer) -> String {
         if !it.interrupts.is_empty() {
             let _infallible = write!(text, "  (interrupts {})", it.interrupts.join(", "));
         }
+        if it.takes_link_down {
+            text += "  (takes its link down for a moment)";
+        }
         text.push('\n');
     }
     if answer.operations.is_empty() {

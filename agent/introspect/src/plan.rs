@@ -116,6 +116,7 @@ fn preview_document(preview: &Preview) -> serde_json::Value {
             "Effect": it.effect.name(),
             "Cause": cause_text(it.cause),
             "Interrupts": it.interrupts,
+            "TakesLinkDown": it.takes_link_down,
         })
     });
     let configuration = preview.configuration.first.iter().map(|it| {

@@ -15,6 +15,9 @@ use crate::value::{ObjectValue, SharedValue};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeMethod {
     InPlace,
+    /// In place, while the operation has a link down for a moment: what stands on the link is interrupted. Planned as
+    /// [`InPlace`](Self::InPlace), and told to whoever asks what a change would do.
+    LinkDown,
     /// Deleted and created again. Dependents are parked before and return afterwards.
     Recreate,
 }

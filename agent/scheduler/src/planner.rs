@@ -222,7 +222,9 @@ impl<'g> Planner<'g> {
             catch_panic(|| descriptor.change(&**old, &**value)).unwrap_or(ChangeMethod::Recreate)
         });
         match change {
-            Some(ChangeMethod::InPlace) => self.schedule_in_place(oidx, InPlaceAction::Updated),
+            Some(ChangeMethod::InPlace | ChangeMethod::LinkDown) => {
+                self.schedule_in_place(oidx, InPlaceAction::Updated)
+            }
             _ => self.schedule_removal(oidx, None),
         }
     }

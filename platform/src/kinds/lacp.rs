@@ -8,7 +8,9 @@
 use std::sync::Arc;
 
 use holdfast_config::{InstancePath, Keys, NodeId, Schema, Step, Value};
-use holdfast_scheduler::{Cascade, Dependency, Descriptor, Effect, Key, KindId, SharedValue};
+use holdfast_scheduler::{
+    Cascade, ChangeMethod, Dependency, Descriptor, Effect, Key, KindId, SharedValue,
+};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     BondLacpRate, InfoBond, InfoData, LinkAttribute, LinkInfo, LinkMessage,
@@ -170,6 +172,10 @@ impl Descriptor for LacpDescriptor {
             && (!is_shown || expected.system == observed.system)
     }
 
+    fn change(&self, old: &Lacp, new: &Lacp) -> ChangeMethod {
+        if needs_down(old, new) { ChangeMethod::LinkDown } else { ChangeMethod::InPlace }
+    }
+
     fn restore(&self, observed: &Lacp) -> Option<Lacp> {
         (!observed.on_our_link).then(|| observed.clone())
     }
@@ -206,6 +212,11 @@ impl PreImageRow<LacpDescriptor> for LacpRow {
     }
 }
 
+/// True for a change that the kernel makes only while the bond is down.
+fn needs_down(old: &Lacp, new: &Lacp) -> bool {
+    old.is_fast != new.is_fast || old.is_active != new.is_active
+}
+
 /// A new bond has the defaults, and is not put down for those. A bond that is up is put down for what the kernel changes only
 /// then, and up again also where it refuses the change.
 fn encode(op: Op<'_, Lacp>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
@@ -239,7 +250,7 @@ fn encode(op: Op<'_, Lacp>, links: &mut LinkIndex) -> Result<Requests, EncodeErr
     if !in_place.is_empty() {
         requests.push(change(index, in_place));
     }
-    if !while_down.is_empty() && links.will_be_up(index) {
+    if needs_down(&old, &new) && links.will_be_up(index) {
         let down = link::switch(index, false);
         let up = link::switch(index, true);
         requests.extend([down, change(index, while_down), up]);

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use holdfast_scheduler::{Action, Cause, Engine, Key, Plan, PlannedOperation};
+use holdfast_scheduler::{Action, Cause, ChangeMethod, Engine, Key, Plan, PlannedOperation};
 
 use super::options::PlanHash;
 use super::service_preview::ServiceChange;
@@ -37,6 +37,8 @@ pub struct ObjectChange {
     pub cause: Cause,
     /// Labels of objects that the system removes along with it; those that come back are objects of their own.
     pub interrupts: Vec<String>,
+    /// True when the system makes the change only while it has a link down, which interrupts what stands on that link.
+    pub takes_link_down: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +100,7 @@ fn operations(engine: &Engine, plan: &Plan) -> BoundedList<ObjectChange> {
         if let Some(place) = places.get(&operation.key).copied() {
             if let Some(change) = place.and_then(|at| listed.first.get_mut(at)) {
                 change.effect = change.effect.then(operation.action);
+                change.takes_link_down |= takes_link_down(engine, operation);
             }
         } else {
             let place = listed.first.len();
@@ -121,7 +124,15 @@ fn object_change(
         effect: if went_along { ObjectEffect::Recreated } else { effect },
         cause: operation.cause,
         interrupts: operation.cascaded.iter().map(|key| label(engine, key)).collect(),
+        takes_link_down: takes_link_down(engine, operation),
     }
+}
+
+fn takes_link_down(engine: &Engine, operation: &PlannedOperation) -> bool {
+    let descriptor = engine.registry().descriptor(operation.key.kind());
+    let (Some(descriptor), Some(old)) = (descriptor, &operation.old) else { return false };
+    let new = operation.new.clone().or_else(|| descriptor.after_delete(&**old));
+    new.is_some_and(|new| descriptor.change(&**old, &*new) == ChangeMethod::LinkDown)
 }
 
 impl ObjectEffect {

@@ -175,6 +175,9 @@ pub struct ObjectLine {
     pub effect: String,
     /// Objects that the system removes along with it.
     pub interrupts: Vec<String>,
+    /// True when the system makes the change only while it has a link down.
+    #[serde(default)]
+    pub takes_link_down: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -807,6 +810,7 @@ fn with_plan(answer: ChangeAnswer, preview: Preview) -> ChangeAnswer {
         object: it.object,
         effect: it.effect.name().to_owned(),
         interrupts: it.interrupts,
+        takes_link_down: it.takes_link_down,
     };
     let waiting = |it: holdfast_core::PendingObject| PendingLine {
         object: it.object,

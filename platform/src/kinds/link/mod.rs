@@ -836,6 +836,15 @@ impl Descriptor for LinkMasterDescriptor {
         expected.master == observed.master
     }
 
+    fn change(&self, old: &LinkMaster, new: &LinkMaster) -> ChangeMethod {
+        let needs_down = |part: &LinkMaster| part.rule().is_some_and(|rule| rule.needs_down);
+        if needs_down(old) || needs_down(new) {
+            ChangeMethod::LinkDown
+        } else {
+            ChangeMethod::InPlace
+        }
+    }
+
     fn owned(&self, observed: &LinkMaster) -> bool {
         observed.on_our_link && observed.master.is_some()
     }

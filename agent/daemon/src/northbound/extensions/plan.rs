@@ -117,7 +117,7 @@ fn state_change(change: StateChange) -> holdfast::StateChange {
 }
 
 fn operation(change: ObjectChange) -> holdfast::Operation {
-    let ObjectChange { object, effect, cause, interrupts } = change;
+    let ObjectChange { object, effect, cause, interrupts, takes_link_down } = change;
     let effect = match effect {
         ObjectEffect::Created => holdfast::Effect::Created,
         ObjectEffect::ChangedInPlace => holdfast::Effect::ChangedInPlace,
@@ -133,5 +133,6 @@ fn operation(change: ObjectChange) -> holdfast::Operation {
         Cause::Drift => holdfast::Cause::Drift,
         Cause::Orphan => holdfast::Cause::Orphan,
     };
-    holdfast::Operation { object, effect: effect as i32, cause: cause as i32, interrupts }
+    let effect = effect as i32;
+    holdfast::Operation { object, effect, cause: cause as i32, interrupts, takes_link_down }
 }
