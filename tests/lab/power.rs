@@ -1,11 +1,15 @@
 //! Power cuts: what was answered is there after the next boot, and a Set that was under way is there as a whole or not at all.
+//!
+//! The routes leave by VLANs and a bond with LACP, which have to come back, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use holdfast_proto::gnmi::SetRequest;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually_within;
+use holdfast_tests::gnmi::update;
 use holdfast_tests::lab::{DISK, Disk, Guest, SHARE, part, script_of};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
@@ -21,26 +25,64 @@ const FIRST_ANSWER: Duration = Duration::from_secs(240);
 const STATIC: &str =
     "holdfast_native:/network-instances/network-instance[name=DEFAULT]/static[name=DEFAULT]";
 
+/// Gateways of the routes in turn: by the bond itself, by a VLAN on it, and by a VLAN of a port.
+const GATEWAYS: [(&str, &str); 3] =
+    [("192.0.2.2", "bond0"), ("198.51.100.2", "bond0.7"), ("203.0.113.2", "eth0.9")];
+
 /// The routes that a Set with this number asks for: each Set replaces all of them by others.
 fn routes(number: u32) -> Value {
     let metric = number + 1;
     let entry = |index: u32| {
         let prefix = format!("10.{}.{}.0/24", index >> 8, index & 255);
-        let hop = json!({"index": "0", "next-hop": "192.0.2.2", "metric": metric});
+        let (gateway, _) = GATEWAYS[index as usize % GATEWAYS.len()];
+        let hop = json!({"index": "0", "next-hop": gateway, "metric": metric});
         json!({"prefix": prefix, "next-hop": [hop]})
     };
     json!({"route": (0..ROUTES).map(entry).collect::<Vec<_>>()})
+}
+
+/// The links that the routes leave by. The number of the Set is in the description of each, so that a Set is more than routes.
+fn links(number: u32) -> Value {
+    let address = |ip: &str| json!({"address": [{"ip": ip, "prefix-length": 24}]});
+    let description = number.to_string();
+    let vlan = |id: u32, ip: &str| json!({"index": id, "vlan-id": id, "description": description, "ipv4": address(ip)});
+    let member = |name: &str| json!({"name": name, "aggregate": "bond0"});
+    json!({"interface": [
+        {"name": "eth0", "description": description, "vlan": [vlan(9, "203.0.113.1")]},
+        {
+            "name": "bond0", "type": "bond", "bond": {"mode": "802.3ad"}, "description": description,
+            "ipv4": address("192.0.2.1"), "vlan": [vlan(7, "198.51.100.1")],
+        },
+        member("eth1"),
+        member("eth2"),
+    ]})
+}
+
+/// One Set with all of it.
+fn whole(number: u32) -> SetRequest {
+    let interfaces = update("holdfast_native:/interfaces", links(number));
+    let lacp = json!({"interface": [{"name": "bond0", "interval": "FAST"}]});
+    let lacp = update("holdfast_native:/lacp", lacp);
+    let routes = update(STATIC, routes(number));
+    SetRequest { replace: vec![interfaces, lacp, routes], ..Default::default() }
 }
 
 async fn start(net: &Netns) -> AgentProcess {
     AgentProcess::start_at(&Path::new(DISK).join("box"), net).await
 }
 
-/// A box with the port of the routes.
-fn wired() -> Netns {
-    let net = Netns::enter().with_veth("eth0", "peer0");
-    net.ip("link set peer0 up");
-    net
+/// A box with a port, and two cables to another box, which has a bond at its end.
+fn wired() -> (Netns, Netns) {
+    let net = Netns::enter();
+    let other = Netns::detached();
+    other.ip("link add bond0 type bond mode 802.3ad miimon 100 lacp_rate fast");
+    for cable in 0..3 {
+        net.add_cable(&format!("eth{cable}"), &other, &format!("peer{cable}"));
+        let end = if cable == 0 { "up" } else { "master bond0" };
+        other.ip(&format!("link set peer{cable} {end}"));
+    }
+    other.ip("link set bond0 up");
+    (net, other)
 }
 
 /// Number of the last Set that was answered.
@@ -54,15 +96,12 @@ fn in_share(name: &str) -> PathBuf {
 
 /// Sends Sets one after the other until the power is cut, and writes a line into the shared folder for each answer.
 async fn sets_without_end() {
-    let net = wired();
+    let (net, _other) = wired();
     let agent = start(&net).await;
     let client = agent.gnmi().await;
-    let port =
-        json!({"name": "eth0", "ipv4": {"address": [{"ip": "192.0.2.1", "prefix-length": 24}]}});
-    client.update("holdfast_native:/interfaces", json!({"interface": [port]})).await.unwrap();
     let before = answered(&in_share("before")).map_or(0, |number| number + 1);
     for number in before.. {
-        client.replace(STATIC, routes(number)).await.unwrap();
+        client.set(whole(number)).await.unwrap();
         let line =
             format!("{}{number}\n", fs::read_to_string(in_share("answered")).unwrap_or_default());
         fs::write(in_share("answered"), line).unwrap();
@@ -71,18 +110,31 @@ async fn sets_without_end() {
 
 /// Checks after a power cut that the box has one whole Set, and not an earlier one than the last that was answered.
 async fn nothing_is_lost_or_torn() {
-    let net = wired();
+    let (net, _other) = wired();
     let agent = start(&net).await;
     let last = answered(&in_share("before")).unwrap();
-    let metrics: Vec<u32> = net
-        .ip_json("-4 route show proto 150")
-        .iter()
-        .map(|route| u32::try_from(route["metric"].as_u64().unwrap()).unwrap())
-        .collect();
-    assert_eq!(metrics.len(), ROUTES as usize, "{}", agent.log());
-    let found = metrics[0] - 1;
-    assert!(metrics.iter().all(|metric| *metric == found + 1), "the routes are of two Sets");
+    // The carrier of a bond comes once both ends have agreed.
+    let ours = || net.ip_json("-4 route show proto 150");
+    eventually_within(FIRST_ANSWER, "all routes are there", || {
+        std::future::ready(ours().len() == ROUTES as usize)
+    })
+    .await;
+    let routes = ours();
+    let number = |route: &Value| u32::try_from(route["metric"].as_u64().unwrap()).unwrap() - 1;
+    let found = number(&routes[0]);
+    assert!(routes.iter().all(|route| number(route) == found), "the routes are of two Sets");
     assert!(found == last || found == last + 1, "answered {last}, found {found}");
+    for (gateway, link) in GATEWAYS {
+        let by_it = |route: &&Value| route["gateway"] == gateway;
+        assert!(routes.iter().filter(by_it).all(|route| route["dev"] == link), "{link}");
+    }
+    for link in ["eth0", "eth0.9", "bond0", "bond0.7"] {
+        let alias = net.ip_json(&format!("link show {link}"))[0]["ifalias"].clone();
+        assert_eq!(alias, json!(found.to_string()), "{link}");
+    }
+    for member in ["eth1", "eth2"] {
+        assert_eq!(net.link(member).master.as_deref(), Some("bond0"), "{}", agent.log());
+    }
 }
 
 /// The test below, whose parts run in guests.
