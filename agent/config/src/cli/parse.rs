@@ -4,6 +4,8 @@
 //! being read, so that one answer names all bad lines. Lines below a bad one are skipped, because their context is
 //! unknown.
 
+use holdfast_common::nearest;
+
 use super::grammar::{Grammar, Keyword, NO};
 use super::lines::{Line, LineError, Token, lines, words};
 use super::{CliError, Statement, StatementAction};
@@ -361,23 +363,9 @@ impl<'a> StatementReader<'a> {
         }
     }
 
-    /// Suggests the word that was probably meant: one with this prefix, or with few different letters.
+    /// Suggests the word that was probably meant.
     fn nearest(&self, at: NodeId, word: &str) -> Option<&str> {
-        /// Letters that may be wrong, missing or swapped.
-        const TYPING_MISTAKES: usize = 2;
-        /// Longest UTF-8 encoding of a letter, in bytes.
-        const MAX_OCTETS_OF_A_LETTER: usize = 4;
-        let words = || self.grammar.suggested_keywords(at).map(|it| it.text.as_str());
-        // The edit distance of two words takes a table of all pairs of their letters.
-        let longest = words().map(str::len).max().unwrap_or_default();
-        if word.len() > MAX_OCTETS_OF_A_LETTER * (longest + TYPING_MISTAKES) {
-            return None;
-        }
-        let distance = |candidate: &&str| strsim::damerau_levenshtein(candidate, word);
-        let close = words().min_by_key(distance).filter(|candidate| {
-            distance(candidate) <= TYPING_MISTAKES && distance(candidate) < word.chars().count()
-        });
-        close.or_else(|| words().find(|candidate| candidate.starts_with(word)))
+        nearest(word, || self.grammar.suggested_keywords(at).map(|it| it.text.as_str()))
     }
 }
 
