@@ -99,7 +99,7 @@ const RESERVED: &[(&str, &[&str])] = &[
             "holdfast-telemetry",
         ],
     ),
-    ("toml", &["holdfast-services"]),
+    ("toml", &["holdfast", "holdfast-services"]),
     ("tonic", &["holdfast", "holdfast-base", "holdfast-bootz", "holdfast-core", "holdfast-proto"]),
     ("yang5", &["holdfast-config"]),
 ];

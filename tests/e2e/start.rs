@@ -116,6 +116,44 @@ async fn an_expired_certificate_is_shown_and_told() {
 }
 
 #[tokio::test]
+async fn a_reload_reads_the_configuration_file() {
+    let mut device = StoppedBox::new().await;
+    let file = device.file("holdfast.toml", "[agent]\nlog-level = \"warn\"\n");
+    device.start(&["--config".to_owned(), file.to_str().unwrap().to_owned()]).await;
+    assert!(!device.agent.log().contains("TLS files read again"));
+
+    let authority = Authority::new("operator");
+    let pair = authority.server();
+    let certificate = device.file("other-cert.pem", &pair.certificate);
+    let key = device.file("other-key.pem", &pair.key);
+    let text = format!(
+        "[agent]\nlog-level = \"info\"\nlog-format = \"json\"\n\
+         [server]\ncertificate-role = \"read-only\"\ntls-cert = {certificate:?}\ntls-key = {key:?}\n"
+    );
+    device.file("holdfast.toml", &text);
+    device.agent.reload();
+    let address = device.agent.address();
+    eventually_async("the certificate of the file is shown", || async {
+        connect(address, &authority.pem).await.is_ok()
+    })
+    .await;
+    eventually("the level of the log is that of the file", || {
+        device.agent.log().contains("TLS files read again")
+    })
+    .await;
+    let waiting = "`log-format` in [agent], `certificate-role` in [server]";
+    assert!(device.agent.log().contains(waiting), "{}", device.agent.log());
+
+    device.file("holdfast.toml", "[agent]\nlog-levl = \"info\"\n");
+    device.agent.reload();
+    eventually("the mistake is named", || {
+        device.agent.log().contains("2:1: unknown key \\\"log-levl\\\"")
+            || device.agent.log().contains("2:1: unknown key \"log-levl\"")
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn tls_files_that_cannot_be_used_leave_the_box_and_its_socket() {
     let mut device = StoppedBox::new().await;
     let authority = Authority::new("operator");

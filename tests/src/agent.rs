@@ -25,6 +25,9 @@ use crate::systemd_unit;
 /// The user that `--admin-password-file` creates.
 pub const ADMIN: &str = "admin";
 
+/// An empty configuration file: agents of tests read none of this machine, unless an option names one.
+const NO_CONFIGURATION: &str = "/dev/null";
+
 /// Password of agents that run for one test only; agents have no default password.
 pub const PASSWORD: &str = "correct horse battery staple";
 
@@ -203,7 +206,6 @@ impl AgentProcess {
             .arg(self.folder.join("password"))
             .args(&self.options)
             .env("NOTIFY_SOCKET", &notify)
-            .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or("info".into()))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("an open file can be shared"))
             .stderr(log)
@@ -365,6 +367,7 @@ impl AgentProcess {
             setpriv.arg(format!("--bounding-set=-all,+{}", capabilities.join(",+")));
         }
         setpriv.arg(binary()).arg(command).arg("--state-dir").arg(self.state_dir());
+        setpriv.env("HOLDFAST_CONFIG", NO_CONFIGURATION);
         setpriv
     }
 

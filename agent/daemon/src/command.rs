@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::{
     completion,
     config_command::{self, ConfigCommandError},
+    config_file::{self, ConfigFile, ConfigFileError},
     fault_profile::{self, ProfileError},
     fault_watch::{self, Taker, WatchError},
     local::{AnswerLines, Client, ClientError, ProbeEnd, ProbeText, Unsettled},
@@ -25,11 +26,11 @@ use crate::{
     prompt::{self, PromptError},
     services::{self, ServiceError},
     settings::{
-        BootzAction, BootzCommandSettings, CompleteSettings, CompletionSettings, ConfigSettings,
-        FactoryResetSettings, FaultAction, FaultSettings, FaultWatchRequest, InstanceAction,
-        MaintenanceAction, MaintenanceSettings, PingSettings, Position, ServiceAction,
-        ServiceSettings, ShowSettings, StateDir, SwitchSettings, TraceSettings, UserAction,
-        UserSettings, WaitOnlineSettings,
+        BootzAction, BootzCommandSettings, CheckConfigSettings, CompleteSettings,
+        CompletionSettings, ConfigSettings, DEFAULT_CONFIG_FILE, FactoryResetSettings, FaultAction,
+        FaultSettings, FaultWatchRequest, InstanceAction, MaintenanceAction, MaintenanceSettings,
+        PingSettings, Position, ServiceAction, ServiceSettings, ShowSettings, StateDir,
+        SwitchSettings, TraceSettings, UserAction, UserSettings, WaitOnlineSettings,
     },
     users::{Password, PasswordError, UserError, check_name},
 };
@@ -71,6 +72,8 @@ pub enum CommandError {
     Service(#[from] ServiceError),
     #[error(transparent)]
     Config(#[from] ConfigCommandError),
+    #[error(transparent)]
+    ConfigFile(#[from] ConfigFileError),
     #[error(transparent)]
     FaultWatch(#[from] WatchError),
     #[error(transparent)]
@@ -155,6 +158,18 @@ fn print_probe(
         ProbeEnd::Silent => Err(CommandError::NoAnswer),
         ProbeEnd::Failed(reason) => Err(CommandError::Probe(reason)),
     }
+}
+
+/// Checks the configuration file, and looks at the files that it names.
+///
+/// # Errors
+/// With all mistakes of the file.
+pub fn check_config(settings: &CheckConfigSettings) -> Result<(), CommandError> {
+    let path = settings.file.as_deref().unwrap_or_else(|| Path::new(DEFAULT_CONFIG_FILE));
+    let file = ConfigFile::read(path)?;
+    file.check(&|_| false).map_err(ConfigFileError::from)?;
+    config_file::check_paths(&file)?;
+    print(&format!("{} is good: it sets {} keys\n", path.display(), file.len()))
 }
 
 /// Prints the script by which a shell completes command lines.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{Arg, Command, CommandFactory as _};
 use tokio::time::timeout;
 
+use crate::config_file;
 use crate::local::Client;
 use crate::settings::{CommandLine, CompleteSettings, DEFAULT_STATE_DIR, Shell, StateDir, Topic};
 
@@ -72,6 +73,7 @@ struct Place<'c> {
     is_after_options: bool,
     state_dir: Option<PathBuf>,
     socket: Option<PathBuf>,
+    config: Option<PathBuf>,
 }
 
 impl<'c> Place<'c> {
@@ -85,6 +87,7 @@ impl<'c> Place<'c> {
             is_after_options: false,
             state_dir: None,
             socket: None,
+            config: None,
         };
         words.iter().for_each(|word| place.pass(word));
         place
@@ -121,16 +124,18 @@ impl<'c> Place<'c> {
         match option.get_long() {
             Some("state-dir") => self.state_dir = Some(value.into()),
             Some("socket") => self.socket = Some(value.into()),
+            Some("config") => self.config = Some(value.into()),
             _ => {}
         }
     }
 
     fn state_dir(&self) -> StateDir {
-        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-        let state_dir = self.state_dir.clone().or_else(|| variable("HOLDFAST_STATE_DIR"));
+        let otherwise = |name| config_file::common_option(name, self.config.as_deref());
+        let state_dir = self.state_dir.clone().or_else(|| otherwise("state_dir"));
         StateDir {
             state_dir: state_dir.unwrap_or_else(|| DEFAULT_STATE_DIR.into()),
-            socket: self.socket.clone().or_else(|| variable("HOLDFAST_SOCKET")),
+            socket: self.socket.clone().or_else(|| otherwise("socket")),
+            config: None,
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::{error::Error, io::Write, process::ExitCode};
 
-use clap::Parser;
 use holdfast::{
-    command, privileges, process,
+    command,
+    config_file::{Invocation, InvocationError},
+    privileges, process,
     reboot::RebootScope,
     run::{self, RunEnd},
-    settings::{Command, CommandLine},
+    settings::Command,
 };
 use holdfast_base::ErrorChain;
 use holdfast_platform::hostname::HostnameWriter;
@@ -21,10 +22,14 @@ fn main() -> ExitCode {
     if let Err(error) = process::restrict() {
         return failed(&error, ExitCode::FAILURE);
     }
-    match CommandLine::parse().command {
-        Command::Run(settings) => {
-            run::run(*settings).map_or_else(|error| failed(&error, ExitCode::FAILURE), ended)
-        }
+    let Invocation { command, source } = match Invocation::parse(std::env::args_os().collect()) {
+        Ok(invocation) => invocation,
+        Err(InvocationError::CommandLine(error)) => error.exit(),
+        Err(error) => return failed(&error, ExitCode::FAILURE),
+    };
+    match command {
+        Command::Run(settings) => run::run(*settings, &source)
+            .map_or_else(|error| failed(&error, ExitCode::FAILURE), ended),
         Command::Show(settings) => briefly(command::show(&settings)),
         Command::Config(settings) => briefly(command::config(&settings)),
         Command::Ping(settings) => briefly(command::ping(&settings)),
@@ -37,6 +42,7 @@ fn main() -> ExitCode {
         Command::Fault(settings) => briefly(command::fault(&settings)),
         Command::Maintenance(settings) => briefly(command::maintenance(&settings)),
         Command::FactoryReset(settings) => briefly(command::factory_reset(&settings)),
+        Command::CheckConfig(settings) => briefly(command::check_config(&settings)),
         Command::Completion(settings) => briefly(command::completion(&settings)),
         Command::Complete(settings) => briefly(command::complete(&settings)),
         Command::NameHost => {

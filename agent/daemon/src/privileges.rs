@@ -53,7 +53,7 @@ fn needed_capabilities(settings: &RunSettings) -> CapabilitySet {
         return CapabilitySet::all();
     }
     let mut capabilities = NEEDED;
-    if settings.reboot == RebootScope::System {
+    if settings.reboot.scope() == RebootScope::System {
         // systemd is asked by a socket that is open to root; other init systems by a signal, or past them the kernel.
         capabilities |= CapabilitySet::KILL.union(CapabilitySet::SYS_BOOT);
     }

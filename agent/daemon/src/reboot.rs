@@ -11,7 +11,6 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::ValueEnum;
 use holdfast_base::{Caller, ErrorChain, RebootInhibitors};
 use holdfast_core::{Datastore, Intent};
 use holdfast_store::{Change, LAST_REBOOT, Row, Store};
@@ -30,12 +29,12 @@ pub const NO_REBOOT_OF_THE_BOX: &str =
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The part of the box that a reboot starts again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RebootScope {
-    /// The agent alone, which is WARM: links and routes stay as they are. COLD is refused, with a delay when it is due
+    /// The agent alone, which is WARM.
     Agent,
-    /// The whole box, which is COLD, by the system's own `reboot` command
+    /// The whole box, which is COLD.
     System,
 }
 

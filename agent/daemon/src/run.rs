@@ -40,6 +40,7 @@ use crate::{
     aaa,
     auth::{Authenticator, CertificateTrust},
     bootz,
+    config_file::SettingsSource,
     device::Device,
     dhcp::LostLeases,
     faults::{self, AlarmPlaces, FaultParts, FaultSettingsCheck},
@@ -49,7 +50,7 @@ use crate::{
     hardware::{Components, KernelFolders, Processes, Resources, Sensors},
     listeners::{ListenerKind, Listeners},
     local::{self, CallRights, Inspector, LocalServer, Look, UserDependencies},
-    logging,
+    logging::{self, LogFilter},
     northbound::{self, RouteParts, RoutesError},
     packages::{PackageError, Packages},
     privileges,
@@ -65,6 +66,7 @@ use crate::{
     settings::{ImpersonationPolicy, ListenSocket, RunSettings, TlsSettings},
     slots::Slots,
     software::{self, Software},
+    systemd,
     tls::{Incoming, TlsError},
     upkeep::{self, ListenerLeaves},
     users::{Password, PasswordError, Users},
@@ -136,8 +138,11 @@ pub enum RunError {
 ///
 /// # Errors
 /// When a part cannot be started, or ends unexpectedly.
-pub fn run(settings: RunSettings) -> Result<(RunEnd, HostnameWriter), RunError> {
-    logging::start(settings.log_format);
+pub fn run(
+    settings: RunSettings,
+    source: &SettingsSource,
+) -> Result<(RunEnd, HostnameWriter), RunError> {
+    let log = logging::start(settings.log_format.is_json(), settings.log_level);
     let hostname = privileges::drop_capabilities(&settings)
         .map_err(|source| RunError::Start { what: "with reduced privileges", source })?;
     info!(version = env!("CARGO_PKG_VERSION"), state = %settings.state.path().display(), "starting");
@@ -146,7 +151,7 @@ pub fn run(settings: RunSettings) -> Result<(RunEnd, HostnameWriter), RunError> 
         .enable_all()
         .build()
         .map_err(|source| RunError::Start { what: "the runtime", source })?;
-    let ended = runtime.block_on(serve(&settings, &hostname, &store, loaded));
+    let ended = runtime.block_on(serve(&settings, (source, &log), &hostname, &store, loaded));
     runtime.block_on(close(&store));
     runtime.shutdown_timeout(THREADS_TIMEOUT);
     if ended.is_ok() {
@@ -210,6 +215,7 @@ struct StartedAgent {
 
 async fn serve(
     settings: &RunSettings,
+    (source, log): (&SettingsSource, &LogFilter),
     hostname: &HostnameWriter,
     store: &Store,
     mut loaded: StoredState,
@@ -237,16 +243,14 @@ async fn serve(
     }
     let stored = loaded.artefacts.remove(&ArtefactTable::Certz).unwrap_or_default();
     let state_dir = settings.state.path().to_owned();
-    let bootz = &settings.bootz;
-    let idevid = bootz.bootz_idevid_cert.clone().zip(bootz.bootz_idevid_key.clone());
-    let tls = TlsSettings { idevid, ..settings.tls.clone() };
+    let tls = tls_settings(settings);
     let addresses: Vec<_> = settings.listen.iter().map(|address| address.ip).collect();
     let profiles = TlsProfiles::new(tls, state_dir, &addresses, &stored)?;
     drop(stored); // it holds keys
 
     let ledger = Ledger::open(settings.state.path())?;
     let accounts = ledger.keep(settings.accounting_history, now_ns())?;
-    let reboots = Reboots::new(&loaded.notes, store.clone(), settings.reboot);
+    let reboots = Reboots::new(&loaded.notes, store.clone(), settings.reboot.scope());
     let running = tokio::select! {
         running = start_core((settings, hostname), store, loaded, &listeners, &profiles, &reboots, (&users, &accounts)) => running?,
         () = signals.end() => return Ok(RunEnd::Signal), // bringing a large box to its configuration takes a while
@@ -300,7 +304,7 @@ async fn serve(
         tokio::select! {
             told = signals.next() => match told {
                 SignalAction::Reload => {
-                    profiles.reload();
+                    profiles.reload(read_settings_again(settings, source, log));
                     listeners.retry_now();
                     is_password_set = is_password_set || set_admin_password(settings, &users).await;
                 }
@@ -431,7 +435,7 @@ async fn start_core(
     packages.sweep()?;
     let running =
         software::RunningVersion::find(settings.image.image_version.clone(), &slots).await;
-    let boot = software::this_boot(settings.reboot, reboots)
+    let boot = software::this_boot(settings.reboot.scope(), reboots)
         .map_err(|source| RunError::Start { what: "keeping track of boots", source })?;
     let software = Software::new(slots, running, boot, store.clone(), &loaded.artefacts);
     let device = Device {
@@ -592,6 +596,36 @@ async fn start_core(
     })
 }
 
+/// Reads the configuration file again, and sets the level of the log. The answer has the certificates, which are those of
+/// the start while the file has mistakes.
+fn read_settings_again(
+    started: &RunSettings,
+    source: &SettingsSource,
+    log: &LogFilter,
+) -> TlsSettings {
+    match source.read_again() {
+        Ok((now, waiting)) => {
+            log.set_level(now.log_level);
+            if !waiting.is_empty() {
+                let keys = waiting.join(", ");
+                warn!(keys, "settings have changed that take effect with a restart of the agent");
+            }
+            // The identity of the vendor is that of the bootstrap as well, which reads it at the start.
+            TlsSettings { idevid: tls_settings(started).idevid, ..now.tls }
+        }
+        Err(error) => {
+            error!(error = %ErrorChain(&error), "the settings stay as they were");
+            tls_settings(started)
+        }
+    }
+}
+
+fn tls_settings(settings: &RunSettings) -> TlsSettings {
+    let bootz = &settings.bootz;
+    let idevid = bootz.bootz_idevid_cert.clone().zip(bootz.bootz_idevid_key.clone());
+    TlsSettings { idevid, ..settings.tls.clone() }
+}
+
 fn netns_setting(settings: &RunSettings) -> NetnsSetting {
     settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given)
 }
@@ -627,7 +661,7 @@ fn warn_of_readable_password(file: &Path) {
 fn factory(settings: &RunSettings, loaded: &StoredState) -> Result<Option<Vec<u8>>, RunError> {
     let Some(path) = &settings.factory else { return Ok(None) };
     let is_new = loaded.last_transaction == 0;
-    match std::fs::read(path) {
+    match std::fs::read(path).map_err(|error| systemd::explained(path, error)) {
         Ok(text) => Ok(Some(text)),
         Err(source) if is_new => Err(RunError::Factory { path: path.clone(), source }),
         Err(error) => {

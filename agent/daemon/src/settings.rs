@@ -3,6 +3,7 @@
 mod completion;
 mod config;
 mod fault;
+mod keys;
 mod listen;
 mod maintenance;
 mod probe;
@@ -23,7 +24,7 @@ use holdfast_store::accounts::{DEFAULT_HISTORY, MIN_HISTORY};
 use nix::unistd::Uid;
 use smol_str::SmolStr;
 
-use crate::reboot::RebootScope;
+use crate::{logging::LogLevel, reboot::RebootScope, systemd};
 
 pub use completion::{CANDIDATES, CompleteSettings, CompletionSettings, Shell, Topic};
 pub use config::{ChangeTerms, ConfigAction, ConfigFormat, ConfigSettings, DocumentArgs};
@@ -31,6 +32,7 @@ pub use fault::{
     FaultAction, FaultFilter, FaultLatch, FaultProfile, FaultQuestion, FaultReport, FaultSettings,
     FaultWatch, FaultWatchRequest, OperatorVerb, ReportVerb,
 };
+pub use keys::{SECTIONS, Section, Setting, TakesEffect};
 pub use listen::{ListenAddress, ListenSocket};
 pub use maintenance::{
     AnswerVerb, MaintenanceAction, MaintenanceQuestion, MaintenanceSettings, NewSession,
@@ -53,6 +55,8 @@ pub const DEFAULT_PORT: u16 = 9339;
 
 /// Default folder for the state of a run.
 pub const DEFAULT_STATE_DIR: &str = "/var/lib/holdfast";
+/// Default configuration file, which need not be there.
+pub const DEFAULT_CONFIG_FILE: &str = "/etc/holdfast/holdfast.toml";
 /// Socket for people who are not root, where the packaged drop-in opens one.
 const DEFAULT_USER_SOCKET: &str = "/run/holdfast/users.sock";
 
@@ -98,6 +102,8 @@ pub enum Command {
     Maintenance(MaintenanceSettings),
     /// Reset the box to its factory configuration, and restart the agent
     FactoryReset(FactoryResetSettings),
+    /// Check the configuration file, and look at the files that it names
+    CheckConfig(CheckConfigSettings),
     /// Print a script with which a shell completes command lines
     Completion(CompletionSettings),
     /// Print the words that complete a command line, for the scripts of the shells
@@ -108,7 +114,7 @@ pub enum Command {
     NameHost,
 }
 
-/// Settings of `holdfast run`, from the command line.
+/// Settings of `holdfast run`, from the command line, the environment and the configuration file.
 #[derive(Clone, Debug, Args)]
 pub struct RunSettings {
     #[command(flatten)]
@@ -116,17 +122,21 @@ pub struct RunSettings {
     /// Address and port of the gRPC services; may be repeated. The default port is 9339. The address may come later.
     /// A link-local address names its link, as in [fe80::1%eth0]:9339. `[::]` takes IPv4 connections, too, unless an
     /// IPv4 address with the same port is given
-    #[arg(long, value_name = "ADDR[:PORT]", default_value = "[::]:9339")]
+    #[arg(long, value_name = "ADDR[:PORT]", default_value = "[::]:9339", value_delimiter = ',')]
     pub listen: Vec<ListenAddress>,
     /// Network namespace to manage, by name or path. The gRPC services stay in the namespace in which the agent was
     /// started
     #[arg(long, value_name = "NAME|PATH")]
     pub netns: Option<String>,
-    /// Folder below which the agent writes files of the system (etc/hostname, etc/issue, ...)
+    /// Folder below which the agent writes files of the system, such as etc/hostname
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
-    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    /// Form of the lines of the log, on standard error
+    #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
     pub log_format: LogFormat,
+    /// Least important lines that the log has. The variable RUST_LOG has a filter by module, and overrides this option
+    #[arg(long, value_enum, default_value_t = LogLevel::Info)]
+    pub log_level: LogLevel,
     #[command(flatten)]
     pub tls: TlsSettings,
     /// Loopback address that also serves the contents of `holdfast show`, a web page and metrics
@@ -158,12 +168,12 @@ pub struct RunSettings {
     pub service_socket: Option<PathBuf>,
     /// Unix socket for accounts of the box other than root. An account has the role of the agent's user of the same
     /// name, and may do there what it may do by gRPC
-    #[arg(long, value_name = "PATH", env = "HOLDFAST_USER_SOCKET")]
+    #[arg(long, value_name = "PATH")]
     pub user_socket: Option<PathBuf>,
     /// Scope of a reboot of the box, which follows a gNOI request with method COLD, a factory reset, or the
     /// activation of a version
-    #[arg(long, value_enum, default_value_t = RebootScope::Agent)]
-    pub reboot: RebootScope,
+    #[arg(long, value_enum, default_value_t = RebootSetting::Auto)]
+    pub reboot: RebootSetting,
     /// Size of the accounting history in bytes; the oldest records are dropped first
     #[arg(long, value_name = "OCTETS", value_parser = accounting_history, default_value_t = DEFAULT_HISTORY)]
     pub accounting_history: usize,
@@ -182,6 +192,28 @@ pub struct RunSettings {
     pub image: ImageSettings,
     #[command(flatten)]
     pub bootz: BootzSettings,
+}
+
+/// The part of the box that a reboot starts again, as it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RebootSetting {
+    /// `system` for an agent that systemd has started, `agent` for any other
+    Auto,
+    /// The agent alone, which is WARM: links and routes stay as they are. COLD is refused, with a delay when it is due
+    Agent,
+    /// The whole box, which is COLD, by the system's own `reboot` command
+    System,
+}
+
+impl RebootSetting {
+    /// The part of the box that a reboot of this process starts again.
+    pub fn scope(self) -> RebootScope {
+        match self {
+            Self::Auto if systemd::has_started_this_process() => RebootScope::System,
+            Self::Auto | Self::Agent => RebootScope::Agent,
+            Self::System => RebootScope::System,
+        }
+    }
 }
 
 /// Names that the holder of a client certificate may use without a password.
@@ -299,7 +331,7 @@ pub enum BootzAction {
 }
 
 /// Certificates made by the operator. Without them the agent makes an identity of its own.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct TlsSettings {
     /// Certificate chain of the server, PEM, leaf first
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -325,12 +357,15 @@ pub struct TlsSettings {
 #[derive(Clone, Debug, Args)]
 pub struct StateDir {
     /// Folder with the database, the TLS identity and the local socket
-    #[arg(long, global = true, value_name = "DIR", env = "HOLDFAST_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
+    #[arg(long, global = true, value_name = "DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
     /// Local socket of the agent, if it is not the socket in the state folder. People who are not root use
     /// /run/holdfast/users.sock where it is there
-    #[arg(long, global = true, value_name = "PATH", env = "HOLDFAST_SOCKET")]
+    #[arg(long, global = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// Configuration file, instead of /etc/holdfast/holdfast.toml. Options and the environment override what it says
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 impl StateDir {
@@ -371,10 +406,33 @@ pub struct WaitOnlineSettings {
     pub allow_pending: bool,
 }
 
+/// Settings of `holdfast check-config`.
+#[derive(Clone, Debug, Args)]
+pub struct CheckConfigSettings {
+    /// Configuration file, instead of /etc/holdfast/holdfast.toml
+    #[arg(env = "HOLDFAST_CONFIG")]
+    pub file: Option<PathBuf>,
+}
+
+/// Form of the lines of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
+    /// `json` for an agent that systemd has started, `text` for any other
+    Auto,
+    /// Fields and a message
     Text,
+    /// An object a line
     Json,
+}
+
+impl LogFormat {
+    pub fn is_json(self) -> bool {
+        match self {
+            Self::Auto => systemd::has_started_this_process(),
+            Self::Text => false,
+            Self::Json => true,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Args)]

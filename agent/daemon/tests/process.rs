@@ -20,6 +20,9 @@ use tempfile::TempDir;
 /// Time limit of a step: much longer than any step takes, so that a slow machine does not fail a test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// An empty configuration file: agents of tests read none of this machine.
+const NO_CONFIGURATION: (&str, &str) = ("HOLDFAST_CONFIG", "/dev/null");
+
 /// Runs `holdfast service WORDS` in a folder.
 fn service(folder: &TempDir, words: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
@@ -55,6 +58,7 @@ impl Device {
             .args(words.split(' '))
             .arg("--state-dir")
             .arg(self.state())
+            .envs([NO_CONFIGURATION])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -88,6 +92,7 @@ impl Device {
             .arg(self.folder.path())
             .args(options)
             .env("NOTIFY_SOCKET", &notify)
+            .envs([NO_CONFIGURATION])
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stderr(log)
@@ -265,4 +270,67 @@ fn failures_have_words_and_codes() {
     check(&folder.command("run --listen nowhere", ""), 2, "give an IP address and a port");
     let _agent = folder.agent(&[]);
     check(&folder.command("run --listen 127.0.0.1:0", ""), 1, "is in use by another holdfast");
+}
+
+#[test]
+fn options_come_before_variables_and_variables_before_the_file() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("holdfast.toml");
+    fs::write(&file, "[agent]\nstate-dir = \"/of/the-file\"\n").unwrap();
+    let ask = |options: &[&str], variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        command.args(["show", "config"]).args(options);
+        command.env("HOLDFAST_CONFIG", &file).envs(variables.iter().copied()).output().unwrap()
+    };
+    let variable = ("HOLDFAST_STATE_DIR", "/of/the-variable");
+    check(&ask(&[], &[]), 3, "/of/the-file/holdfast.sock");
+    check(&ask(&[], &[variable]), 3, "/of/the-variable/holdfast.sock");
+    check(&ask(&["--state-dir", "/of/the-option"], &[variable]), 3, "/of/the-option/holdfast.sock");
+    check(&ask(&["--config", "/dev/null"], &[]), 3, "/var/lib/holdfast/holdfast.sock");
+    check(&ask(&["--config", "/missing.toml"], &[]), 1, "configuration file `/missing.toml`");
+}
+
+#[test]
+fn every_option_of_a_run_has_a_variable_that_works() {
+    let run = |variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        command.arg("run").envs([NO_CONFIGURATION]).envs(variables.iter().copied());
+        command.output().unwrap()
+    };
+    for (variable, value, want) in [
+        ("HOLDFAST_LISTEN", "[::]:1,box:9339", "box:9339"),
+        ("HOLDFAST_LOG_LEVEL", "loud", "loud"),
+        ("HOLDFAST_TLS_CERT", "c.pem", "--tls-key"),
+        ("HOLDFAST_BOOTZ_TRUST_ANY_SERVER", "perhaps", "perhaps"),
+    ] {
+        check(&run(&[(variable, value)]), 2, want);
+    }
+}
+
+#[test]
+fn a_file_is_checked_before_it_is_used() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("holdfast.toml");
+    let check_file = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        command.arg("check-config").arg(&file).output().unwrap()
+    };
+    check(&check_file(), 1, "cannot read the configuration file");
+    fs::write(&file, "[server]\nlisten = [\"[::]:9339\"]\n").unwrap();
+    check(&check_file(), 0, "is good: it sets 1 keys");
+
+    let mistakes = "[server]\nlisen = []\ntls-client-ca = \"/missing.pem\"\n";
+    fs::write(&file, mistakes).unwrap();
+    let place = format!(
+        "{}:2:1: unknown key \"lisen\" in [server]; did you mean \"listen\"?",
+        file.display()
+    );
+    check(&check_file(), 1, &place);
+    fs::write(&file, mistakes.replace("lisen = []", "")).unwrap();
+    check(&check_file(), 1, ":3:17: `tls-client-ca` in [server] names /missing.pem");
+
+    // The agent does not start either.
+    let mut run = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+    fs::write(&file, mistakes).unwrap();
+    check(&run.arg("run").arg("--config").arg(&file).output().unwrap(), 1, &place);
 }

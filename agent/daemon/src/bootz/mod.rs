@@ -29,6 +29,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::{driver::Driver, status::BootzStatus};
+use crate::systemd;
 use crate::{
     device::Device,
     dhcp::{self, Dhcp, PortLeases},
@@ -196,7 +197,8 @@ fn open_resources(
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, BootzError> {
-    fs::read(path).map_err(|source| BootzError::File { path: path.to_owned(), source })
+    let text = fs::read(path).map_err(|error| systemd::explained(path, error));
+    text.map_err(|source| BootzError::File { path: path.to_owned(), source })
 }
 
 fn read_vendor(path: &Path) -> Result<Vec<CertificateDer<'static>>, BootzError> {

@@ -37,7 +37,8 @@ pub struct TlsProfiles(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    files: TlsSettings,
+    /// The operator's files.
+    files: ArcSwap<TlsSettings>,
     state_dir: PathBuf,
     addresses: Vec<IpAddr>,
     in_force: ArcSwap<TlsSnapshot>,
@@ -174,7 +175,7 @@ impl TlsProfiles {
         let promised = Mutex::default();
         let connections = Connections::default();
         Ok(Self(Arc::new(Shared {
-            files,
+            files: ArcSwap::from_pointee(files),
             state_dir,
             addresses,
             in_force,
@@ -309,9 +310,10 @@ impl TlsProfiles {
         self.count_change();
     }
 
-    /// Reads the operator's files again, for new connections. Keeps the previous ones if the new ones are
-    /// unusable.
-    pub fn reload(&self) {
+    /// Reads the operator's files again, which may be other ones than before, for new connections. Keeps the previous
+    /// identity if they are unusable.
+    pub fn reload(&self, files: TlsSettings) {
+        self.0.files.store(Arc::new(files));
         let had_identity = self.has_identity();
         match self.read_again() {
             Ok(()) => info!("TLS files read again"),
@@ -328,7 +330,9 @@ impl TlsProfiles {
         let Shared { files, addresses, in_force, .. } = &*self.0;
         let is_due = match &in_force.load().own.server {
             Err(_) => true,
-            Ok(own) => files.tls_cert.is_none() && !tls::is_current(&own.certified, addresses),
+            Ok(own) => {
+                files.load().tls_cert.is_none() && !tls::is_current(&own.certified, addresses)
+            }
         };
         is_due
             && match self.read_again() {
@@ -352,7 +356,7 @@ impl TlsProfiles {
 
     fn read_again(&self) -> Result<(), TlsError> {
         let Shared { files, state_dir, addresses, .. } = &*self.0;
-        let own = tls::load_default(files, state_dir, addresses);
+        let own = tls::load_default(&files.load(), state_dir, addresses);
         if let Err(reason) = &own.server {
             return Err(TlsError::NoIdentity(reason.clone()));
         }

@@ -52,6 +52,7 @@ pub use self::peer::{Peer, PeerCertificate};
 pub use self::source::source_of;
 use self::verifier::ClientVerifier;
 use crate::settings::TlsSettings;
+use crate::systemd;
 
 /// ALPN name of HTTP/2, the only protocol offered (RFC 7540 section 3.3).
 const ALPN: &[u8] = b"h2";
@@ -219,11 +220,8 @@ fn operators_identity(
 ) -> Result<CertifiedKey, TlsError> {
     let chain = read_certificates(certificate)?;
     check_validity(certificate, &chain)?;
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Pem {
-        what: "a private key",
-        path: key.into(),
-        source,
-    })?;
+    let private = PrivateKeyDer::from_pem_file(key)
+        .map_err(|source| unreadable("a private key", key, source))?;
     warn_of_readable_key(key);
     CertifiedKey::from_der(chain, private, provider).map_err(|source| match source {
         rustls::Error::InconsistentKeys(_) => {
@@ -240,7 +238,7 @@ fn client_authorities(path: &Path) -> Result<TrustBundle, TlsError> {
 
 /// Reads all certificates of a PEM file, which must have at least one.
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let unreadable = |source| TlsError::Pem { what: "certificates", path: path.into(), source };
+    let unreadable = |source| unreadable("certificates", path, source);
     let chain: Vec<_> = CertificateDer::pem_file_iter(path)
         .map_err(unreadable)?
         .collect::<Result<_, _>>()
@@ -249,6 +247,14 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErr
         return Err(TlsError::NoCertificate { path: path.into() });
     }
     Ok(chain)
+}
+
+fn unreadable(what: &'static str, path: &Path, error: pem::Error) -> TlsError {
+    let source = match error {
+        pem::Error::Io(error) => pem::Error::Io(systemd::explained(path, error)),
+        error => error,
+    };
+    TlsError::Pem { what, path: path.into(), source }
 }
 
 /// Checks that the certificates can be parsed, and warns of those that are not valid now. They are shown all the same: the

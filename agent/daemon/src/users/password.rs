@@ -13,6 +13,8 @@ use zeroize::Zeroizing;
 
 use holdfast_store::StoreError;
 
+use crate::systemd;
+
 /// Longest password, in bytes. Hashing time grows with it, and clients choose it.
 const MAX_PASSWORD_BYTES: usize = 1024;
 
@@ -70,6 +72,7 @@ impl Password {
     /// When the file cannot be read, or its first line is not a valid password.
     pub fn from_file(path: &Path) -> Result<Self, PasswordError> {
         let content = fs::read(path).map(Zeroizing::new).map_err(|source| {
+            let source = systemd::explained(path, source);
             PasswordError::File(StoreError::File { action: "read", path: path.into(), source })
         })?;
         Self::first_line(&content)

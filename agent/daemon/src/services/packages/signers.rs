@@ -11,6 +11,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, UnixTime};
 
 use crate::services::ServiceError;
+use crate::systemd;
 
 /// Certificates of the signers of packages, or of their authorities, and the file with revocation lists.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +98,7 @@ impl SignatureVerifier<'_> {
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServiceError> {
     let failed = |source| ServiceError::File { action: "read", path: path.to_owned(), source };
-    let text = fs::read(path).map_err(failed)?;
+    let text = fs::read(path).map_err(|error| failed(systemd::explained(path, error)))?;
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let read = read.map_err(|error| failed(io::Error::other(error)))?;
     if read.is_empty() {
@@ -108,7 +109,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServiceErro
 
 fn revocation_lists(path: &Path) -> Result<RevocationLists, ServiceError> {
     let failed = |source| ServiceError::File { action: "read", path: path.to_owned(), source };
-    let text = fs::read(path).map_err(failed)?;
+    let text = fs::read(path).map_err(|error| failed(systemd::explained(path, error)))?;
     let message = (path.display().to_string(), Encoding::Pem, text);
     RevocationLists::new("the signers of packages", [message])
         .map_err(|error| failed(io::Error::other(error)))
