@@ -60,6 +60,9 @@ pub const DEFAULT_CONFIG_FILE: &str = "/etc/holdfast/holdfast.toml";
 /// Socket for people who are not root, where the packaged drop-in opens one.
 const DEFAULT_USER_SOCKET: &str = "/run/holdfast/users.sock";
 
+/// Version of the program, with the revision and the date of its commit.
+pub const VERSION: &str = env!("HOLDFAST_VERSION");
+
 const EXIT_CODES: &str = "Exit codes:
   0  done
   1  failed; the message says what was attempted and why it failed
@@ -68,7 +71,7 @@ const EXIT_CODES: &str = "Exit codes:
 
 /// Holds a Linux network box to its intended configuration.
 #[derive(Debug, Parser)]
-#[command(name = "holdfast", version, after_help = EXIT_CODES)]
+#[command(name = "holdfast", version = VERSION, after_help = EXIT_CODES)]
 pub struct CommandLine {
     #[command(subcommand)]
     pub command: Command,
