@@ -1,6 +1,6 @@
 # Thin on purpose: each target is one command, and the scripts in tests/scripts say the rest.
 
-.PHONY: help setup build try try-bootz test test-unit soak campaign trace e2e lab bench gnmic
+.PHONY: help setup build try try-bootz test test-unit soak campaign trace e2e lab bench container gnmic
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 11
@@ -52,6 +52,11 @@ lab: ## a shell on a box with four ports, on a kernel of its own
 bench: ## each number beside its yardstick, measured in the same run; writes tests/bench/BENCHMARKS.md
 	cargo build --release --workspace --bin holdfast --bin bench
 	tests/scripts/private.sh "$${CARGO_TARGET_DIR:-target}/release/bench" --markdown tests/bench/BENCHMARKS.md
+
+container: ## the container image holdfast:latest, with podman or docker
+	tests/scripts/setup.sh build
+	cargo build --release -p holdfast
+	packaging/container/build.sh "$${CARGO_TARGET_DIR:-target}/release/holdfast"
 
 gnmic: ## the operator's gNMI client, from pinned sources (needs Go): target/clients/gnmic
 	tests/scripts/clients.sh gnmic

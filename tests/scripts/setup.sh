@@ -48,6 +48,9 @@ test)
     # The lab (tests/lab/README.md).
     need user-mode-linux linux.uml --version
     need kmod modprobe --version
+    # Containers (container.py). Without a network of podman's own, so none of its helpers are needed.
+    need podman podman --version
+    need runc runc --version
     need chromium chromium --version
     need chromium-driver chromedriver --version
     ;;

@@ -83,6 +83,8 @@ step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked "${
     "${unit_modules[@]/#/--skip=}"
 # On a kernel of its own.
 step lab tests/scripts/private.sh cargo test --workspace --test lab --locked "${timed[@]}"
+# The image, and the topology of two boxes that the guide has.
+step container target/clients/venv/bin/python tests/scripts/container.py "${CARGO_TARGET_DIR:-target}/debug/holdfast" target/clients/gnmic
 # With the capabilities of the packaged unit and its drop-ins, and no others.
 step unitcaps tests/scripts/private.sh env HOLDFAST_E2E_UNDER_UNIT=1 cargo test --workspace --test e2e --locked \
     "${timed[@]}" "${e2e_threads[@]}" "${unit_modules[@]}"
