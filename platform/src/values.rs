@@ -14,8 +14,9 @@ pub use crate::kinds::credential::{
 pub use crate::kinds::ethernet::{Duplex, Ethernet, EthernetAttribute};
 pub use crate::kinds::lacp::{Lacp, LacpSystem};
 pub use crate::kinds::link::{
-    BOND, BRIDGE, DUMMY, LINK_ROWS, Link, LinkAdmin, LinkFacts, LinkKind, LinkMaster, LinkMtu,
-    LinkRow, LinkUp, MACVLAN, MadeLink, OperState, Param, Port, VETH, VLAN, VXLAN, carrier_losses,
+    BOND, BRIDGE, DUMMY, IPVLAN, LINK_ROWS, Link, LinkAdmin, LinkFacts, LinkKind, LinkMaster,
+    LinkMtu, LinkRow, LinkUp, MACVLAN, MadeLink, OperState, Param, Port, VETH, VLAN, VXLAN,
+    carrier_losses,
 };
 pub use crate::kinds::link_setting::{LinkSetting, LinkSysctl, WantedSetting, setting_paths};
 pub use crate::kinds::neighbor::{Neighbor, NeighborFacts, NeighborState};

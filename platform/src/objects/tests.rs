@@ -7,9 +7,11 @@ use super::state::{Planes, StateEntry};
 use super::*;
 use crate::kinds;
 use crate::values::{
-    Address, AddressFacts, AddressOrigin, BOND, BRIDGE, DUMMY, Duplex, Ethernet, Lacp, LacpSystem,
-    Link, LinkFacts, LinkKind, MacAddr, MadeLink, OperState, VETH, VLAN,
+    Address, AddressFacts, AddressOrigin, BOND, BRIDGE, DUMMY, Duplex, Ethernet, IPVLAN, Lacp,
+    LacpSystem, Link, LinkFacts, LinkKind, MACVLAN, MacAddr, MadeLink, OperState, VETH, VLAN,
+    VXLAN,
 };
+
 use holdfast_scheduler::SharedValue;
 
 /// Configuration as `path = value` lines of the native model; the registry and its schema.
@@ -730,6 +732,31 @@ fn state_shows_what_the_kernel_has() {
     ];
     assert_eq!(model.state(&key, planes), want.map(|leaf| format!("{state}/{leaf}")).join("\n"));
     assert_eq!(model.state(&key, Planes::default()), "");
+}
+
+#[test]
+fn parameters_of_made_links_are_shown() {
+    let model = Model::new();
+    let check = |made: MadeLink, want: &[&str]| {
+        let facts = Some(LinkFacts { index: 9, ..LinkFacts::default() });
+        let link = Link { facts, ..Link::new("m0", made.into()) };
+        let planes = Planes { observed: Some(&link), ..Planes::default() };
+        let state = model.state(&kinds::link::key("m0"), planes);
+        let shown = |leaf: &&str| {
+            let line = format!("/interfaces/interface[name=m0]/state/{leaf}");
+            assert!(state.lines().any(|it| it == line), "{leaf} in {state}");
+        };
+        want.iter().for_each(shown);
+    };
+    let tunnel = MadeLink::new(&VXLAN).with("vni", 7).with("device", "eth0");
+    check(tunnel, &["vxlan/vni = 7", "vxlan/device = eth0", "vxlan/port = 4789"]);
+    check(MadeLink::new(&BRIDGE), &["bridge/stp = false", "bridge/ageing-time = 300"]);
+    let macvlan = MadeLink::new(&MACVLAN).with("device", "eth0").with("mode", "bridge");
+    check(macvlan, &["macvlan/device = eth0", "macvlan/mode = bridge"]);
+    let ipvlan = MadeLink::new(&IPVLAN).with("device", "eth0").with("mode", "l2");
+    check(ipvlan, &["ipvlan/device = eth0", "ipvlan/mode = l2"]);
+    let other = MadeLink::new(&MACVLAN).with("device", "eth0").with("mode", "passthru");
+    check(other, &["macvlan/device = eth0"]);
 }
 
 /// A link called PORT.INDEX is a VLAN of PORT, whoever made it; others have other names.

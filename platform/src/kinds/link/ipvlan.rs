@@ -5,7 +5,7 @@ use netlink_packet_route::link::{InfoData, InfoIpVlan, IpVlanMode};
 use super::row::{Attribute, Change, Constant, LinkRow, MtuRule, Param, ParamRow, ParamType, data};
 
 /// Links that share the address of the link below.
-pub(super) static IPVLAN: LinkRow = LinkRow {
+pub static IPVLAN: LinkRow = LinkRow {
     data: Some(|| InfoData::IpVlan(Vec::new())),
     params: &[
         ParamRow {

@@ -49,6 +49,7 @@ pub use bridge::BRIDGE;
 pub(crate) use decode::{decode, info_of, kind_and_data};
 pub use dummy::DUMMY;
 pub(in crate::kinds) use encode::switch;
+pub use ipvlan::IPVLAN;
 pub use macvlan::MACVLAN;
 pub use mtu::{LinkMtuDescriptor, mtu_key};
 pub(crate) use row::{Attribute, Change, MtuRule, ParamRow, ParamType, PortRule};
