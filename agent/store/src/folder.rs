@@ -7,7 +7,8 @@ use std::{
     path::Path,
 };
 
-use holdfast_base::is_root_or_own;
+use holdfast_base::{ErrorChain, is_root_or_own};
+use tracing::warn;
 
 use super::StoreError;
 
@@ -25,6 +26,9 @@ pub const PACKAGES_FOLDER: &str = "packages";
 
 /// Folder for other files that clients have put, within the state folder.
 pub const FILES_FOLDER: &str = "files";
+
+/// File with the format of the state folder and the version of the agent that wrote it, in one line.
+pub const FORMAT_FILE: &str = "format";
 
 /// Permissions: read, write and enter for the owner only.
 const PRIVATE_FOLDER: u32 = 0o700;
@@ -94,6 +98,19 @@ pub fn write_private_file(path: &Path, content: &[u8]) -> Result<(), StoreError>
     written().map_err(|source| StoreError::File { action: "write", path: path.into(), source })
 }
 
+/// Notes the format of the state folder, so that the package of an earlier version can refuse its installation without the
+/// database. A disk that does not take the line costs a warning: nothing in the agent reads it.
+pub(super) fn note_format(folder: &Path, format: u64) {
+    let path = folder.join(FORMAT_FILE);
+    let line = format!("{format} {}\n", env!("CARGO_PKG_VERSION"));
+    if fs::read_to_string(&path).is_ok_and(|kept| kept == line) {
+        return;
+    }
+    if let Err(error) = write_private_file(&path, line.as_bytes()) {
+        warn!(error = %ErrorChain(&error), "the format of the state folder is not noted");
+    }
+}
+
 /// Removes a folder with its content, if it exists.
 pub(super) fn remove_folder(folder: &Path) -> Result<(), StoreError> {
     match fs::remove_dir_all(folder) {
@@ -150,6 +167,21 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+
+    #[test]
+    fn the_format_is_one_line_that_follows_the_version() {
+        let folder = TempDir::new().unwrap();
+        let kept = || fs::read_to_string(folder.path().join(FORMAT_FILE)).unwrap();
+        fs::write(folder.path().join(FORMAT_FILE), "1 0.0.9\n").unwrap();
+        crate::Database::open(folder.path()).unwrap();
+        let line = format!("{} {}\n", crate::FORMAT, env!("CARGO_PKG_VERSION"));
+        assert_eq!(kept(), line);
+        note_format(folder.path(), crate::FORMAT + 1);
+        assert!(kept().starts_with(&format!("{} ", crate::FORMAT + 1)));
+        let missing = folder.path().join("missing");
+        note_format(&missing, 1);
+        assert!(!missing.exists(), "a disk that refuses costs a warning alone");
+    }
 
     #[test]
     fn a_folder_of_another_user_is_refused() {

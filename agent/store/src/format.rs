@@ -25,7 +25,7 @@ use super::tables::{LAYER, META, RESTORE, SECRETS, USERS};
 use super::{StoreError, artefacts, revisions};
 
 /// Version of the tables. A file with a higher version belongs to a newer agent, and is refused.
-pub(super) const FORMAT: u64 = 2;
+pub const FORMAT: u64 = 2;
 /// Version with a row for each entry of the layers.
 const ROW_FOR_EACH_ENTRY: u64 = 1;
 

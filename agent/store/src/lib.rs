@@ -60,9 +60,10 @@ pub use self::accounts::{ACCOUNTS_NAME, Ledger};
 pub use self::artefacts::{Artefact, ArtefactChange, ArtefactTable, Artefacts};
 pub use self::database::Database;
 pub use self::folder::{
-    BOOTZ_FOLDER, FILE_NAME, FILES_FOLDER, IDENTITY_FOLDER, PACKAGES_FOLDER, create_private_folder,
-    write_private_file,
+    BOOTZ_FOLDER, FILE_NAME, FILES_FOLDER, FORMAT_FILE, IDENTITY_FOLDER, PACKAGES_FOLDER,
+    create_private_folder, write_private_file,
 };
+pub use self::format::FORMAT;
 pub use self::journal::{Journal, JournalKind};
 pub use self::layer_rows::LayerRows;
 pub use self::layer_table::BlockWork;

@@ -23,7 +23,7 @@ use super::{
     artefacts,
     folder::{
         BOOTZ_FOLDER, FILE_NAME, FILES_FOLDER, IDENTITY_FOLDER, PACKAGES_FOLDER,
-        create_private_folder, open_private_file, remove_file, remove_folder,
+        create_private_folder, note_format, open_private_file, remove_file, remove_folder,
     },
     format,
     journal::JournalKind,
@@ -134,6 +134,7 @@ impl Database {
         }
         if self.held.is_none() {
             self.finish_factory_reset(folder)?;
+            note_format(folder, format::FORMAT);
         }
         Ok(self)
     }
