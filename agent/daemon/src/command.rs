@@ -169,7 +169,7 @@ pub fn check_config(settings: &CheckConfigSettings) -> Result<(), CommandError> 
     let file = ConfigFile::read(path)?;
     file.check(&|_| false).map_err(ConfigFileError::from)?;
     config_file::check_paths(&file)?;
-    print(&format!("{} is good: it sets {} keys\n", path.display(), file.len()))
+    print(&format!("{} is good; keys that it sets: {}\n", path.display(), file.len()))
 }
 
 /// Prints the script by which a shell completes command lines.

@@ -145,7 +145,8 @@ pub fn run(
     let log = logging::start(settings.log_format.is_json(), settings.log_level);
     let hostname = privileges::drop_capabilities(&settings)
         .map_err(|source| RunError::Start { what: "with reduced privileges", source })?;
-    info!(version = env!("CARGO_PKG_VERSION"), state = %settings.state.path().display(), "starting");
+    let configuration = source.file().map(|file| file.display().to_string()).unwrap_or_default();
+    info!(version = env!("CARGO_PKG_VERSION"), state = %settings.state.path().display(), configuration, "starting");
     let (store, loaded) = open_store(settings.state.path())?;
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()

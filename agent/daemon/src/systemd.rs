@@ -1,4 +1,4 @@
-//! What systemd tells the processes that it starts, and what its units hide from them.
+//! Facts that systemd tells the processes that it starts, and folders that its units hide from them.
 
 use std::io;
 use std::path::Path;

@@ -317,7 +317,7 @@ fn a_file_is_checked_before_it_is_used() {
     };
     check(&check_file(), 1, "cannot read the configuration file");
     fs::write(&file, "[server]\nlisten = [\"[::]:9339\"]\n").unwrap();
-    check(&check_file(), 0, "is good: it sets 1 keys");
+    check(&check_file(), 0, "is good; keys that it sets: 1");
 
     let mistakes = "[server]\nlisen = []\ntls-client-ca = \"/missing.pem\"\n";
     fs::write(&file, mistakes).unwrap();

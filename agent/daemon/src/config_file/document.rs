@@ -159,7 +159,7 @@ impl ConfigFile {
         Some(Mistake::at(&self.path, &self.text, &entry.value_span, name))
     }
 
-    /// Why clap refuses the value of a key, and the place that is wrong.
+    /// Reason for which clap refuses the value of a key, and the place that is wrong.
     fn refusal<'e>(
         &self,
         entry: &'e Entry,
@@ -268,7 +268,7 @@ fn decimal(number: &DeInteger<'_>) -> String {
     parsed.map_or_else(|_| number.to_string(), |number| number.to_string())
 }
 
-/// What clap says of a value, without the usage that it adds for command lines.
+/// Reason for which clap refuses a value, without the usage that it adds for command lines.
 fn reason_of(error: &clap::Error) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),

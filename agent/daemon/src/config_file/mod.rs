@@ -44,7 +44,7 @@ const RUN: &str = "run";
 #[derive(Debug)]
 pub struct Invocation {
     pub command: settings::Command,
-    /// Where the settings of a run come from, to read them again.
+    /// Sources of the settings of a run, to read them again.
     pub source: SettingsSource,
 }
 
@@ -69,34 +69,41 @@ impl Invocation {
     }
 
     fn parse_with(arguments: Vec<OsString>, default_file: &Path) -> Result<Self, InvocationError> {
-        let matches = matches_with_file(&arguments, default_file)?;
+        let (matches, file) = matches_with_file(&arguments, default_file)?;
         let command = CommandLine::from_arg_matches(&matches)?.command;
         let values = matches.subcommand().map(|(_, run)| values_of(run)).unwrap_or_default();
         let default_file = default_file.to_owned();
-        Ok(Self { command, source: SettingsSource { arguments, default_file, values } })
+        Ok(Self { command, source: SettingsSource { arguments, default_file, file, values } })
     }
 }
 
 /// The words of each option of a run, by its id.
 type Values = BTreeMap<String, Vec<OsString>>;
 
-/// Where the settings of a run come from.
+/// Sources of the settings of a run: the command line, the environment and the file.
 #[derive(Debug)]
 pub struct SettingsSource {
     arguments: Vec<OsString>,
     default_file: PathBuf,
+    /// The file that was read at the start.
+    file: Option<PathBuf>,
     /// The words with which the agent was started.
     values: Values,
 }
 
 impl SettingsSource {
+    /// The configuration file that was read at the start, if there was one.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
     /// Reads the file again. The second value names the keys that differ from those of the start, and take effect only with
     /// the next one.
     ///
     /// # Errors
     /// As those of [`Invocation::parse`].
     pub fn read_again(&self) -> Result<(RunSettings, Vec<String>), InvocationError> {
-        let matches = matches_with_file(&self.arguments, &self.default_file)?;
+        let (matches, _file) = matches_with_file(&self.arguments, &self.default_file)?;
         let Some((RUN, run)) = matches.subcommand() else {
             return Err(CommandLine::command().error(ErrorKind::InvalidSubcommand, RUN).into());
         };
@@ -163,7 +170,7 @@ pub(crate) fn run_definition() -> Command {
     run.expect("the command line has the command `run`")
 }
 
-/// Options of a run that the file has. Those that clap adds, and the option that names the file, are not among them.
+/// Options of a run that the file has. The options that clap adds, and the one that names the file, are not among them.
 pub(crate) fn options_of(run: &Command) -> impl Iterator<Item = &Arg> {
     let is_listed = |option: &&Arg| {
         option.get_long().is_some() && !matches!(option.get_id().as_str(), CONFIG_OPTION | "help")
@@ -171,24 +178,24 @@ pub(crate) fn options_of(run: &Command) -> impl Iterator<Item = &Arg> {
     run.get_arguments().filter(is_listed)
 }
 
-/// Parses the arguments together with the environment and the file.
+/// Parses the arguments together with the environment and the file, which is the second value.
 fn matches_with_file(
     arguments: &[OsString],
     default_file: &Path,
-) -> Result<ArgMatches, InvocationError> {
+) -> Result<(ArgMatches, Option<PathBuf>), InvocationError> {
     let alone = match definition().try_get_matches_from(arguments) {
         Ok(matches) => matches,
-        // What is missing may be in the file.
+        // The file may have the missing option.
         Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => {
             definition().ignore_errors(true).try_get_matches_from(arguments)?
         }
         Err(error) => return Err(error.into()),
     };
     let Some((name, given)) = alone.subcommand() else {
-        return Ok(definition().try_get_matches_from(arguments)?);
+        return Ok((definition().try_get_matches_from(arguments)?, None));
     };
     let Some(file) = file_of(given, default_file)? else {
-        return Ok(definition().try_get_matches_from(arguments)?);
+        return Ok((definition().try_get_matches_from(arguments)?, None));
     };
     let is_given = |option: &str| {
         let source = given.value_source(option);
@@ -204,7 +211,7 @@ fn matches_with_file(
     let behind_the_command = whole.iter().position(|word| word == OsStr::new(name));
     let place = behind_the_command.map_or(whole.len(), |at| at + 1);
     whole.splice(place..place, added);
-    Ok(definition().try_get_matches_from(whole)?)
+    Ok((definition().try_get_matches_from(whole)?, Some(file.path().to_owned())))
 }
 
 /// The file of a command that has a state folder: the one that is named, or the default one if it is there.

@@ -12,7 +12,7 @@ use crate::systemd;
 /// The agent makes this folder itself.
 const MADE_BY_AGENT: &str = "state_dir";
 
-/// What a path has to lead to, by the name that the value of an option has in its help.
+/// Kind of file to which a path has to lead, by the name that the value of an option has in its help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     ReadableFile,

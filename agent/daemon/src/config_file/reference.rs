@@ -16,7 +16,7 @@ const FILE_HEAD: &str = "Configuration of the Holdfast agent. Each key is commen
     An empty text stands for an option that is not set. An option of `holdfast run` overrides its variable in the \
     environment, and the variable overrides this file.";
 
-/// What to do after a change of the packaged file.
+/// Advice for after a change of the packaged file.
 const FILE_ADVICE: &str = "`holdfast check-config` checks this file. `systemctl reload holdfast` reads it again. \
     Certificates and the log level take effect then. The log names other changed keys, which wait for a restart.";
 

@@ -21,7 +21,7 @@ pub struct Setting {
     pub takes_effect: TakesEffect,
 }
 
-/// When a change of a key takes effect.
+/// Time at which a change of a key takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakesEffect {
     /// On SIGHUP, which `systemctl reload holdfast` sends.
@@ -73,7 +73,7 @@ pub const SECTIONS: &[Section] = &[
     },
     Section {
         name: "introspect",
-        about: "What the agent shows of itself by HTTP.",
+        about: "Views of the agent itself, by HTTP.",
         settings: &[at_start("address", "introspect"), at_start("token", "introspect_token")],
     },
     Section {
