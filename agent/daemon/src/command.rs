@@ -30,8 +30,9 @@ use crate::{
         CompletionSettings, ConfigSettings, DEFAULT_CONFIG_FILE, FactoryResetSettings, FaultAction,
         FaultSettings, FaultWatchRequest, InstanceAction, MaintenanceAction, MaintenanceSettings,
         PingSettings, Position, ServiceAction, ServiceSettings, ShowSettings, StateDir,
-        SwitchSettings, TraceSettings, UserAction, UserSettings, WaitOnlineSettings,
+        SwitchSettings, TraceSettings, UnitSettings, UserAction, UserSettings, WaitOnlineSettings,
     },
+    unit::{UnitError, UnitFiles},
     users::{Password, PasswordError, UserError, check_name},
 };
 
@@ -74,6 +75,8 @@ pub enum CommandError {
     Config(#[from] ConfigCommandError),
     #[error(transparent)]
     ConfigFile(#[from] ConfigFileError),
+    #[error(transparent)]
+    Unit(#[from] UnitError),
     #[error(transparent)]
     FaultWatch(#[from] WatchError),
     #[error(transparent)]
@@ -170,6 +173,14 @@ pub fn check_config(settings: &CheckConfigSettings) -> Result<(), CommandError> 
     file.check(&|_| false).map_err(ConfigFileError::from)?;
     config_file::check_paths(&file)?;
     print(&format!("{} is good; keys that it sets: {}\n", path.display(), file.len()))
+}
+
+/// Switches a drop-in of the agent's unit, or lists them.
+///
+/// # Errors
+/// When systemd does not run, the drop-in is unknown, or a file cannot be changed.
+pub fn unit(settings: &UnitSettings) -> Result<(), CommandError> {
+    print(&UnitFiles::default().run(&settings.action)?)
 }
 
 /// Prints the script by which a shell completes command lines.

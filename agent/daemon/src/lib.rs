@@ -61,6 +61,7 @@ pub mod software;
 mod systemd;
 pub mod tls;
 pub mod trace;
+mod unit;
 pub mod upkeep;
 pub mod users;
 mod watchdog;

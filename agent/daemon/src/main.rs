@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Command::Maintenance(settings) => briefly(command::maintenance(&settings)),
         Command::FactoryReset(settings) => briefly(command::factory_reset(&settings)),
         Command::CheckConfig(settings) => briefly(command::check_config(&settings)),
+        Command::Unit(settings) => briefly(command::unit(&settings)),
         Command::Completion(settings) => briefly(command::completion(&settings)),
         Command::Complete(settings) => briefly(command::complete(&settings)),
         Command::NameHost => {

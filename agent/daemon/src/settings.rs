@@ -107,6 +107,8 @@ pub enum Command {
     FactoryReset(FactoryResetSettings),
     /// Check the configuration file, and look at the files that it names
     CheckConfig(CheckConfigSettings),
+    /// Switch drop-ins of the agent's unit on and off
+    Unit(UnitSettings),
     /// Print a script with which a shell completes command lines
     Completion(CompletionSettings),
     /// Print the words that complete a command line, for the scripts of the shells
@@ -415,6 +417,29 @@ pub struct CheckConfigSettings {
     /// Configuration file, instead of /etc/holdfast/holdfast.toml
     #[arg(env = "HOLDFAST_CONFIG")]
     pub file: Option<PathBuf>,
+}
+
+/// Settings of `holdfast unit`.
+#[derive(Clone, Debug, Args)]
+pub struct UnitSettings {
+    #[command(subcommand)]
+    pub action: UnitAction,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum UnitAction {
+    /// Switch a drop-in on; it takes effect with a restart of the agent
+    Enable {
+        /// The drop-in, such as dhcp
+        name: String,
+    },
+    /// Switch a drop-in off; it takes effect with a restart of the agent
+    Disable {
+        /// The drop-in, such as dhcp
+        name: String,
+    },
+    /// List the drop-ins, and which of them are on
+    List,
 }
 
 /// Form of the lines of the log.
