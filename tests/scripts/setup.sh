@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that are missing: `setup.sh build` what the agent is built with, `setup.sh try`,
-# `setup.sh lab` and `setup.sh test` what these need on top. Without root it names them, and the command that installs them.
+# `setup.sh deb`, `setup.sh lab` and `setup.sh test` what these need on top. Without root it names them, and the command that installs them.
 set -eu
 
 missing=
@@ -21,6 +21,9 @@ try)
     need iproute2 ip -V
     need util-linux unshare --version
     need dnsmasq-base dnsmasq --version
+    ;;
+deb)
+    need dpkg-dev dpkg-shlibdeps --version
     ;;
 lab)
     need iproute2 ip -V
@@ -45,6 +48,8 @@ test)
     need zsh zsh --version
     need fish fish --version
     need bsdutils script --version
+    # The Debian package.
+    need dpkg-dev dpkg-shlibdeps --version
     # The lab (tests/lab/README.md).
     need user-mode-linux linux.uml --version
     need kmod modprobe --version

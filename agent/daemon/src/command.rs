@@ -23,14 +23,16 @@ use crate::{
     fault_watch::{self, Taker, WatchError},
     local::{AnswerLines, Client, ClientError, ProbeEnd, ProbeText, Unsettled},
     look,
+    package_files::{self, PackageFileError},
     prompt::{self, PromptError},
     services::{self, ServiceError},
     settings::{
         BootzAction, BootzCommandSettings, CheckConfigSettings, CompleteSettings,
         CompletionSettings, ConfigSettings, DEFAULT_CONFIG_FILE, FactoryResetSettings, FaultAction,
         FaultSettings, FaultWatchRequest, InstanceAction, MaintenanceAction, MaintenanceSettings,
-        PingSettings, Position, ServiceAction, ServiceSettings, ShowSettings, StateDir,
-        SwitchSettings, TraceSettings, UnitSettings, UserAction, UserSettings, WaitOnlineSettings,
+        PackageFilesSettings, PingSettings, Position, ServiceAction, ServiceSettings, ShowSettings,
+        StateDir, SwitchSettings, TraceSettings, UnitSettings, UserAction, UserSettings,
+        WaitOnlineSettings,
     },
     unit::{UnitError, UnitFiles},
     users::{Password, PasswordError, UserError, check_name},
@@ -77,6 +79,8 @@ pub enum CommandError {
     ConfigFile(#[from] ConfigFileError),
     #[error(transparent)]
     Unit(#[from] UnitError),
+    #[error(transparent)]
+    PackageFile(#[from] PackageFileError),
     #[error(transparent)]
     FaultWatch(#[from] WatchError),
     #[error(transparent)]
@@ -181,6 +185,14 @@ pub fn check_config(settings: &CheckConfigSettings) -> Result<(), CommandError> 
 /// When systemd does not run, the drop-in is unknown, or a file cannot be changed.
 pub fn unit(settings: &UnitSettings) -> Result<(), CommandError> {
     print(&UnitFiles::default().run(&settings.action)?)
+}
+
+/// Writes the files of a package that follow from the definition of the command line.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn package_files(settings: &PackageFilesSettings) -> Result<(), CommandError> {
+    Ok(package_files::write(&settings.folder)?)
 }
 
 /// Prints the script by which a shell completes command lines.

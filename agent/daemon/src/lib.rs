@@ -42,6 +42,7 @@ mod look;
 pub mod methods;
 pub mod network;
 pub mod northbound;
+mod package_files;
 pub mod packages;
 pub mod privileges;
 pub mod probing;

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         Command::FactoryReset(settings) => briefly(command::factory_reset(&settings)),
         Command::CheckConfig(settings) => briefly(command::check_config(&settings)),
         Command::Unit(settings) => briefly(command::unit(&settings)),
+        Command::PackageFiles(settings) => briefly(command::package_files(&settings)),
         Command::Completion(settings) => briefly(command::completion(&settings)),
         Command::Complete(settings) => briefly(command::complete(&settings)),
         Command::NameHost => {

@@ -114,6 +114,9 @@ pub enum Command {
     /// Print the words that complete a command line, for the scripts of the shells
     #[command(hide = true)]
     Complete(CompleteSettings),
+    /// Write the files of a package that follow from the definition of the command line
+    #[command(hide = true)]
+    PackageFiles(PackageFilesSettings),
     /// The helper of a running agent: gives the kernel the host names that come on standard input
     #[command(hide = true, name = HELPER_COMMAND)]
     NameHost,
@@ -440,6 +443,12 @@ pub enum UnitAction {
     },
     /// List the drop-ins, and which of them are on
     List,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct PackageFilesSettings {
+    /// Folder for the files
+    pub folder: PathBuf,
 }
 
 /// Form of the lines of the log.

@@ -23,6 +23,7 @@ use clap::{Arg, ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
 pub use self::document::{ConfigFile, ConfigFileError};
 pub use self::mistakes::Mistake;
 pub(crate) use self::paths::check_paths;
+pub(crate) use self::reference::manual_page;
 pub use self::reference::{markdown, template};
 use crate::settings::{
     self, CommandLine, DEFAULT_CONFIG_FILE, RunSettings, SECTIONS, Setting, TakesEffect,

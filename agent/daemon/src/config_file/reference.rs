@@ -1,12 +1,14 @@
-//! Texts that are made from the definition of the command line: the packaged file, and a page of the guide.
+//! Texts that are made from the definition of the command line: the packaged file, a page of the guide, and a page of the
+//! manual.
 
 use std::fmt::Write as _;
 
 use clap::{Arg, Command};
+use clap_mangen::roff::{Roff, bold, roman};
 
 use super::document::ValueKind;
 use super::{options_of, run_definition, variable_of};
-use crate::settings::{SECTIONS, Section, Setting, TakesEffect};
+use crate::settings::{DEFAULT_CONFIG_FILE, SECTIONS, Section, Setting, TakesEffect};
 
 /// Characters of a line of the packaged file.
 const LINE_CHARACTERS: usize = 100;
@@ -85,6 +87,35 @@ pub fn markdown() -> String {
         }
     }
     text
+}
+
+/// The page holdfast.toml(5) of the manual.
+pub(crate) fn manual_page() -> String {
+    let run = run_definition();
+    let mut page = Roff::new();
+    page.control("TH", ["holdfast.toml", "5", "", "", "Holdfast"]);
+    page.control("SH", ["NAME"]);
+    page.text([roman("holdfast.toml - configuration of the Holdfast agent")]);
+    page.control("SH", ["DESCRIPTION"]);
+    page.text([roman(DEFAULT_CONFIG_FILE), roman(" is a file in TOML. "), roman(FILE_HEAD)]);
+    page.control("PP", []);
+    page.text([roman(FILE_ADVICE)]);
+    for section in SECTIONS {
+        page.control("SH", [format!("[{}]", section.name).as_str()]);
+        page.text([roman(section.about)]);
+        for (setting, option) in settings_of(section, &run) {
+            page.control("TP", []);
+            page.text([bold(setting.key), roman(format!(" = {}", default(option)))]);
+            page.text([roman(help(option))]);
+            for (name, meaning) in choices(option) {
+                page.control("br", []);
+                page.text([bold(name), roman(": "), roman(meaning)]);
+            }
+        }
+    }
+    page.control("SH", ["SEE ALSO"]);
+    page.text([bold("holdfast"), roman("(8), "), bold("holdfast-run"), roman("(8)")]);
+    page.render()
 }
 
 fn settings_of<'c>(
