@@ -15,6 +15,7 @@ pub mod failure;
 mod foreign_routes;
 pub mod forwarding;
 pub mod hostname;
+pub mod kernel_trial;
 pub mod kinds;
 mod link_rates;
 mod listed_route;

@@ -52,7 +52,7 @@ pub(in crate::kinds) use encode::switch;
 pub use ipvlan::IPVLAN;
 pub use macvlan::MACVLAN;
 pub use mtu::{LinkMtuDescriptor, mtu_key};
-pub(crate) use row::{Attribute, Change, MtuRule, ParamRow, ParamType, PortRule};
+pub(crate) use row::{Attribute, Change, Constant, MtuRule, ParamRow, ParamType, PortRule};
 pub use row::{LinkRow, MadeLink, Param};
 pub use rows::LINK_ROWS;
 pub use value::{

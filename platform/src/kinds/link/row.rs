@@ -39,7 +39,7 @@ pub struct LinkRow {
 
 impl LinkRow {
     /// A row with no parameters, no ports, and the MTU of an Ethernet-like link.
-    pub(super) const fn new(name: &'static str) -> Self {
+    pub(crate) const fn new(name: &'static str) -> Self {
         Self {
             name,
             data: None,
