@@ -140,6 +140,17 @@ impl NamespaceLock {
         Ok(Self { listener: None, answer })
     }
 
+    /// The agent that manages the namespace; `None` when there is none that answers to its name.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered, or there is no file descriptor left.
+    pub async fn holder(netns: &Netns) -> Result<Option<LockHolder>, NamespaceLockError> {
+        match inside(netns, || ask(is_root_or_own)).await? {
+            Attempt::Held(holder) => Ok(Some(holder)),
+            Attempt::Taken(_) | Attempt::Stranger { .. } | Attempt::Unknown => Ok(None),
+        }
+    }
+
     /// Tells those who ask which agent this is, for as long as the result is polled.
     pub async fn answer(self) {
         let Some(listener) = self.listener else { return };
@@ -173,13 +184,21 @@ enum Attempt {
     Unknown,
 }
 
-/// Tries for the name in the namespace, on a thread of its own that enters it.
+/// Tries for the name in the namespace.
 async fn attempt(netns: &Netns, is_obeyed: fn(u32) -> bool) -> Result<Attempt, NamespaceLockError> {
+    inside(netns, move || bind_or_ask(is_obeyed)).await
+}
+
+/// Runs a function on a thread of its own that enters the namespace.
+async fn inside(
+    netns: &Netns,
+    work: impl FnOnce() -> io::Result<Attempt> + Send + 'static,
+) -> Result<Attempt, NamespaceLockError> {
     let netns = netns.try_clone()?;
     let (done_tx, done_rx) = oneshot::channel();
     let tried = move || -> Result<Attempt, NamespaceLockError> {
         netns.enter()?;
-        bind_or_ask(is_obeyed).map_err(|source| NamespaceLockError::Socket { source })
+        work().map_err(|source| NamespaceLockError::Socket { source })
     };
     let thread = std::thread::Builder::new().name("namespace-lock".to_owned());
     let started = thread.spawn(move || drop(done_tx.send(tried())));
@@ -235,13 +254,15 @@ mod tests {
         enter_fresh_namespaces();
         let first = tokio::spawn(take("/var/lib/first").await.unwrap().answer());
         let refused = take("/var/lib/second").await.unwrap_err().to_string();
-        let holder =
-            format!("(process {}, version 1.2.3, state folder `/var/lib/first`)", own_pid());
-        assert!(refused.contains(&holder), "{refused}");
+        let holder = format!("process {}, version 1.2.3, state folder `/var/lib/first`", own_pid());
+        assert!(refused.contains(&format!("({holder})")), "{refused}");
+        let found = NamespaceLock::holder(&Netns::default()).await.unwrap();
+        assert_eq!(found.unwrap().to_string(), holder);
 
         first.abort();
         assert!(first.await.unwrap_err().is_cancelled());
-        assert!(take("/var/lib/second").await.unwrap().listener.is_some(), "it has ended");
+        assert_eq!(NamespaceLock::holder(&Netns::default()).await.unwrap(), None, "it has ended");
+        assert!(take("/var/lib/second").await.unwrap().listener.is_some());
         enter_fresh_namespaces();
         assert!(take("/var/lib/third").await.unwrap().listener.is_some(), "of another namespace");
     }
