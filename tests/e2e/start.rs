@@ -241,7 +241,8 @@ async fn a_port_in_use_is_taken_when_it_is_free() {
         device.until_listener(&parts).await;
     }
     let status = device.agent.status();
-    assert!(status.starts_with("listening on 127.0.0.1:9339; not on"), "{status}");
+    assert!(status.starts_with("in sync, "), "{status}");
+    assert!(status.contains("; listening on 127.0.0.1:9339; not on"), "{status}");
     let refused = |log: &str| log.lines().filter(|line| line.contains("cannot be opened")).count();
     eventually("a second attempt was made", || {
         !device.agent.show("listeners").contains(" 1 tries")

@@ -14,6 +14,7 @@ use tracing::{info, warn};
 
 use crate::gnsi::TlsProfiles;
 use crate::listeners::{ListenerKind, ListenerState, Listeners};
+use crate::local::SyncFollower;
 use crate::process;
 
 /// Interval at which the names and addresses of the box are compared with its certificate: a client that is sent to a new
@@ -22,6 +23,8 @@ const IDENTITY_INTERVAL: Duration = Duration::from_secs(5);
 /// Longest interval between two attempts to read an identity that cannot be used; each is twice the one before. SIGHUP reads
 /// it at once.
 const LONGEST_IDENTITY_INTERVAL: Duration = Duration::from_secs(60);
+/// Interval at which the status for the service manager is looked at: a person who asks twice sees it follow.
+const STATUS_INTERVAL: Duration = Duration::from_secs(2);
 /// Time for which the first changes to the box may delay the notification that the agent is ready: half of the default
 /// start timeout of service managers (systemd: 90 s).
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(45);
@@ -142,7 +145,7 @@ fn list(texts: impl Iterator<Item = String>) -> Option<Value> {
 
 /// Notifies the service manager that the agent is ready once the box is configured as far as is possible at once, so
 /// that services that are ordered after it find it configured. Sockets do not count: clients come second. After that it is
-/// told of each change of the sockets and of the certificate.
+/// told of each change of the sockets and of the certificate, and of what is in sync or is not.
 pub async fn announce(core: CoreHandle, listeners: Listeners, profiles: TlsProfiles) {
     match timeout(SETTLE_TIMEOUT, core.wait_until_idle()).await {
         Ok(Ok(())) => {}
@@ -154,8 +157,10 @@ pub async fn announce(core: CoreHandle, listeners: Listeners, profiles: TlsProfi
     let mut sockets = listeners.watch();
     let mut identity = profiles.identity_changes();
     let mut told = None;
+    let mut sync = SyncFollower::new(core);
     loop {
-        let mut status = listeners.summary();
+        let Ok(summary) = sync.summary().await else { return }; // the core is stopping
+        let mut status = format!("{summary}; {}", listeners.summary());
         if let Some(when) = expiry(&profiles) {
             status += &format!("; the certificate expired on {when}");
         }
@@ -169,8 +174,8 @@ pub async fn announce(core: CoreHandle, listeners: Listeners, profiles: TlsProfi
         tokio::select! {
             _ = sockets.changed() => {}
             _ = identity.changed() => {}
-            // A certificate expires without an event.
-            () = sleep(LONGEST_IDENTITY_INTERVAL) => {}
+            // A certificate expires without an event, and objects have too many events to follow each.
+            () = sleep(STATUS_INTERVAL) => {}
         }
     }
 }

@@ -119,7 +119,7 @@ impl Query {
 }
 
 /// The text that a key begins with, such as the name of a link.
-pub(crate) fn first_text(key: &Key) -> Option<SmolStr> {
+pub fn first_text(key: &Key) -> Option<SmolStr> {
     match key.segments().next() {
         Some(Segment::Str(text)) => Some(text.into()),
         _ => None,

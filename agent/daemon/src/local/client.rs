@@ -23,6 +23,7 @@ use super::maintenance::FactoryResetRequest;
 use super::online::{UNSETTLED, Unsettled};
 use super::packages::{self, Removal};
 use super::probes;
+use super::report::{AgentReport, REPORT};
 use super::service_operations;
 use super::sessions;
 use super::{
@@ -123,6 +124,15 @@ impl Client {
         let within = within.as_millis();
         let address = format!("{UNSETTLED}?allow_pending={allow_pending}&within={within}");
         let body = self.send_request(Method::GET, &address, Bytes::new()).await?;
+        Ok(serde_json::from_slice(&body)?)
+    }
+
+    /// The agent's word about itself.
+    ///
+    /// # Errors
+    /// When no agent runs.
+    pub async fn report(&self) -> Result<AgentReport, ClientError> {
+        let body = self.send_request(Method::GET, REPORT, Bytes::new()).await?;
         Ok(serde_json::from_slice(&body)?)
     }
 

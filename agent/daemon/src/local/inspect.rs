@@ -20,7 +20,7 @@ use holdfast_core::{Datastore, IncompleteEntry, Remark, Statuses, UnconfirmedCom
 use holdfast_platform::kinds::registry;
 use holdfast_scheduler::{Registry, ValueState, ValueStatus};
 use holdfast_telemetry::polled::with_polled_leaves;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::table::aligned;
@@ -129,32 +129,37 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
     Ok(serde_json::to_string_pretty(&Value::Object(whole))? + "\n")
 }
 
-/// A line of a table.
-#[derive(Debug, Serialize)]
-struct Line {
-    state: String,
-    key: String,
-    label: String,
+/// A value with its state: a line of a table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ValueLine {
+    pub state: String,
+    pub key: String,
+    pub label: String,
     /// Reason for which the value is not configured, or has no effect.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    reason: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
 }
 
-fn text_of(lines: &[Line]) -> String {
+fn text_of(lines: &[ValueLine]) -> String {
     aligned(lines.iter().map(|line| {
-        let Line { state, key, label, reason } = line;
+        let ValueLine { state, key, label, reason } = line;
         let reason = if reason.is_empty() { String::new() } else { format!("  ({reason})") };
         [state.clone(), key.clone(), format!("{label}{reason}")]
     }))
 }
 
-fn document_of(lines: &[Line]) -> Result<String, Failure> {
+fn document_of(lines: &[ValueLine]) -> Result<String, Failure> {
     Ok(serde_json::to_string_pretty(lines)? + "\n")
 }
 
 /// A table with a line for each value that waits or has failed. `now` is on the clock of the statuses.
 pub(super) fn pending_table(statuses: &[ValueStatus], now: Duration) -> String {
-    text_of(&lines(statuses, &[], &[], &registry(), now))
+    text_of(&pending_lines(statuses, now))
+}
+
+/// The lines of that table.
+pub(super) fn pending_lines(statuses: &[ValueStatus], now: Duration) -> Vec<ValueLine> {
+    lines(statuses, &[], &[], &registry(), now)
 }
 
 /// A line for each value, then for each entry that waits for a leaf, then for each value without its effect.
@@ -165,8 +170,8 @@ fn lines(
     remarks: &[Remark],
     registry: &Registry,
     now: Duration,
-) -> Vec<Line> {
-    let value = |status: &ValueStatus| Line {
+) -> Vec<ValueLine> {
+    let value = |status: &ValueStatus| ValueLine {
         state: status.state.to_string(),
         key: registry.key_text(&status.key),
         label: status.label.clone(),
@@ -174,14 +179,14 @@ fn lines(
     };
     let entry = |entry: &IncompleteEntry| {
         let key = entry.key.as_ref().map(|key| registry.key_text(key));
-        Line {
+        ValueLine {
             state: ValueState::Pending.to_string(),
             key: key.unwrap_or_else(|| entry.native.clone()),
             label: entry.label.clone(),
             reason: format!("waits for {}", entry.missing),
         }
     };
-    let remark = |remark: &Remark| Line {
+    let remark = |remark: &Remark| ValueLine {
         state: ValueState::Configured.to_string(),
         key: registry.key_text(&remark.key),
         label: remark.label.clone(),

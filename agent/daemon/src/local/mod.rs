@@ -19,6 +19,7 @@ mod maintenance;
 mod online;
 mod packages;
 mod probes;
+mod report;
 mod rights;
 mod service_operations;
 mod service_waits;
@@ -65,10 +66,14 @@ pub use self::config::{
     config_routes,
 };
 pub use self::faults::{fault_routes, raise_routes};
-pub use self::inspect::{Inspect, Inspector, inspect_routes};
+pub use self::inspect::{Inspect, Inspector, ValueLine, inspect_routes};
 pub use self::maintenance::{SwitchEntry, maintenance_routes};
 pub use self::online::{Unsettled, start_routes};
 pub use self::probes::{ProbeEnd, ProbeText, probe_routes};
+pub use self::report::{
+    AgentReport, ClosedListener, REPAIR_WINDOW, RepairCount, SyncFollower, SyncSummary,
+    report_routes,
+};
 pub use self::rights::CallRights;
 use self::rights::Rpc;
 pub use self::service_operations::service_routes;

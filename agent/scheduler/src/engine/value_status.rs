@@ -8,7 +8,7 @@ use crate::dependency::Target;
 use crate::descriptor::catch_panic;
 use crate::engine::Engine;
 use crate::graph::{Goal, Node, NodeIdx, Source};
-use crate::key::{FixedMap, Key};
+use crate::key::{FixedMap, Key, KindId};
 use crate::operation::ErrorClass;
 use crate::sorted_map::SortedMap;
 use crate::status::{Detail, Repair, ValueState, ValueStatus};
@@ -40,6 +40,11 @@ impl Engine {
         self.sorted(self.graph.unsettled.all().to_vec())
     }
 
+    /// Number of the values that [`Engine::pending`] returns.
+    pub fn pending_count(&self) -> usize {
+        self.graph.unsettled.all().len()
+    }
+
     /// Number of places of values, used or free, for [`Engine::pending_keys`].
     pub fn places(&self) -> u32 {
         self.graph.slots()
@@ -54,8 +59,13 @@ impl Engine {
 
     /// Number of values in each state.
     pub fn state_counts(&self) -> Vec<(ValueState, usize)> {
+        self.state_counts_of(|_| true)
+    }
+
+    /// Number of values of some kinds in each state.
+    pub fn state_counts_of(&self, is_counted: impl Fn(KindId) -> bool) -> Vec<(ValueState, usize)> {
         let mut counts = std::collections::BTreeMap::new();
-        for (idx, node) in self.graph.nodes() {
+        for (idx, node) in self.graph.nodes().filter(|(_, node)| is_counted(node.key.kind())) {
             *counts.entry(self.state_of(idx, node)).or_insert(0) += 1;
         }
         counts.into_iter().filter(|&(state, _)| state != ValueState::Nonexistent).collect()
