@@ -16,9 +16,7 @@ deb: build ## the Debian package of the optimised agent: target/debian/holdfast.
 	tests/scripts/clients.sh cargo_deb
 	packaging/deb.sh "$${CARGO_TARGET_DIR:-target}/release/holdfast" target/debian/holdfast.deb
 
-container: ## the container image holdfast:latest, with podman or docker
-	tests/scripts/setup.sh build
-	cargo build --release -p holdfast
+container: build ## the container image holdfast:latest, with podman or docker
 	packaging/container/build.sh "$${CARGO_TARGET_DIR:-target}/release/holdfast"
 
 try: ## configure a live Linux box: a private network namespace, the agent, and commands to paste

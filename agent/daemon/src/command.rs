@@ -19,6 +19,7 @@ use crate::{
     completion,
     config_command::{self, ConfigCommandError},
     config_file::{self, ConfigFile, ConfigFileError},
+    doctor::{self, Subject},
     fault_profile::{self, ProfileError},
     fault_watch::{self, Taker, WatchError},
     local::{AnswerLines, Client, ClientError, ProbeEnd, ProbeText, Unsettled},
@@ -28,7 +29,7 @@ use crate::{
     services::{self, ServiceError},
     settings::{
         BootzAction, BootzCommandSettings, CheckConfigSettings, CompleteSettings,
-        CompletionSettings, ConfigSettings, DEFAULT_CONFIG_FILE, FactoryResetSettings, FaultAction,
+        CompletionSettings, ConfigSettings, DEFAULT_CONFIG_FILE, DoctorSettings, FactoryResetSettings, FaultAction,
         FaultSettings, FaultWatchRequest, InstanceAction, MaintenanceAction, MaintenanceSettings,
         PackageFilesSettings, PingSettings, Position, ServiceAction, ServiceSettings, ShowSettings,
         StateDir, SwitchSettings, TraceSettings, UnitSettings, UserAction, UserSettings,
@@ -246,6 +247,22 @@ pub fn wait_online(settings: &WaitOnlineSettings) -> Result<(), CommandError> {
             sleep(ONLINE_PAUSE).await;
         }
     })?
+}
+
+/// Looks at the box, and prints what is wrong. The exit code is that of the worst finding.
+///
+/// # Errors
+/// When nobody takes the answer.
+pub fn doctor(settings: &DoctorSettings) -> Result<ExitCode, CommandError> {
+    let rows = asynchronously(async {
+        let subject = Subject::gather(&settings.state, settings.quick).await;
+        doctor::examine(&subject)
+    })?;
+    print(&match settings.json {
+        true => doctor::json(&rows).map_err(ClientError::from)?,
+        false => doctor::text(&rows),
+    })?;
+    Ok(ExitCode::from(doctor::worst(&rows).exit_code()))
 }
 
 /// Switches a service's namespace on or off, or prints the position of the switch.

@@ -22,8 +22,8 @@ pub mod config_file;
 pub mod connections;
 mod deadline;
 pub mod device;
-
 pub mod dhcp;
+pub mod doctor;
 mod executable;
 mod fault_profile;
 mod fault_watch;

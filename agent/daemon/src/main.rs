@@ -35,6 +35,9 @@ fn main() -> ExitCode {
         Command::Ping(settings) => briefly(command::ping(&settings)),
         Command::Traceroute(settings) => briefly(command::traceroute(&settings)),
         Command::WaitOnline(settings) => briefly(command::wait_online(&settings)),
+        Command::Doctor(settings) => {
+            command::doctor(&settings).unwrap_or_else(|error| failed(&error, error.exit_code()))
+        }
         Command::User(settings) => briefly(command::user(settings)),
         Command::Switch(settings) => briefly(command::switch(&settings)),
         Command::Bootz(settings) => briefly(command::bootz(&settings)),

@@ -21,7 +21,7 @@ const UMASK: stat::Mode = stat::Mode::from_bits_truncate(0o077);
 
 /// Limit of open files, as in the agent's unit. Service managers and shells set 1024, which connections alone can
 /// exhaust.
-const OPEN_FILES: u64 = 8192;
+pub(crate) const OPEN_FILES: u64 = 8192;
 
 /// Drops privileges that neither the agent nor its command line needs.
 ///

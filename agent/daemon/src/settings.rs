@@ -91,6 +91,8 @@ pub enum Command {
     Traceroute(TraceSettings),
     /// Wait until the configuration is in the system
     WaitOnline(WaitOnlineSettings),
+    /// Look at everything that the agent needs of its box, and say what is wrong
+    Doctor(DoctorSettings),
     /// Manage the users of the agent
     User(UserSettings),
     /// Switch a service's namespace on or off: while it is off, clients own its items
@@ -449,6 +451,19 @@ pub enum UnitAction {
 pub struct PackageFilesSettings {
     /// Folder for the files
     pub folder: PathBuf,
+}
+
+/// Settings of `holdfast doctor`.
+#[derive(Clone, Debug, Args)]
+pub struct DoctorSettings {
+    #[command(flatten)]
+    pub state: StateDir,
+    /// A list of results as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Leave out the checks that take more than a moment: the kernel and the speed of the disk
+    #[arg(long)]
+    pub quick: bool,
 }
 
 /// Form of the lines of the log.

@@ -231,13 +231,21 @@ fn operators_identity(
     })
 }
 
+/// Reads the certificates of an identity, whose key has to fit.
+pub(crate) fn read_identity(
+    certificate: &Path,
+    key: &Path,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    Ok(operators_identity(certificate, key, &aws_lc_rs::default_provider())?.cert)
+}
+
 fn client_authorities(path: &Path) -> Result<TrustBundle, TlsError> {
     TrustBundle::new("the file", read_certificates(path)?)
         .map_err(|source| TlsError::ClientAuthorities { path: path.into(), source })
 }
 
 /// Reads all certificates of a PEM file, which must have at least one.
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let unreadable = |source| unreadable("certificates", path, source);
     let chain: Vec<_> = CertificateDer::pem_file_iter(path)
         .map_err(unreadable)?
@@ -274,7 +282,7 @@ fn check_validity(path: &Path, chain: &[CertificateDer<'_>]) -> Result<(), TlsEr
     Ok(())
 }
 
-fn parse<'d>(
+pub(crate) fn parse<'d>(
     der: &'d CertificateDer<'_>,
 ) -> Result<X509Certificate<'d>, x509_parser::error::X509Error> {
     match parse_x509_certificate(der.as_ref()) {
