@@ -29,12 +29,13 @@ use crate::{
     services::{self, ServiceError},
     settings::{
         BootzAction, BootzCommandSettings, CheckConfigSettings, CompleteSettings,
-        CompletionSettings, ConfigSettings, DEFAULT_CONFIG_FILE, DoctorSettings, FactoryResetSettings, FaultAction,
-        FaultSettings, FaultWatchRequest, InstanceAction, MaintenanceAction, MaintenanceSettings,
-        PackageFilesSettings, PingSettings, Position, ServiceAction, ServiceSettings, ShowSettings,
-        StateDir, SwitchSettings, TraceSettings, UnitSettings, UserAction, UserSettings,
-        WaitOnlineSettings,
+        CompletionSettings, ConfigSettings, DEFAULT_CONFIG_FILE, DoctorSettings,
+        FactoryResetSettings, FaultAction, FaultSettings, FaultWatchRequest, InstanceAction,
+        MaintenanceAction, MaintenanceSettings, PackageFilesSettings, PingSettings, Position,
+        ServiceAction, ServiceSettings, ShowSettings, StateDir, SupportBundleSettings,
+        SwitchSettings, TraceSettings, UnitSettings, UserAction, UserSettings, WaitOnlineSettings,
     },
+    support_bundle::{self, BundleError},
     unit::{UnitError, UnitFiles},
     users::{Password, PasswordError, UserError, check_name},
 };
@@ -82,6 +83,8 @@ pub enum CommandError {
     Unit(#[from] UnitError),
     #[error(transparent)]
     PackageFile(#[from] PackageFileError),
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
     #[error(transparent)]
     FaultWatch(#[from] WatchError),
     #[error(transparent)]
@@ -263,6 +266,14 @@ pub fn doctor(settings: &DoctorSettings) -> Result<ExitCode, CommandError> {
         false => doctor::text(&rows),
     })?;
     Ok(ExitCode::from(doctor::worst(&rows).exit_code()))
+}
+
+/// Makes a bundle for support, and prints what it lacks.
+///
+/// # Errors
+/// When the bundle cannot be written.
+pub fn support_bundle(settings: &SupportBundleSettings) -> Result<(), CommandError> {
+    print(&asynchronously(support_bundle::make(settings))??)
 }
 
 /// Switches a service's namespace on or off, or prints the position of the switch.

@@ -59,6 +59,7 @@ pub mod settings;
 pub mod slots;
 mod socket_for_all;
 pub mod software;
+pub mod support_bundle;
 mod systemd;
 pub mod tls;
 pub mod trace;

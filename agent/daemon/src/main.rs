@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Doctor(settings) => {
             command::doctor(&settings).unwrap_or_else(|error| failed(&error, error.exit_code()))
         }
+        Command::SupportBundle(settings) => briefly(command::support_bundle(&settings)),
         Command::User(settings) => briefly(command::user(settings)),
         Command::Switch(settings) => briefly(command::switch(&settings)),
         Command::Bootz(settings) => briefly(command::bootz(&settings)),

@@ -93,6 +93,8 @@ pub enum Command {
     WaitOnline(WaitOnlineSettings),
     /// Look at everything that the agent needs of its box, and say what is wrong
     Doctor(DoctorSettings),
+    /// Put everything that tells of a fault of the box into one archive, without secrets
+    SupportBundle(SupportBundleSettings),
     /// Manage the users of the agent
     User(UserSettings),
     /// Switch a service's namespace on or off: while it is off, clients own its items
@@ -451,6 +453,18 @@ pub enum UnitAction {
 pub struct PackageFilesSettings {
     /// Folder for the files
     pub folder: PathBuf,
+}
+
+/// Settings of `holdfast support-bundle`.
+#[derive(Clone, Debug, Args)]
+pub struct SupportBundleSettings {
+    #[command(flatten)]
+    pub state: StateDir,
+    /// File to write, as in box.tar.gz. A file that is there is not overwritten
+    pub file: PathBuf,
+    /// Do not take the banners of the box out of the texts
+    #[arg(long)]
+    pub banners: bool,
 }
 
 /// Settings of `holdfast doctor`.

@@ -15,7 +15,7 @@ mod process;
 mod report;
 mod server;
 mod state;
-mod subject;
+pub(crate) mod subject;
 #[cfg(test)]
 mod tests;
 

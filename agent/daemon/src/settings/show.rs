@@ -132,7 +132,7 @@ pub enum Show {
 }
 
 /// Selection of transactions.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct TransactionsArgs {
     /// The transaction with this number, in full
     #[arg(long, value_name = "SEQ", conflicts_with_all = ["since", "until", "after", "limit"])]
@@ -155,7 +155,7 @@ pub struct TransactionsArgs {
 }
 
 /// Content and format of a drawing.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct GraphArgs {
     /// Value in the centre; without it, all values are drawn
     #[arg(conflicts_with = "transaction")]
@@ -173,8 +173,9 @@ pub struct GraphArgs {
     pub format: GraphFormat,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum GraphFormat {
+    #[default]
     Svg,
     /// For Graphviz, with the layout
     Dot,
@@ -223,7 +224,7 @@ impl View {
 
 impl Show {
     /// Address on the local socket.
-    fn address(&self, json: bool) -> String {
+    pub(crate) fn address(&self, json: bool) -> String {
         if let Some((view, subject)) = self.view(json) {
             let mut query = UriBuilder::new(&view.path());
             let origin = match self {

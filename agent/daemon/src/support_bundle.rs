@@ -1,0 +1,462 @@
+//! `holdfast support-bundle FILE`: everything that somebody elsewhere needs to find out what is wrong with a box, in one archive.
+//!
+//! [`PARTS`] is the table of its files. Each comes from the agent, another program or a file of the box, and each that cannot
+//! be had is named in the manifest with the reason: the bundle is made with the agent dead, too.
+//!
+//! Secrets are withheld by what they are, not by where they stand. Nothing is read below the folders with keys and
+//! credentials. Passwords and keys are write-only in the models, so no answer of the agent has them. Keys among the
+//! variables of the kernel, values in the environment of units, and the banners of the box are taken out of all texts.
+
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use holdfast_base::ErrorChain;
+use serde::Serialize;
+use tokio::time::timeout;
+
+use crate::doctor::subject::{ToolAnswer, ask_tool};
+use crate::doctor::{self, Subject};
+use crate::local::Client;
+use crate::settings::{
+    GraphArgs, GraphFormat, Show, StateDir, SupportBundleSettings, TransactionsArgs,
+};
+
+/// Time for all parts: somebody waits for the command, often on a box that is in trouble. What does not fit is named.
+const WHOLE_TIME: Duration = Duration::from_secs(60);
+/// Time for one part, so that one program that hangs does not take that of the others.
+const PART_TIME: Duration = Duration::from_secs(10);
+/// Bytes of the longest part; what follows is cut off. A log of this size has some 100 000 lines.
+const PART_SIZE: usize = 10 << 20;
+/// Bytes of all parts before they are compressed: a bundle has to fit into a ticket.
+const WHOLE_SIZE: usize = 50 << 20;
+/// Lines of a list of routes. A box with the routes of the whole Internet has a hundred times as many.
+const ROUTES: usize = 10_000;
+/// The newest transactions that are listed.
+const TRANSACTIONS: u64 = 200;
+/// Name of the folder in the archive.
+const FOLDER: &str = "holdfast-support";
+/// Text in the place of a secret.
+const WITHHELD: &str = "(withheld)";
+/// Shortest line of a banner that is looked for: a shorter one would be found in words that have nothing to do with it.
+const SHORTEST_SECRET: usize = 4;
+/// Words in the names of variables of the kernel whose values are keys.
+const SECRET_VARIABLES: [&str; 2] = ["stable_secret", "fastopen_key"];
+/// Lines of a unit whose values may be secrets.
+const SECRET_UNIT_LINES: [&str; 3] = ["Environment=", "SetCredential=", "SetCredentialEncrypted="];
+
+/// Reason not to have a bundle.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BundleError {
+    #[error("cannot write the bundle `{path}`")]
+    Write { path: String, source: io::Error },
+    #[error("cannot write the manifest of the bundle")]
+    Manifest(#[from] serde_json::Error),
+}
+
+/// One file of the bundle.
+#[derive(Debug)]
+pub struct Part {
+    pub name: &'static str,
+    /// What it is, for the guide and the manifest.
+    pub about: &'static str,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// An answer of the agent.
+    Agent(fn() -> Show),
+    /// Another address on its local socket.
+    Address(&'static str),
+    Doctor,
+    Version,
+    /// Output of a program.
+    Tool(&'static [&'static str]),
+    /// Output of a program in the network namespace that the agent manages.
+    InNamespace(&'static [&'static str]),
+    /// The first lines of such an output.
+    Routes(&'static [&'static str]),
+    File(&'static str),
+}
+
+const fn part(name: &'static str, about: &'static str, source: Source) -> Part {
+    Part { name, about, source }
+}
+
+/// All files of the bundle but its manifest, the most telling ones first: the time may end before all are made.
+pub static PARTS: &[Part] = &[
+    part("doctor.json", "what `holdfast doctor` finds", Source::Doctor),
+    part(
+        "version.txt",
+        "version of the program, and the command line of the agent",
+        Source::Version,
+    ),
+    part("pending.txt", "what waits or failed, and why", Source::Agent(|| Show::Pending)),
+    part(
+        "configuration.txt",
+        "the effective configuration by owner",
+        Source::Agent(|| Show::Config),
+    ),
+    part("boot.txt", "the boot configuration", Source::Agent(|| Show::Boot)),
+    part("values.txt", "every value with its status", Source::Agent(|| Show::Values)),
+    part("transactions.txt", "the newest transactions", Source::Agent(transactions)),
+    part("listeners.txt", "sockets of the agent", Source::Agent(|| Show::Listeners)),
+    part("services.txt", "instances of services", Source::Agent(|| Show::Services { name: None })),
+    part(
+        "service-waits.txt",
+        "what instances of services wait for",
+        Source::Agent(|| Show::ServiceWaits),
+    ),
+    part("graph.json", "values and their dependencies", Source::Agent(graph)),
+    part("metrics.txt", "metrics of the agent", Source::Address("/metrics")),
+    part(
+        "log.txt",
+        "log of the agent since the box started",
+        Source::Tool(&[
+            "journalctl",
+            "--unit=holdfast",
+            "--boot=0",
+            "--no-pager",
+            "--output=short-iso",
+        ]),
+    ),
+    part(
+        "log-of-last-boot.txt",
+        "log of the agent before that",
+        Source::Tool(&[
+            "journalctl",
+            "--unit=holdfast",
+            "--boot=-1",
+            "--no-pager",
+            "--output=short-iso",
+        ]),
+    ),
+    part(
+        "unit.txt",
+        "the unit with its drop-ins",
+        Source::Tool(&["systemctl", "cat", "holdfast.service"]),
+    ),
+    part(
+        "unit-status.txt",
+        "state of the unit",
+        Source::Tool(&["systemctl", "show", "holdfast.service"]),
+    ),
+    part("holdfast.toml", "the configuration file", Source::File("/etc/holdfast/holdfast.toml")),
+    part("links.json", "links of the kernel", Source::InNamespace(&["ip", "-d", "-j", "link"])),
+    part(
+        "addresses.json",
+        "addresses of the kernel",
+        Source::InNamespace(&["ip", "-d", "-j", "address"]),
+    ),
+    part(
+        "neighbors.json",
+        "neighbours of the kernel",
+        Source::InNamespace(&["ip", "-d", "-j", "neighbor"]),
+    ),
+    part("rules.json", "policy rules for IPv4", Source::InNamespace(&["ip", "-j", "rule"])),
+    part(
+        "rules-ipv6.json",
+        "policy rules for IPv6",
+        Source::InNamespace(&["ip", "-6", "-j", "rule"]),
+    ),
+    part(
+        "routes.txt",
+        "the first 10 000 routes of IPv4, of all tables",
+        Source::Routes(&["ip", "-d", "route", "show", "table", "all"]),
+    ),
+    part(
+        "routes-ipv6.txt",
+        "the first 10 000 routes of IPv6, of all tables",
+        Source::Routes(&["ip", "-6", "-d", "route", "show", "table", "all"]),
+    ),
+    part(
+        "variables.txt",
+        "variables of the kernel for the network",
+        Source::InNamespace(&["sysctl", "net"]),
+    ),
+    part("kernel-log.txt", "log of the kernel", Source::Tool(&["dmesg"])),
+    part("kernel.txt", "version of the kernel", Source::File("/proc/version")),
+    part("system.txt", "version of the distribution", Source::File("/etc/os-release")),
+    part(
+        "processes.txt",
+        "names of the processes of the box",
+        Source::Tool(&["ps", "-e", "-o", "pid,user,etime,rss,comm"]),
+    ),
+];
+
+fn transactions() -> Show {
+    Show::Transactions(TransactionsArgs { limit: Some(TRANSACTIONS), ..Default::default() })
+}
+
+fn graph() -> Show {
+    Show::Graph(GraphArgs { format: GraphFormat::Json, ..GraphArgs::default() })
+}
+
+/// What the bundle has, and what it lacks.
+#[derive(Debug, Serialize)]
+struct Manifest {
+    version: &'static str,
+    /// Seconds since 1970.
+    made_on: u64,
+    parts: Vec<ManifestEntry>,
+}
+
+#[derive(Debug, Serialize)]
+struct ManifestEntry {
+    name: &'static str,
+    about: &'static str,
+    /// Bytes in the archive.
+    size: usize,
+    /// Bytes that were cut off.
+    #[serde(skip_serializing_if = "is_zero")]
+    cut: usize,
+    /// Reason for which the part is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(cut: &usize) -> bool {
+    *cut == 0
+}
+
+/// Makes the bundle, and gives a line about each part that it lacks.
+///
+/// # Errors
+/// When the file cannot be written. It is made anew: a file that is there is not overwritten.
+pub async fn make(settings: &SupportBundleSettings) -> Result<String, BundleError> {
+    let path = settings.file.display().to_string();
+    let failed = |source| BundleError::Write { path: path.clone(), source };
+    // Before the work, which would be lost if it cannot be written.
+    let mut options = std::fs::OpenOptions::new();
+    let file =
+        options.write(true).create_new(true).mode(0o600).open(&settings.file).map_err(failed)?;
+    let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
+    let gathered = gather(&settings.state, settings.banners).await;
+    let made_on = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut report = String::new();
+    let mut entries = Vec::new();
+    for (part, result) in PARTS.iter().zip(gathered) {
+        let (text, cut, missing) = match result {
+            Ok(Text { text, cut }) => (text, cut, None),
+            Err(reason) => {
+                report += &format!("without {}: {reason}\n", part.name);
+                (String::new(), 0, Some(reason))
+            }
+        };
+        if missing.is_none() {
+            append(&mut archive, part.name, text.as_bytes(), made_on).map_err(failed)?;
+        }
+        let (name, about, size) = (part.name, part.about, text.len());
+        entries.push(ManifestEntry { name, about, size, cut, missing });
+    }
+    let manifest = Manifest { version: crate::settings::VERSION, made_on, parts: entries };
+    let manifest = serde_json::to_string_pretty(&manifest)? + "\n";
+    append(&mut archive, "manifest.json", manifest.as_bytes(), made_on).map_err(failed)?;
+    let packed = archive.into_inner().and_then(GzEncoder::finish);
+    packed.and_then(|mut file| file.flush()).map_err(failed)?;
+    report += &format!("{path}: look through it before you pass it on\n");
+    Ok(report)
+}
+
+fn append(
+    archive: &mut tar::Builder<GzEncoder<std::fs::File>>,
+    name: &str,
+    text: &[u8],
+    made_on: u64,
+) -> io::Result<()> {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(text.len() as u64);
+    header.set_mode(0o600);
+    header.set_mtime(made_on);
+    archive.append_data(&mut header, Path::new(FOLDER).join(name), text)
+}
+
+/// Content of a part, and how many bytes were cut off.
+struct Text {
+    text: String,
+    cut: usize,
+}
+
+/// Makes the parts one after the other, within the time and the size for all.
+async fn gather(state: &StateDir, with_banners: bool) -> Vec<Result<Text, String>> {
+    let end = Instant::now() + WHOLE_TIME;
+    let client = Client::new(&state.socket());
+    let subject = Subject::gather(state, false).await;
+    let banners = if with_banners { Vec::new() } else { banners(&client).await };
+    let mut room = WHOLE_SIZE;
+    let mut parts = Vec::new();
+    for part in PARTS {
+        let left = end.saturating_duration_since(Instant::now()).min(PART_TIME);
+        let made = timeout(left, content(part, &client, &subject)).await;
+        let text = made.unwrap_or_else(|_| Err("there was no time left for it".to_owned()));
+        let text = text.map(|text| {
+            let text = without_secrets(&text, &banners);
+            let kept = text.floor_char_boundary(text.len().min(PART_SIZE).min(room));
+            room -= kept;
+            Text { cut: text.len() - kept, text: text[..kept].to_owned() }
+        });
+        parts.push(text);
+    }
+    parts
+}
+
+async fn content(part: &Part, client: &Client, subject: &Subject) -> Result<String, String> {
+    let of_tool = |answer: ToolAnswer, program: &str| match answer {
+        ToolAnswer::Text(text) => Ok(text),
+        ToolAnswer::Missing => Err(format!("{program} is not installed")),
+        ToolAnswer::Failed(reason) => Err(reason),
+    };
+    match &part.source {
+        Source::Agent(show) => {
+            let is_json = part.name.ends_with(".json");
+            let answer = client.text(&show().address(is_json)).await;
+            answer.map_err(|error| ErrorChain(&error).to_string())
+        }
+        Source::Address(address) => {
+            client.text(address).await.map_err(|error| ErrorChain(&error).to_string())
+        }
+        Source::Doctor => {
+            doctor::json(&doctor::examine(subject)).map_err(|error| error.to_string())
+        }
+        Source::Version => {
+            let arguments = subject.report().map(|report| report.arguments.join(" "));
+            let agent = arguments.unwrap_or_else(|| "no agent runs".to_owned());
+            Ok(format!("holdfast {}\n{agent}\n", crate::settings::VERSION))
+        }
+        Source::Tool(command) => of_tool(run(command, None).await, command[0]),
+        Source::InNamespace(command) => of_tool(run(command, namespace(subject)).await, command[0]),
+        Source::Routes(command) => {
+            let text = of_tool(run(command, namespace(subject)).await, command[0])?;
+            let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+            let beyond = lines.len().saturating_sub(ROUTES);
+            lines.truncate(ROUTES);
+            let more = if beyond > 0 { format!("and {beyond} more\n") } else { String::new() };
+            Ok(lines.concat() + &more)
+        }
+        Source::File(path) => {
+            std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))
+        }
+    }
+}
+
+/// File of the network namespace that the agent manages; `None` for that of this process.
+fn namespace(subject: &Subject) -> Option<String> {
+    match &subject.settings.netns {
+        Some(path) if path.contains('/') => Some(path.clone()),
+        Some(name) => Some(format!("/run/netns/{name}")),
+        None => subject.report().map(|report| format!("/proc/{}/ns/net", report.pid)),
+    }
+}
+
+/// Runs a program, in a network namespace if one is given.
+async fn run(command: &[&str], namespace: Option<String>) -> ToolAnswer {
+    let net = namespace.map(|file| format!("--net={file}"));
+    let mut words: Vec<&str> = Vec::new();
+    if let Some(net) = &net {
+        words.extend(["nsenter", net]);
+    }
+    words.extend(command);
+    ask_tool(words[0], &words[1..], None).await
+}
+
+/// Lines of the banners of the box.
+async fn banners(client: &Client) -> Vec<String> {
+    let mut lines = Vec::new();
+    for leaf in ["login-banner", "motd-banner"] {
+        let show = Show::State {
+            path: Some(format!("/system/state/{leaf}")),
+            origin: Some("holdfast_native".to_owned()),
+        };
+        if let Ok(document) = client.document(&show.address(true)).await {
+            texts_in(&document, &mut lines);
+        }
+    }
+    lines
+}
+
+/// The lines of all texts of a document.
+fn texts_in(document: &serde_json::Value, lines: &mut Vec<String>) {
+    match document {
+        serde_json::Value::String(text) => lines.extend(text.lines().map(str::to_owned)),
+        serde_json::Value::Array(values) => values.iter().for_each(|it| texts_in(it, lines)),
+        serde_json::Value::Object(members) => members.values().for_each(|it| texts_in(it, lines)),
+        _ => {}
+    }
+}
+
+/// A text without keys of the kernel, values in environments of units, and lines of the banners.
+fn without_secrets(text: &str, banners: &[String]) -> String {
+    let mut kept = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let end = if line.ends_with('\n') { "\n" } else { "" };
+        let line_of_unit =
+            SECRET_UNIT_LINES.iter().find(|start| line.trim_start().starts_with(**start));
+        if let Some(start) = line_of_unit {
+            kept += &format!("{start}{WITHHELD}{end}");
+        } else if let Some((name, _)) = line.split_once('=')
+            && SECRET_VARIABLES.iter().any(|word| name.contains(word))
+        {
+            kept += &format!("{name}= {WITHHELD}{end}");
+        } else {
+            kept += line;
+        }
+    }
+    for banner in banners {
+        let banner = banner.trim();
+        if banner.len() >= SHORTEST_SECRET {
+            kept = kept.replace(banner, WITHHELD);
+            // As it stands in JSON and in texts of values.
+            let quoted = serde_json::Value::from(banner).to_string();
+            kept = kept.replace(quoted.trim_matches('"'), WITHHELD);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_withheld_wherever_they_stand() {
+        let secret = "s3cr3t-7f";
+        let texts = [
+            format!("net.ipv6.conf.eth0.stable_secret = {secret}\n"),
+            format!("net.ipv4.tcp_fastopen_key = {secret}\n"),
+            format!("[Service]\nEnvironment=TOKEN={secret}\nExecStart=/usr/bin/holdfast run\n"),
+            format!("  SetCredential=pw:{secret}"),
+            format!("system\n  login-banner \"say \\\"{secret}\\\" now\"\n"),
+            format!("Whole(\"first line\\nsay \\\"{secret}\\\" now\\n\")"),
+        ];
+        let banners = [format!("say \"{secret}\" now"), "hi".to_owned()];
+        for text in texts {
+            let kept = without_secrets(&text, &banners);
+            assert!(!kept.contains(secret) && kept.contains(WITHHELD), "{kept}");
+        }
+        let plain = "Environment is not a key\nnet.ipv4.ip_forward = 1\nhi there\n";
+        assert_eq!(without_secrets(plain, &banners), plain);
+    }
+
+    #[test]
+    fn each_part_has_a_name_of_its_own() {
+        let mut names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), PARTS.len());
+    }
+
+    #[test]
+    fn the_guide_names_each_part() {
+        let page = include_str!("../../../packaging/guide/operating/support-bundle.md");
+        for part in PARTS {
+            let row = format!("| `{}` | {} |", part.name, part.about);
+            assert!(page.contains(&row), "{row}");
+        }
+    }
+}
