@@ -81,6 +81,7 @@ mod start;
 mod storms;
 mod subinterfaces;
 mod subscribe;
+mod support_bundle;
 mod systemd_unit;
 mod tables;
 mod union;
