@@ -187,13 +187,7 @@ impl Attempts {
     }
 
     fn variables(&mut self) -> KernelTrial {
-        let setting = LinkSetting {
-            sysctl: LinkSysctl::Forwarding,
-            link: GROUND.into(),
-            family: Family::V4,
-            enabled: true,
-            on_our_link: true,
-        };
+        let setting = LinkSetting::new(LinkSysctl::Forwarding, GROUND, Family::V4, &[1]);
         let key = link_setting::key(setting.sysctl, GROUND, setting.family);
         KernelTrial { feature: KernelFeature::Variables, refusal: self.create(key, setting).err() }
     }

@@ -45,7 +45,9 @@ pub use service::{
     ActionResult, InstallSettings, InstanceAction, PackageAction, ServiceAction, ServiceRender,
     ServiceSettings,
 };
-pub use show::{LISTENERS, Show, ShowContent, ShowSettings, View};
+pub use show::{
+    GraphArgs, GraphFormat, LISTENERS, Show, ShowContent, ShowSettings, TransactionsArgs, View,
+};
 
 /// The hidden subcommand that becomes the helper for the host name.
 pub(crate) const HELPER_COMMAND: &str = "name-host";

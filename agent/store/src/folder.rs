@@ -170,15 +170,18 @@ mod tests {
 
     #[test]
     fn the_format_is_one_line_that_follows_the_version() {
-        let folder = TempDir::new().unwrap();
-        let kept = || fs::read_to_string(folder.path().join(FORMAT_FILE)).unwrap();
-        fs::write(folder.path().join(FORMAT_FILE), "1 0.0.9\n").unwrap();
-        crate::Database::open(folder.path()).unwrap();
+        let outer = TempDir::new().unwrap();
+        let folder = outer.path().join("state");
+        let kept = || fs::read_to_string(folder.join(FORMAT_FILE)).unwrap();
         let line = format!("{} {}\n", crate::FORMAT, env!("CARGO_PKG_VERSION"));
+        crate::Database::open(&folder).unwrap();
         assert_eq!(kept(), line);
-        note_format(folder.path(), crate::FORMAT + 1);
+        fs::write(folder.join(FORMAT_FILE), "1 0.0.9\n").unwrap();
+        crate::Database::open(&folder).unwrap();
+        assert_eq!(kept(), line, "of the version that has opened it last");
+        note_format(&folder, crate::FORMAT + 1);
         assert!(kept().starts_with(&format!("{} ", crate::FORMAT + 1)));
-        let missing = folder.path().join("missing");
+        let missing = outer.path().join("missing");
         note_format(&missing, 1);
         assert!(!missing.exists(), "a disk that refuses costs a warning alone");
     }

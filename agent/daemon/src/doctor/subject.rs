@@ -1,11 +1,11 @@
 //! What the checks judge: answers of the agent, of the kernel and of other programs, and where the files of the box are.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
-use clap::Parser;
 use holdfast_base::ErrorChain;
 use holdfast_platform::kernel_trial::{KernelTrial, try_kernel};
 use holdfast_platform::namespace_lock::{LockHolder, NamespaceLock};
@@ -13,9 +13,10 @@ use holdfast_platform::netns::{Netns, NetnsSetting};
 use tokio::process::Command as Program;
 use tokio::time::timeout;
 
+use crate::config_file::Invocation;
 use crate::executable;
 use crate::local::{AgentReport, Client, ClientError, UserSummary};
-use crate::settings::{Command, CommandLine, RunSettings, StateDir};
+use crate::settings::{Command, RunSettings, StateDir};
 
 /// Name of the packaged unit.
 const UNIT: &str = "holdfast.service";
@@ -192,10 +193,13 @@ pub(crate) fn settings_of(agent: &AgentAnswer, unit: &ToolAnswer, state: &StateD
         AgentAnswer::Running(facts) => Some(facts.report.arguments.clone()),
         AgentAnswer::NotRunning(_) | AgentAnswer::NotAllowed(_) => of_unit(),
     };
-    let parsed = |arguments: Vec<String>| match CommandLine::try_parse_from(arguments).ok()?.command
-    {
-        Command::Run(settings) => Some(*settings),
-        _ => None,
+    // Together with the configuration file.
+    let parsed = |arguments: Vec<String>| {
+        let arguments = arguments.into_iter().map(OsString::from).collect();
+        match Invocation::parse(arguments).ok()?.command {
+            Command::Run(settings) => Some(*settings),
+            _ => None,
+        }
     };
     let settings = arguments.and_then(parsed).or_else(|| parsed(default_arguments()));
     let settings = settings.expect("the command line without options is complete");
