@@ -18,6 +18,7 @@ mod authz;
 mod boot_config;
 mod bootz;
 mod bootz_dhcp;
+mod box_doctor;
 mod capabilities;
 mod carrier;
 mod certz;

@@ -59,8 +59,12 @@ pub mod settings;
 pub mod slots;
 mod socket_for_all;
 pub mod software;
+<<<<<<< ours
 pub mod support_bundle;
 mod systemd;
+=======
+pub mod sync_summary;
+>>>>>>> theirs
 pub mod tls;
 pub mod trace;
 mod unit;

@@ -14,8 +14,8 @@ use tracing::{info, warn};
 
 use crate::gnsi::TlsProfiles;
 use crate::listeners::{ListenerKind, ListenerState, Listeners};
-use crate::local::SyncFollower;
 use crate::process;
+use crate::sync_summary::SyncFollower;
 
 /// Interval at which the names and addresses of the box are compared with its certificate: a client that is sent to a new
 /// address tries for longer.

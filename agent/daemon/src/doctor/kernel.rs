@@ -44,7 +44,7 @@ fn judge(subject: &Subject, weight: impl Fn(&KernelTrial) -> Option<Verdict>) ->
     };
     let tried: Vec<_> = trials.iter().filter_map(|it| Some((it, weight(it)?))).collect();
     if tried.is_empty() {
-        return Finding::unknown("not tried: there is no link to try it on");
+        return Finding::unknown("not tried: the kernel makes no link to try it on");
     }
     let refused = tried.iter().filter_map(|(trial, weight)| {
         let reason = trial.refusal.as_ref()?;
@@ -52,7 +52,8 @@ fn judge(subject: &Subject, weight: impl Fn(&KernelTrial) -> Option<Verdict>) ->
         let finding = Finding::new(*weight, text);
         Some(match trial.feature {
             KernelFeature::Kind(kind) => {
-                let advice = format!("`modprobe {kind}`, or a kernel that has this kind of link");
+                let advice =
+                    format!("`modprobe rtnl-link-{kind}`, or a kernel that has this kind of link");
                 finding.with_advice(advice)
             }
             _ => finding,

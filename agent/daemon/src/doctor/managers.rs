@@ -51,7 +51,7 @@ impl Manager {
         }
     }
 
-    /// What keeps it off a port.
+    /// Advice that keeps it off a port.
     pub(crate) fn keep_off(self, port: &str) -> String {
         match self {
             Self::Networkd => format!(

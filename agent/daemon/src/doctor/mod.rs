@@ -5,7 +5,8 @@
 //! table.
 //!
 //! Absent on purpose: any change of the box. The checks make a network namespace that ends with them, and a file in the state
-//! folder that they remove. What cannot be found out is said, and is not a failure of the box.
+//! folder that they remove. A check that cannot find something out says so.
+//! That is not a failure of the box.
 
 mod certificates;
 mod files;
@@ -137,9 +138,9 @@ impl Finding {
 pub struct Check {
     pub id: &'static str,
     pub group: Group,
-    /// What it looks at, for the guide.
+    /// The subject of the check, for the guide.
     pub about: &'static str,
-    /// What to do about a finding that has no advice of its own.
+    /// Advice on a finding that has none of its own.
     pub advice: &'static str,
     /// Judges what was found out. Each check has one finding at least.
     look: fn(&Subject) -> Vec<Finding>,
@@ -353,7 +354,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// What to do about the finding; `None` when nothing needs to be done.
+    /// Advice on the finding; `None` when nothing needs to be done.
     pub fn advice(&self) -> Option<&str> {
         let needs_it = self.finding.verdict > Verdict::Skipped;
         needs_it.then(|| self.finding.advice.as_deref().unwrap_or(self.check.advice))

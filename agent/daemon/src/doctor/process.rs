@@ -18,9 +18,9 @@ const FIRST_FREE_PORT: u16 = 1024;
 struct Need {
     capability: CapabilitySet,
     name: &'static str,
-    /// What gives it.
+    /// Unit or drop-in that gives it.
     source: &'static str,
-    /// What needs it; `None` when nothing does.
+    /// Option or configuration that needs it; `None` when nothing does.
     reason: fn(&RunSettings, &AgentReport) -> Option<&'static str>,
     /// True for a capability that a helper process of the agent may have instead.
     is_of_helper: bool,

@@ -1,4 +1,4 @@
-//! What the checks judge: answers of the agent, of the kernel and of other programs, and where the files of the box are.
+//! Everything that the checks judge: answers of the agent, of the kernel and of other programs, and where the files of the box are.
 
 use std::ffi::OsString;
 use std::io;
@@ -35,7 +35,7 @@ pub struct Subject {
     pub(crate) agent: AgentAnswer,
     /// The agent that manages the network namespace.
     pub(crate) holder: Result<Option<LockHolder>, String>,
-    /// What the kernel can do; `None` when it was not tried.
+    /// Attempts at features of the kernel; `None` when none was tried.
     pub(crate) trials: Option<Result<Vec<KernelTrial>, String>>,
     /// Leaves out what takes more than a moment.
     pub(crate) is_quick: bool,
@@ -58,7 +58,7 @@ pub(crate) enum AgentAnswer {
     NotAllowed(String),
 }
 
-/// What the agent says of itself.
+/// Answers of the agent about itself.
 #[derive(Debug, Default)]
 pub(crate) struct AgentFacts {
     pub(crate) report: AgentReport,

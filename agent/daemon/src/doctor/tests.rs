@@ -152,7 +152,7 @@ impl GoodBox {
     }
 }
 
-/// What makes a check fail: its id, the result, a word of its text, and what is wrong with the box.
+/// A fault that makes a check fail: id of the check, its result, a word of its text, and how the box is spoilt.
 type Fault = (&'static str, Verdict, &'static str, fn(&mut GoodBox));
 
 const FAULTS: &[Fault] = &[
