@@ -59,12 +59,9 @@ pub mod settings;
 pub mod slots;
 mod socket_for_all;
 pub mod software;
-<<<<<<< ours
 pub mod support_bundle;
-mod systemd;
-=======
 pub mod sync_summary;
->>>>>>> theirs
+mod systemd;
 pub mod tls;
 pub mod trace;
 mod unit;

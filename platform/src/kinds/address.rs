@@ -6,7 +6,7 @@ use std::sync::Arc;
 use holdfast_config::{NodeId, Schema, Value};
 use holdfast_scheduler::{
     Cascade, ChangeMethod, Claim, Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId,
-    Offer, OperationError, Part, SharedValue, Space,
+    ObjectValue, Offer, OperationError, Part, SharedValue, Space,
 };
 use ipnet::IpNet;
 use netlink_packet_route::address::{
@@ -23,8 +23,8 @@ use super::entry::{Entry, ObjectError, ObjectValues, ip_text, link_and_ip, not_o
 use super::link;
 use super::links::LinkIndex;
 use super::native::{
-    self, Bind, EntryShare, ForLinks, InterfaceNodes, ModelError, NativeKind, StatusNodes,
-    ValueEntry, nodes,
+    self, Adoption, Bind, EntryShare, ForLinks, InterfaceNodes, ModelError, NativeKind,
+    StatusNodes, ValueEntry, nodes,
 };
 use super::reading::{
     ClassList, ClassRow, Query, RTM_DELADDR, RTM_NEWADDR, Read, first_text, observation,
@@ -579,6 +579,29 @@ impl NativeKind for NativeAddress {
 
     fn own_key(&self, entry: &Entry<'_>) -> Result<Option<Key>, ObjectError> {
         Ok(Some(key(&entry.link_name()?, entry.key_as()?)))
+    }
+
+    /// Addresses that the kernel makes, and those of leases, come again without a configuration.
+    fn adoption(&self, value: &dyn ObjectValue) -> Option<Adoption> {
+        let address: &Address = value.as_any().downcast_ref()?;
+        let Address { link, ip, prefix_len, .. } = address;
+        let origin = address.facts.as_ref().map(|facts| facts.origin);
+        let reason = match origin {
+            _ if ip.is_loopback() => return None, // the kernel gives it to the loopback link
+            Some(AddressOrigin::LinkLayer | AddressOrigin::Random) => "the kernel made it",
+            Some(AddressOrigin::Dhcp | AddressOrigin::Other) => {
+                "it has a lifetime, so it was leased or announced"
+            }
+            _ if is_link_local(*ip) => "it is link-local",
+            _ => {
+                let nodes = self.family(Family::of(*ip)).of_link(link);
+                let path = self.interfaces.on_link(link, nodes.container, nodes.list, *ip);
+                let mut leaves = Leaves::of_entry();
+                leaves.put(nodes.prefix_len, Value::Uint((*prefix_len).into()));
+                return Some(Adoption::Entry(leaves.entry(path)));
+            }
+        };
+        Some(Adoption::LeftOut(format!("address {ip}/{prefix_len} of {link}: {reason}")))
     }
 
     fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {

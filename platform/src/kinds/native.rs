@@ -16,6 +16,15 @@ use super::state::{Planes, StateEntry};
 /// Finds the nodes of a kind in a schema.
 pub(crate) type Bind = fn(&Schema) -> Result<Box<dyn NativeKind>, ModelError>;
 
+/// The configuration that asks for an object as it is in the system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Adoption {
+    /// The entry of the object, with the leaves that it has beside its keys.
+    Entry(StateEntry),
+    /// The object stays out of the configuration, for this reason.
+    LeftOut(String),
+}
+
 /// A kind in the native model.
 pub(crate) trait NativeKind: Debug + Send + Sync {
     /// Lists and containers whose entries are such objects.
@@ -50,6 +59,11 @@ pub(crate) trait NativeKind: Debug + Send + Sync {
 
     /// State leaves of one key.
     fn state(&self, _: &Key, _: Planes<'_>) -> Option<StateEntry> {
+        None
+    }
+
+    /// The configuration that would ask for an observed object, or why none can; `None` for objects that need no entry.
+    fn adoption(&self, _: &dyn ObjectValue) -> Option<Adoption> {
         None
     }
 

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use holdfast_config::{NodeId, Schema};
 use holdfast_scheduler::{
-    Cascade, Claim, Dependency, Descriptor, Effect, ErrorClass, Key, KindId, OperationError,
-    SharedValue,
+    Cascade, Claim, Dependency, Descriptor, Effect, ErrorClass, Key, KindId, ObjectValue,
+    OperationError, SharedValue,
 };
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -24,8 +24,8 @@ use super::entry::{
 };
 use super::links::LinkIndex;
 use super::native::{
-    Bind, EntryShare, ForLinks, InterfaceNodes, ModelError, NativeKind, StatusNodes, ValueEntry,
-    nodes,
+    Adoption, Bind, EntryShare, ForLinks, InterfaceNodes, ModelError, NativeKind, StatusNodes,
+    ValueEntry, nodes,
 };
 use super::reading::{
     ClassList, ClassRow, Query, RTM_DELNEIGH, RTM_NEWNEIGH, Read, first_text, observation,
@@ -340,6 +340,18 @@ impl NativeKind for NativeNeighbor {
 
     fn own_key(&self, entry: &Entry<'_>) -> Result<Option<Key>, ObjectError> {
         Ok(Some(key(&entry.link_name()?, entry.key_as()?)))
+    }
+
+    /// Learned neighbours are learned again.
+    fn adoption(&self, value: &dyn ObjectValue) -> Option<Adoption> {
+        let neighbor: &Neighbor = value.as_any().downcast_ref()?;
+        let mac = neighbor.mac.filter(|_| is_permanent(neighbor))?;
+        let nodes = self.family(Family::of(neighbor.ip)).of_link(&neighbor.link);
+        let path =
+            self.interfaces.on_link(&neighbor.link, nodes.container, nodes.list, neighbor.ip);
+        let mut leaves = Leaves::of_entry();
+        leaves.put(nodes.mac, text_value(&mac.to_string()));
+        Some(Adoption::Entry(leaves.entry(path)))
     }
 
     fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {

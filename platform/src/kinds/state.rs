@@ -93,6 +93,12 @@ impl Leaves {
         Self::within(None, state)
     }
 
+    /// Starts with leaves of the configuration, which stand in the entry itself.
+    pub(crate) fn of_entry() -> Self {
+        let none = SmallVec::new();
+        Self { groups: vec![StateGroup { entry: None, containers: none, leaves: Vec::new() }] }
+    }
+
     /// Starts with leaves of an entry within it.
     pub(crate) fn within(entry: Option<Step>, state: NodeId) -> Self {
         Self {

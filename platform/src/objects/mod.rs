@@ -31,12 +31,13 @@ use crate::kinds::native::{ForLinks, NativeKind, nodes};
 use crate::kinds::route::native::RouteNodes;
 use crate::kinds::system::SystemNodes;
 use crate::kinds::{KINDS, LINK};
+use crate::listed_route::ListedRoute;
 use entries::NativeEntries;
 use state::{Leaves, Planes, StateEntry};
 
 pub use crate::kinds::entry::{ObjectError, ObjectKeys, ObjectValues};
 pub use crate::kinds::link::status::{DownBy, LinkStatus, LinkStatusSettings, PenaltySettings};
-pub use crate::kinds::native::{EntryShare, ModelError, StatusNodes, ValueEntry};
+pub use crate::kinds::native::{Adoption, EntryShare, ModelError, StatusNodes, ValueEntry};
 pub use crate::kinds::state;
 #[cfg(test)]
 pub(crate) use crate::kinds::system::System;
@@ -276,6 +277,16 @@ impl Registry {
     /// are shown, foreign routes are not.
     pub fn state(&self, key: &Key, planes: Planes<'_>) -> Option<StateEntry> {
         self.native_of_kind(key.kind())?.state(key, planes)
+    }
+
+    /// The configuration that would ask for an observed object, or why there is none; `None` for an object that needs none.
+    pub fn adoption(&self, key: &Key, observed: &dyn ObjectValue) -> Option<Adoption> {
+        self.native_of_kind(key.kind())?.adoption(observed)
+    }
+
+    /// The configuration that would ask for a route of the kernel. `first` is the number of its first next hop in its entry.
+    pub fn route_adoption(&self, route: &ListedRoute, first: usize) -> Adoption {
+        self.route.adoption(route, first)
     }
 
     /// State leaves of one key, with the status of a link as it is told in place of the observed one.

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+mod adoption;
+
 use holdfast_config::tree::{Leaf, Tree};
 use holdfast_config::{LayerKey, LayerSet, Path, ProvenanceKind};
 

@@ -11,7 +11,7 @@ use smol_str::SmolStr;
 use super::status::LinkStatus;
 use super::{
     DUMMY, LEAST_IPV6_MTU, LINK_ROWS, Link, LinkKind, LinkRow, MadeLink, OperState, Param,
-    ParamRow, ParamType, PortRule, VLAN as VLAN_ROW, can_become, key,
+    ParamRow, ParamType, PortRule, VLAN as VLAN_ROW, can_become, fresh_mtu, key,
 };
 use crate::kinds::entry::{
     Entry, LINK_STEP, ObjectError, ObjectValues, ip_text, not_of_one_host, number, text,
@@ -20,8 +20,8 @@ use crate::kinds::entry::{
 use crate::kinds::ethernet::{self, Duplex, Ethernet, EthernetAttribute};
 use crate::kinds::link_setting::{LinkSysctl, NativeSettings, WantedSetting};
 use crate::kinds::native::{
-    EntryShare, ForLinks, INTERFACE, InterfaceNodes, ModelError, NativeKind, StatusNodes, VLAN,
-    ValueEntry, find, nodes,
+    Adoption, EntryShare, ForLinks, INTERFACE, InterfaceNodes, ModelError, NativeKind, StatusNodes,
+    VLAN, ValueEntry, find, nodes,
 };
 use crate::kinds::reading::first_text;
 use crate::kinds::state::{Leaves, Planes, StateEntry, enum_value, text_value};
@@ -190,17 +190,20 @@ impl BoundRow {
             return;
         };
         for (leaf, (row, param)) in nodes.iter().zip(made.params()) {
-            let value = param.and_then(|param| match (row.ty, param) {
-                (ParamType::Enum(words), Param::Name(name)) => {
-                    words.iter().find(|word| name == **word).map(|word| enum_value(word))
-                }
-                (_, Param::Bool(on)) => Some(Value::Bool(*on)),
-                (_, Param::Uint(number)) => Some(Value::Uint((*number).into())),
-                (_, Param::Ip(ip)) => Some(ip_text(*ip)),
-                (_, Param::Name(name)) => Some(Value::Str(name.clone())),
-            });
+            let value = param.and_then(|param| shown(row.ty, param));
             if let Some((leaf, value)) = leaf.zip(value) {
                 leaves.put_below(*container, leaf, value);
+            }
+        }
+    }
+
+    /// Adds the parameters that a link of this kind does not have without configuration.
+    fn configure(&self, made: &MadeLink, leaves: &mut Leaves) {
+        let Some(params) = &self.params else { return };
+        for (leaf, (row, param)) in params.leaves.iter().zip(made.params()) {
+            let param = param.filter(|param| row.default.map(Param::from).as_ref() != Some(*param));
+            if let Some(value) = param.and_then(|param| shown(row.ty, param)) {
+                leaves.put_below(params.container, *leaf, value);
             }
         }
     }
@@ -248,6 +251,19 @@ impl BoundRow {
             None => entry.error(fault.reason),
         })?;
         Ok(made)
+    }
+}
+
+/// The leaf of a parameter; `None` for a value that the model has no name for.
+fn shown(ty: ParamType, param: &Param) -> Option<Value> {
+    match (ty, param) {
+        (ParamType::Enum(words), Param::Name(name)) => {
+            words.iter().find(|word| name == **word).map(|word| enum_value(word))
+        }
+        (_, Param::Bool(on)) => Some(Value::Bool(*on)),
+        (_, Param::Uint(number)) => Some(Value::Uint((*number).into())),
+        (_, Param::Ip(ip)) => Some(ip_text(*ip)),
+        (_, Param::Name(name)) => Some(Value::Str(name.clone())),
     }
 }
 
@@ -573,6 +589,82 @@ impl NativeLink {
         }
     }
 
+    /// The configuration of an observed link, or why there is none.
+    fn adopted(&self, link: &Link) -> Result<StateEntry, String> {
+        let nodes = &self.nodes;
+        let path = self.interfaces.link(&link.name);
+        let mut leaves = Leaves::of_entry();
+        let (enabled, description, mtu) = match vlan_index(&path) {
+            Some(_) => (self.vlan.enabled, self.vlan.description, self.vlan.mtu),
+            None => (nodes.enabled, nodes.description, nodes.mtu),
+        };
+        match &link.kind {
+            LinkKind::Other(kind) => return Err(format!("links of type {kind} are not modelled")),
+            LinkKind::Made(made) if made.row().name == VLAN_ROW.name => {
+                self.adopt_vlan(link, made, &path, &mut leaves)?;
+            }
+            LinkKind::Made(made) => self.adopt_made(link, made, &mut leaves)?,
+            LinkKind::Physical | LinkKind::Loopback => {}
+        }
+        leaves.put(enabled, Value::Bool(link.enabled));
+        leaves.optional(description, link.description.as_deref().map(text_value));
+        let own_mtu = link.own_mtu().filter(|mtu| fresh_mtu(&link.kind) != Some(*mtu));
+        let own_mtu = own_mtu.filter(|_| !link.has_those_of_master());
+        leaves.optional(mtu, own_mtu.map(|octets| Value::Uint(octets.into())));
+        if let Some(master) = &link.master {
+            let ports = self.ports.iter();
+            let ports = ports.clone().find(|it| link.master_kind.as_deref() == Some(it.kind));
+            let ports = ports.ok_or_else(|| {
+                let kind = link.master_kind.as_deref().unwrap_or("unknown");
+                format!("it is a port of {master}, whose type {kind} is not modelled")
+            })?;
+            leaves.put(ports.leaf, text_value(master));
+        }
+        Ok(leaves.entry(path))
+    }
+
+    fn adopt_made(&self, link: &Link, made: &MadeLink, leaves: &mut Leaves) -> Result<(), String> {
+        let row = self.rows.iter().find(|it| it.row.name == made.row().name);
+        let row = row.ok_or_else(|| format!("links of type {} have no entry", link.kind.name()))?;
+        let is_without = |param: &ParamRow, of: Option<&Param>| {
+            let value = of.and_then(|of| shown(param.ty, of));
+            value.is_none() && (param.is_mandatory || of.is_some())
+        };
+        let mut params = made.params();
+        if let Some((param, _)) = params.find(|(param, value)| is_without(param, *value)) {
+            // The other end of a pair may be in another namespace. Then the link is a port like any other.
+            return match param.ty {
+                ParamType::FarEnd => Ok(()),
+                _ => Err(format!("its `{}` is not modelled, or not known", param.leaf)),
+            };
+        }
+        leaves.text_enum(self.nodes.kind, row.row.name);
+        row.configure(made, leaves);
+        Ok(())
+    }
+
+    fn adopt_vlan(
+        &self,
+        link: &Link,
+        made: &MadeLink,
+        path: &InstancePath,
+        leaves: &mut Leaves,
+    ) -> Result<(), String> {
+        let port = vlan_of(&link.name).map(|(port, _)| port).filter(|_| vlan_index(path).is_some());
+        if port.is_none() || made.below().as_deref() != port {
+            return Err("a VLAN is modelled by the name of its port, a dot and a number".to_owned());
+        }
+        let leaf_of = [("vlan-id", self.vlan.id), ("protocol", self.vlan.protocol)];
+        for (param, value) in made.params() {
+            let leaf = leaf_of.iter().find(|(name, _)| *name == param.leaf).map(|(_, leaf)| *leaf);
+            let value = value.filter(|it| param.default.map(Param::from).as_ref() != Some(*it));
+            if let Some((leaf, value)) = leaf.zip(value.and_then(|it| shown(param.ty, it))) {
+                leaves.put(leaf, value);
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn link_state(
         &self,
         planes: Planes<'_>,
@@ -731,6 +823,17 @@ impl NativeKind for NativeLink {
 
     fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
         self.link_state(planes, None)
+    }
+
+    /// The loopback link is as it is without a configuration, apart from its addresses.
+    fn adoption(&self, value: &dyn ObjectValue) -> Option<Adoption> {
+        let link: &Link = value.as_any().downcast_ref()?;
+        if link.kind == LinkKind::Loopback {
+            return None;
+        }
+        let adopted = self.adopted(link);
+        let left_out = |reason| Adoption::LeftOut(format!("link {}: {reason}", link.name));
+        Some(adopted.map_or_else(left_out, Adoption::Entry))
     }
 
     /// None for a link that is administratively down, which is not a fault.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use holdfast_config::{InstancePath, Keys, NodeId, Schema, Step, Value};
 use holdfast_scheduler::{Key, ObjectValue, Owner, SharedValue};
 use ipnet::IpNet;
+use smallvec::SmallVec;
 use smol_str::{SmolStr, ToSmolStr as _, format_smolstr};
 
 use super::{Hop, KernelRoute, NextHop, NextHopTarget, RouteTarget, key};
@@ -13,9 +14,12 @@ use crate::kinds::entry::{
     Entry, ObjectError, ObjectKeys, ObjectValues, interface_of, ip_text, only_text, vlan_name,
     vlan_of,
 };
-use crate::kinds::native::{EntryShare, ModelError, NativeKind, StatusNodes, ValueEntry, nodes};
-use crate::kinds::state::{Leaves, Planes, StateEntry, enum_value};
+use crate::kinds::native::{
+    Adoption, EntryShare, ModelError, NativeKind, StatusNodes, ValueEntry, nodes,
+};
+use crate::kinds::state::{Leaves, Planes, StateEntry, StateGroup, enum_value, text_value};
 use crate::kinds::types::MAIN_TABLE;
+use crate::listed_route::{ListedHop, ListedRoute};
 
 /// Next hops of one kernel route; rtnetlink allows no message of more than 64 KiB.
 const MAX_NEXT_HOPS: usize = 256;
@@ -23,6 +27,13 @@ const MAX_NEXT_HOPS: usize = 256;
 /// Words of the native model for next hops without an address.
 const DROP: &str = "drop";
 const LOCAL_LINK: &str = "local-link";
+
+/// The network instance of the box, and the static protocol of what is adopted.
+const DEFAULT_INSTANCE: &str = "DEFAULT";
+const DEFAULT_PROTOCOL: &str = "static";
+
+/// Protocols of routes that people and their scripts set, as `ip route` names them.
+const ADOPTED_PROTOCOLS: [&str; 2] = ["boot", "static"];
 
 nodes!(
     /// `network-instance` and the static routes below it.
@@ -72,6 +83,52 @@ impl RouteNodes {
             entry(nodes.protocol, protocol),
             Step::entry(nodes.route, Keys::single(prefix)),
         ])
+    }
+
+    /// The configuration of a route as the kernel lists it. `first` is the number of its first next hop in the entry, which
+    /// routes of other metrics share.
+    pub(crate) fn adoption(&self, route: &ListedRoute, first: usize) -> Adoption {
+        let ListedRoute { prefix, metric, protocol, treatment, .. } = route;
+        let left_out = |reason: &str| Adoption::LeftOut(format!("route {prefix}: {reason}"));
+        if !route.is_ours && !ADOPTED_PROTOCOLS.contains(&protocol.as_str()) {
+            return left_out(&format!("protocol {protocol} looks after it"));
+        }
+        if route.table != MAIN_TABLE {
+            return left_out(&format!("table {} is not modelled", route.table));
+        }
+        let drops = *treatment == "blackhole";
+        if !drops && *treatment != "unicast" {
+            return left_out(&format!("the treatment {treatment} is not modelled"));
+        }
+        if route.hops.iter().any(|hop| hop.weight != route.hops[0].weight) {
+            return left_out("weights of next hops are not modelled");
+        }
+        let instance = SmolStr::new_static(DEFAULT_INSTANCE);
+        let path = self.path(&instance, &DEFAULT_PROTOCOL.into(), Value::Str(prefix.to_smolstr()));
+        // A route without a metric is taken over by one with the metric of static routes.
+        let is_plain = *metric == 0 || *metric == KernelRoute::kernel_metric(*prefix, None);
+        let own_metric = (!is_plain).then_some(*metric);
+        let none = ListedHop { gateway: None, link: None, weight: 1, fault: None };
+        let hops = if drops { std::slice::from_ref(&none) } else { &route.hops[..] };
+        let mut groups = Vec::with_capacity(hops.len());
+        for (number, hop) in (first..).zip(hops) {
+            let keys = Keys::single(Value::Str(format_smolstr!("{number}")));
+            let entry = Some(Step::entry(self.hop, keys));
+            let mut leaves = Vec::new();
+            let is_link_local =
+                matches!(hop.gateway, Some(IpAddr::V6(ip)) if ip.is_unicast_link_local());
+            match (hop.gateway, &hop.link) {
+                (Some(gateway), _) => leaves.push((self.hop_target, ip_text(gateway))),
+                (None, Some(_)) => {}
+                (None, None) => leaves.push((self.hop_target, enum_value(DROP))),
+            }
+            // A gateway is reached by the link of its prefix.
+            let link = hop.link.as_deref().filter(|_| hop.gateway.is_none() || is_link_local);
+            leaves.extend(link.map(|link| (self.hop_interface, text_value(link))));
+            leaves.extend(own_metric.map(|it| (self.hop_metric, Value::Uint(it.into()))));
+            groups.push(StateGroup { entry, containers: SmallVec::new(), leaves });
+        }
+        Adoption::Entry(StateEntry { path, groups })
     }
 
     /// Path of the entry that asked for a route; `None` for a route of others.
