@@ -54,13 +54,13 @@ pub(crate) async fn set_routes(client: &GnmiClient, routes: &[Value]) -> Result<
 }
 
 /// Sends datagrams until it is stopped, and counts those for which there was no route.
-struct Traffic {
+pub(crate) struct Traffic {
     stop: Arc<AtomicBool>,
     sender: thread::JoinHandle<(usize, usize)>,
 }
 
 impl Traffic {
-    fn to(address: &'static str) -> Self {
+    pub(crate) fn to(address: &'static str) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&stop);
         let sender = thread::spawn(move || {
@@ -79,7 +79,7 @@ impl Traffic {
         Self { stop, sender }
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
         let (sent, lost) = self.sender.join().unwrap();
         assert!(sent > 0, "nothing was sent");

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod acctz;
+mod adopt;
 mod alarm_rules;
 mod alarms;
 mod atomicity;

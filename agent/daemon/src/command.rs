@@ -16,6 +16,7 @@ use holdfast_store::{Database, FILE_NAME, StoreError, User};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
+    adopt::{self, AdoptError},
     completion,
     config_command::{self, ConfigCommandError},
     config_file::{self, ConfigFile, ConfigFileError},
@@ -28,7 +29,7 @@ use crate::{
     prompt::{self, PromptError},
     services::{self, ServiceError},
     settings::{
-        BootzAction, BootzCommandSettings, CheckConfigSettings, CompleteSettings,
+        AdoptSettings, BootzAction, BootzCommandSettings, CheckConfigSettings, CompleteSettings,
         CompletionSettings, ConfigSettings, DEFAULT_CONFIG_FILE, DoctorSettings,
         FactoryResetSettings, FaultAction, FaultSettings, FaultWatchRequest, InstanceAction,
         MaintenanceAction, MaintenanceSettings, PackageFilesSettings, PingSettings, Position,
@@ -74,6 +75,8 @@ pub enum CommandError {
     #[error(transparent)]
     Password(#[from] PasswordError),
     #[error(transparent)]
+    Adopt(#[from] AdoptError),
+    #[error(transparent)]
     Service(#[from] ServiceError),
     #[error(transparent)]
     Config(#[from] ConfigCommandError),
@@ -109,6 +112,7 @@ impl CommandError {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Agent(ClientError::NotRunning { .. })
+            | Self::Adopt(AdoptError::Agent(ClientError::NotRunning { .. }))
             | Self::Config(ConfigCommandError::Agent(ClientError::NotRunning { .. }))
             | Self::FaultProfile(ProfileError::Agent(ClientError::NotRunning { .. }))
             | Self::FaultWatch(WatchError::Agent(ClientError::NotRunning { .. })) => {
@@ -250,6 +254,14 @@ pub fn wait_online(settings: &WaitOnlineSettings) -> Result<(), CommandError> {
             sleep(ONLINE_PAUSE).await;
         }
     })?
+}
+
+/// Prints the configuration that asks for what the kernel has, or sets it.
+///
+/// # Errors
+/// When the kernel cannot be read; of a change also when no agent runs, or it refuses.
+pub fn adopt(settings: &AdoptSettings) -> Result<(), CommandError> {
+    print(&asynchronously(adopt::run(settings))??)
 }
 
 /// Looks at the box, and prints what is wrong. The exit code is that of the worst finding.

@@ -185,7 +185,7 @@ async fn objects_of(client: &Client, number: u64) -> Result<String, ConfigComman
     Ok(format!("\n{}", client.text(&address).await?))
 }
 
-fn request(content: ChangeContent, terms: &ChangeTerms) -> ChangeRequest {
+pub(crate) fn request(content: ChangeContent, terms: &ChangeTerms) -> ChangeRequest {
     ChangeRequest {
         content,
         dry_run: terms.dry_run,
@@ -373,7 +373,7 @@ fn write_difference(text: &mut String, answer: &ChangeAnswer) {
 }
 
 /// Text for the answer to a dry run.
-fn plan_text(answer: &ChangeAnswer) -> String {
+pub(crate) fn plan_text(answer: &ChangeAnswer) -> String {
     let mut text = String::new();
     write_difference(&mut text, answer);
     if answer.difference.is_empty() {

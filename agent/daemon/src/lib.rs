@@ -10,6 +10,7 @@
 
 pub mod aaa;
 pub mod accounting;
+mod adopt;
 #[cfg(test)]
 mod agent_tests;
 pub mod auth;

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         Command::Ping(settings) => briefly(command::ping(&settings)),
         Command::Traceroute(settings) => briefly(command::traceroute(&settings)),
         Command::WaitOnline(settings) => briefly(command::wait_online(&settings)),
+        Command::Adopt(settings) => briefly(command::adopt(&settings)),
         Command::Doctor(settings) => {
             command::doctor(&settings).unwrap_or_else(|error| failed(&error, error.exit_code()))
         }

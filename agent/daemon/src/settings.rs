@@ -97,6 +97,8 @@ pub enum Command {
     Doctor(DoctorSettings),
     /// Put everything that tells of a fault of the box into one archive, without secrets
     SupportBundle(SupportBundleSettings),
+    /// Print the configuration that asks for what the kernel has, or set it
+    Adopt(AdoptSettings),
     /// Manage the users of the agent
     User(UserSettings),
     /// Switch a service's namespace on or off: while it is off, clients own its items
@@ -480,6 +482,25 @@ pub struct DoctorSettings {
     /// Leave out the checks that take more than a moment: the kernel and the speed of the disk
     #[arg(long)]
     pub quick: bool,
+}
+
+/// Settings of `holdfast adopt`.
+#[derive(Clone, Debug, Args)]
+pub struct AdoptSettings {
+    #[command(flatten)]
+    pub state: StateDir,
+    /// Port to adopt, with its VLANs, addresses and routes; may be repeated. Without a port, everything is adopted
+    #[arg(long, value_name = "NAME", value_parser = port_name)]
+    pub port: Vec<String>,
+    /// Print OpenConfig as JSON instead of text
+    #[arg(long, conflicts_with = "apply")]
+    pub openconfig: bool,
+    /// Set the configuration, and take it back after 120 s unless `holdfast adopt --confirm` keeps it
+    #[arg(long)]
+    pub apply: bool,
+    /// Keep what --apply has set
+    #[arg(long, conflicts_with_all = ["port", "openconfig", "apply"])]
+    pub confirm: bool,
 }
 
 /// Form of the lines of the log.

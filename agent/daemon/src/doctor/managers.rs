@@ -29,6 +29,16 @@ pub(crate) enum Manager {
 }
 
 impl Manager {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Networkd,
+        Self::Nm,
+        Self::Ifupdown,
+        Self::Dhclient,
+        Self::Dhcpcd,
+        Self::Frr,
+        Self::Bird,
+    ];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Networkd => "systemd-networkd",
