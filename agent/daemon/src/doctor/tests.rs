@@ -38,7 +38,7 @@ impl GoodBox {
         let state_dir = folder.path().join("state");
         fs::create_dir(&state_dir).unwrap();
         fs::set_permissions(&state_dir, Permissions::from_mode(0o700)).unwrap();
-        let state = StateDir { state_dir, socket: None };
+        let state = StateDir { state_dir, socket: None, config: None };
         let users = vec![UserSummary { name: "ann".to_owned(), role: "admin".to_owned() }];
         let report = AgentReport {
             pid: AGENT,
@@ -440,7 +440,7 @@ fn managers_are_those_of_the_namespace_of_the_agent() {
 
 #[test]
 fn options_are_those_of_the_agent_or_of_its_unit() {
-    let state = StateDir { state_dir: "/tmp/state".into(), socket: None };
+    let state = StateDir { state_dir: "/tmp/state".into(), socket: None, config: None };
     let stopped = || AgentAnswer::NotRunning(String::new());
     let unit = "ExecStart={ path=/usr/bin/holdfast ; argv[]=/usr/bin/holdfast run --state-dir ${STATE_DIRECTORY} --listen 192.0.2.1 ; ignore_errors=no ; pid=0 }\n";
     let unit = ToolAnswer::Text(unit.to_owned());
