@@ -85,7 +85,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("rayon", &["holdfast-common"]),
     ("redb", &["holdfast-store"]),
     ("rtnetlink", &["holdfast-platform"]),
-    ("tar", &["holdfast-services"]),
+    ("tar", &["holdfast", "holdfast-services"]),
     (
         "tokio",
         &[

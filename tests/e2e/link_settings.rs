@@ -64,12 +64,12 @@ async fn settings_are_written_shown_repaired_and_given_back() {
         assert_eq!(client.read(&config).await.unwrap(), want, "{config}");
     }
 
-    // Others change what the kernel announces, each file by itself.
+    // Others change files whose changes the kernel announces, one after the other.
     for (name, value, wanted) in [("rp_filter", "0", "2"), ("proxy_arp", "0", "1")] {
         std::fs::write(format!("/proc/sys/net/ipv4/conf/eth0/{name}"), value).unwrap();
         eventually("it is repaired", || file(&net, "ipv4", name) == wanted).await;
     }
-    // What the kernel does not announce is found when everything is read again, as at a start.
+    // Other changes are found when everything is read again, as at a start.
     agent.kill();
     std::fs::write("/proc/sys/net/ipv6/conf/eth0/dad_transmits", "9").unwrap();
     std::fs::write("/proc/sys/net/ipv4/conf/eth0/proxy_arp_pvlan", "0").unwrap();

@@ -25,7 +25,7 @@ use crate::settings::{
     GraphArgs, GraphFormat, Show, StateDir, SupportBundleSettings, TransactionsArgs,
 };
 
-/// Time for all parts: somebody waits for the command, often on a box that is in trouble. What does not fit is named.
+/// Time for all parts: somebody waits for the command, often on a box that is in trouble. Parts that come too late are named.
 const WHOLE_TIME: Duration = Duration::from_secs(60);
 /// Time for one part, so that one program that hangs does not take that of the others.
 const PART_TIME: Duration = Duration::from_secs(10);
@@ -62,7 +62,7 @@ pub enum BundleError {
 #[derive(Debug)]
 pub struct Part {
     pub name: &'static str,
-    /// What it is, for the guide and the manifest.
+    /// Its content, for the guide and the manifest.
     pub about: &'static str,
     source: Source,
 }
@@ -197,7 +197,7 @@ fn graph() -> Show {
     Show::Graph(GraphArgs { format: GraphFormat::Json, ..GraphArgs::default() })
 }
 
-/// What the bundle has, and what it lacks.
+/// The list of the parts, also of those that are missing.
 #[derive(Debug, Serialize)]
 struct Manifest {
     version: &'static str,

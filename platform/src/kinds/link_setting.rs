@@ -59,7 +59,7 @@ pub enum LinkSysctl {
 /// Contents of the files of a setting.
 pub type FileValues = Vec<u32>;
 
-/// What is special about a setting.
+/// The row of a setting.
 #[derive(Debug)]
 pub struct SettingRow {
     /// Kind of its values.
@@ -76,7 +76,7 @@ pub struct SettingRow {
     pub netconf: Option<u16>,
     /// True where the kernel goes by the largest of the values of the link and of `all`.
     pub has_least: bool,
-    /// What the kernel has for a link that nobody has set it for.
+    /// Contents of the files of a link for which nobody has set it.
     pub without_us: &'static [u32],
     /// Leaves below the family that ask for it; none for a setting that the link asks for.
     leaves: &'static [&'static str],
@@ -210,7 +210,7 @@ static SETTING_ROWS: [SettingRow; 6] = [
         without_us: &[1, 1],
         leaves: &["autoconf"],
         files_for: |leaves| {
-            // By itself the kernel listens to routers only where it does not forward (1).
+            // With 1 the kernel listens to routers only where it does not forward.
             Some(if bool_of(leaves[0])? { vec![1, 2] } else { vec![0, 1] })
         },
         states: &["autoconf"],
@@ -261,7 +261,7 @@ fn inet6(message: &LinkMessage) -> Option<&Inet6DevConf> {
     })
 }
 
-/// What a message says of the families of its link.
+/// The families of a link in a message about it.
 fn families(message: &LinkMessage) -> impl Iterator<Item = &AfSpecUnspec> {
     let parts = message.attributes.iter().filter_map(|attribute| match attribute {
         LinkAttribute::AfSpecUnspec(parts) => Some(parts),
@@ -281,7 +281,7 @@ impl LinkSysctl {
         Self::Autoconf,
     ];
 
-    /// What is special about this setting.
+    /// Its row.
     pub fn row(self) -> &'static SettingRow {
         &SETTING_ROWS[self as usize]
     }
@@ -348,7 +348,7 @@ impl LinkSetting {
         Self { sysctl, link: link.into(), family, values, least: None, on_our_link: false }
     }
 
-    /// What the kernel goes by.
+    /// The values that the kernel goes by.
     fn in_force(&self) -> FileValues {
         let least = self.least.unwrap_or(0);
         self.values.iter().map(|value| least.max(*value)).collect()

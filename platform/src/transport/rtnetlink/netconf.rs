@@ -37,7 +37,7 @@ pub(super) fn facts<'a>(
     )
 }
 
-/// What has to be read because of an announcement that does not have all of a setting.
+/// Settings that have to be read, because an announcement does not have all of them.
 pub(super) enum Unsaid {
     /// Settings of a link.
     Of(SmolStr, Vec<(LinkSysctl, Family)>),
@@ -45,7 +45,7 @@ pub(super) enum Unsaid {
     OfAll,
 }
 
-/// What an announcement leaves unsaid.
+/// Settings that an announcement has in part.
 pub(super) fn unsaid(frame: &Frame<'_>, links: &LinkIndex) -> Option<Unsaid> {
     let settings: Vec<(LinkSysctl, Family)> = mentioned(frame)
         .filter(|(sysctl, ..)| !sysctl.is_announced())
