@@ -1,5 +1,7 @@
 //! Settings of links that the kernel has as sysctls: reverse path filter, proxy ARP, duplicate addresses, autoconfiguration.
 
+use std::path::Path;
+
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::netns::Netns;
@@ -69,6 +71,15 @@ async fn settings_are_written_shown_repaired_and_given_back() {
         std::fs::write(format!("/proc/sys/net/ipv4/conf/eth0/{name}"), value).unwrap();
         eventually("it is repaired", || file(&net, "ipv4", name) == wanted).await;
     }
+    // Below an MTU of 1280 the kernel has no IPv6 on the link, and afterwards that of a new link.
+    net.ip("link set eth0 mtu 1000");
+    eventually("IPv6 is gone", || !Path::new("/proc/sys/net/ipv6/conf/eth0").exists()).await;
+    net.ip("link set eth0 mtu 1500");
+    eventually("the settings of IPv6 are back", || {
+        Path::new("/proc/sys/net/ipv6/conf/eth0").exists()
+            && files(&net) == ["2", "1", "1", "3", "1", "2"]
+    })
+    .await;
     // Other changes are found when everything is read again, as at a start.
     agent.kill();
     std::fs::write("/proc/sys/net/ipv6/conf/eth0/dad_transmits", "9").unwrap();

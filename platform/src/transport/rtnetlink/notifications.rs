@@ -19,7 +19,7 @@ use crate::kinds::reading::{
 use crate::kinds::{CLASSES, class_of};
 use crate::kinds::{link, link_setting, route};
 use crate::transport::codecs::Codecs;
-use crate::values::OperState;
+use crate::values::{Family, LinkSysctl, OperState};
 
 /// `struct ifinfomsg`: offsets of index and flags.
 const LINK_INDEX: usize = 4;
@@ -147,6 +147,8 @@ struct Heard {
     newcomers: Vec<SmolStr>,
     /// Links whose carrier may have changed, and with it their speed.
     changed: Vec<SmolStr>,
+    /// Links that have IPv6 again. The kernel gives them the settings of a new link.
+    with_new_ipv6: Vec<SmolStr>,
     /// Settings that were announced in part.
     settings: Vec<netconf::Unsaid>,
     links_went: bool,
@@ -166,8 +168,14 @@ impl Heard {
             self.settings.extend(netconf::unsaid(frame, links));
         }
         let before = (name_of(frame, links), oper_of(frame, links));
+        let index = (frame.kind == RTM_NEWLINK && is_link(frame)).then(|| link_state(frame).0);
+        let had_ipv6 = index.and_then(|index| links.has_ipv6(index)) == Some(true);
         facts_of(frame, codecs, links, time_ns, &mut self.facts);
         let name = name_of(frame, links);
+        let has_ipv6 = index.and_then(|index| links.has_ipv6(index)) == Some(true);
+        if has_ipv6 && !had_ipv6 && before.0.is_some() {
+            self.with_new_ipv6.extend(name.clone());
+        }
         if before.0.is_some() && name != before.0 && name.is_some() {
             doubts.add_all_routes();
         }
@@ -234,12 +242,17 @@ impl Task {
 
     /// Posts what was heard, with what has to be read because of it.
     fn report(&mut self, heard: Heard) {
-        let Heard { mut facts, newcomers, mut changed, settings, links_went } = heard;
+        let Heard { mut facts, newcomers, mut changed, with_new_ipv6, settings, links_went } =
+            heard;
         if let Some(sampler) = self.sampler.as_ref().filter(|_| links_went || !newcomers.is_empty())
         {
             sampler.look_for_links();
         }
         facts.extend(self.settings_of(&newcomers));
+        for link in with_new_ipv6 {
+            let read = |sysctl| self.get_setting(sysctl, &link, Family::V6);
+            facts.extend(settings_of_ipv6().flat_map(read).flatten());
+        }
         let mut all_settings = false;
         for unsaid in settings {
             match unsaid {
@@ -266,13 +279,14 @@ impl Task {
             self.stale.routes = StaleRoutes::None;
             self.read_classes(&CLASSES);
         } else {
-            self.read(
-                links
-                    .iter()
-                    .filter_map(|index| self.links.name(*index))
-                    .map(|it| link::key(it))
-                    .collect(),
-            );
+            // IPv6 that has come to a link brings the settings of a new link.
+            let names = links.iter().filter_map(|index| self.links.name(*index));
+            let keys = names.flat_map(|name| {
+                settings_of_ipv6()
+                    .map(|sysctl| link_setting::key(sysctl, name, Family::V6))
+                    .chain([link::key(name)])
+            });
+            self.read(keys.collect());
             // A link that is read may be newer than the announcements that wait: those of the link that had its name before
             // cannot be decoded then.
             if self.links.take_dropped_early() {
@@ -290,6 +304,11 @@ impl Task {
         // Objects on links that these lists dropped were listed after them.
         self.links.take_dropped_early();
     }
+}
+
+fn settings_of_ipv6() -> impl Iterator<Item = LinkSysctl> {
+    let settings = LinkSysctl::of_families().filter(|(_, family)| *family == Family::V6);
+    settings.map(|(sysctl, _)| sysctl)
 }
 
 /// Name of the link of an `RTM_NEWLINK`.
