@@ -266,7 +266,17 @@ mod tests {
         let prefix = prefix.parse().unwrap();
         let protocol = "bgp".to_owned();
         let treatment = if hops.is_empty() { "blackhole" } else { "unicast" };
-        ListedRoute { table: 254, prefix, metric, protocol, is_ours: false, treatment, hops }
+        let unmodelled = None;
+        ListedRoute {
+            table: 254,
+            prefix,
+            metric,
+            protocol,
+            is_ours: false,
+            treatment,
+            unmodelled,
+            hops,
+        }
     }
 
     fn table(ids: &mut ForwardingIds, routes: &[ListedRoute]) -> ForwardingTable {

@@ -20,6 +20,8 @@ pub struct ListedRoute {
     pub is_ours: bool,
     /// Treatment of packets in a word, such as `unicast` or `blackhole`.
     pub treatment: &'static str,
+    /// Attribute without which it would lead elsewhere, or otherwise, and which the model does not have.
+    pub unmodelled: Option<&'static str>,
     /// Next hops in the order of the kernel.
     pub hops: Vec<ListedHop>,
 }

@@ -271,6 +271,7 @@ mod tests {
             protocol: "static".to_owned(),
             is_ours: false,
             treatment: "unicast",
+            unmodelled: None,
             hops: Vec::new(),
         }
     }

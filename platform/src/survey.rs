@@ -5,7 +5,7 @@
 //!
 //! Absent on purpose: any change of the kernel, and anything that follows changes. The kernel may change while it is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ use crate::objects::{Adoption, ModelError, Registry};
 use crate::route_table::{RouteSelection, RouteTable, RouteTableError};
 use crate::transport::rtnetlink::query::{self, Listing, QueryError, QuerySocket};
 use crate::transport::rtnetlink::socket::DATAGRAM_SIZE;
+use crate::values::KernelRoute;
 
 /// Priorities of the rules that the kernel makes itself: local, main and default.
 const KERNEL_RULES: [u32; 3] = [0, 32766, 32767];
@@ -111,14 +112,23 @@ impl Survey {
                 crate::kinds::reading::first_text(key).iter().map(ToString::to_string).collect();
             survey.add(link, registry.adoption(key, &**value));
         }
-        let mut hops: BTreeMap<_, usize> = BTreeMap::new();
+        // Of each prefix: the number of its next hops, and the metrics that they have.
+        let mut adopted: BTreeMap<_, (usize, BTreeSet<u32>)> = BTreeMap::new();
         for route in &routes.routes {
             let links = route.hops.iter().filter_map(|hop| hop.link.as_ref());
             let links = links.map(ToString::to_string).collect();
-            let first = hops.entry(route.prefix).or_default();
-            let adoption = registry.route_adoption(route, *first);
+            let (first, metrics) = adopted.entry(route.prefix).or_default();
+            let mut adoption = registry.route_adoption(route, *first);
             if let Adoption::Entry(entry) = &adoption {
-                *first += entry.groups.len();
+                let configured = Some(route.metric).filter(|metric| *metric != 0);
+                let metric = KernelRoute::kernel_metric(route.prefix, configured);
+                if metrics.insert(metric) {
+                    *first += entry.groups.len();
+                } else {
+                    let prefix = route.prefix;
+                    let reason = format!("another route to it would have metric {metric}, too");
+                    adoption = Adoption::LeftOut(format!("route {prefix}: {reason}"));
+                }
             }
             survey.add(links, Some(adoption));
         }

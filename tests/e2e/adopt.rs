@@ -51,6 +51,11 @@ fn set_up_by_hand() -> Netns {
         "route add 198.51.100.0/24 via 10.0.0.253 metric 70 proto static",
         "route add 203.0.113.0/24 via 10.0.0.252 proto zebra",
         "route add blackhole 192.0.2.0/24",
+        "nexthop add id 5 via 10.0.0.252 dev eth0",
+        "route add 203.0.114.0/24 nhid 5",
+        "route add 203.0.115.0/24 via 10.0.0.252 mtu 1300",
+        "route add 203.0.116.0/24 via 10.9.9.9 dev eth0 onlink",
+        "route add 192.0.2.0/24 via 10.0.0.252 metric 20",
         "-6 route add 2001:db8:1::/48 via 2001:db8::fe",
         "rule add priority 100 table 77",
     ] {
@@ -79,6 +84,10 @@ async fn what_is_printed_makes_the_same_box_again() {
         "    route 2001:db8:1::/48\n",
         "# address 10.9.1.7/24 of br0: it has a lifetime",
         "# route 203.0.113.0/24: protocol zebra looks after it\n",
+        "# route 203.0.114.0/24: it has a next-hop object, which is not modelled\n",
+        "# route 203.0.115.0/24: it has metrics such as an MTU, which is not modelled\n",
+        "# route 203.0.116.0/24: it has the flag `onlink`, which is not modelled\n",
+        "# route 192.0.2.0/24: another route to it would have metric 20, too\n",
         "# rule 100: rules of policy routing are not modelled\n",
     ] {
         assert!(text.contains(line), "`{line}` is missing:\n{text}");

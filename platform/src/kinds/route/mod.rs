@@ -675,8 +675,37 @@ pub(crate) fn decode_listed(
     let protocol = u8::from(header.protocol);
     let is_ours = protocol == OUR_PROTOCOL;
     let protocol = protocol_name(protocol);
-    Some(ListedRoute { table, prefix, metric, protocol, is_ours, treatment, hops })
+    let unmodelled = unmodelled(message);
+    Some(ListedRoute { table, prefix, metric, protocol, is_ours, treatment, unmodelled, hops })
 }
+
+/// An attribute of a route that the model does not have.
+fn unmodelled(message: &RouteMessage) -> Option<&'static str> {
+    let header = &message.header;
+    if header.tos != 0 {
+        return Some("a type of service");
+    }
+    if header.source_prefix_length != 0 {
+        return Some("a source prefix");
+    }
+    if header.flags.contains(RouteFlags::Onlink) {
+        return Some(ONLINK);
+    }
+    message.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::NhId(_) => Some("a next-hop object"),
+        RouteAttribute::Encap(_) | RouteAttribute::EncapType(_) => Some("an encapsulation"),
+        RouteAttribute::PrefSource(_) => Some("a source address"),
+        RouteAttribute::Metrics(metrics) if !metrics.is_empty() => Some("metrics such as an MTU"),
+        RouteAttribute::MultiPath(hops)
+            if hops.iter().any(|hop| hop.flags.contains(RouteNextHopFlags::Onlink)) =>
+        {
+            Some(ONLINK)
+        }
+        _ => None,
+    })
+}
+
+const ONLINK: &str = "the flag `onlink`";
 
 fn listed_hop(hop: Hop) -> ListedHop {
     ListedHop { gateway: hop.gateway, link: hop.link, weight: 1, fault: None }

@@ -100,6 +100,9 @@ impl RouteNodes {
         if !drops && *treatment != "unicast" {
             return left_out(&format!("the treatment {treatment} is not modelled"));
         }
+        if let Some(attribute) = route.unmodelled {
+            return left_out(&format!("it has {attribute}, which is not modelled"));
+        }
         if route.hops.iter().any(|hop| hop.weight != route.hops[0].weight) {
             return left_out("weights of next hops are not modelled");
         }

@@ -121,6 +121,7 @@ fn routes_of_people_are_taken_and_those_of_programs_are_not() {
         protocol: "boot".to_owned(),
         is_ours: false,
         treatment: "unicast",
+        unmodelled: None,
         hops: hops.to_vec(),
     };
     let several = [hop("10.0.0.1", "eth0"), hop("10.0.1.1", "eth1")];
@@ -155,6 +156,7 @@ fn routes_of_people_are_taken_and_those_of_programs_are_not() {
         check(ListedRoute { protocol: protocol.to_owned(), ..plain() }, protocol);
     }
     check(ListedRoute { table: 77, ..plain() }, "table 77");
+    check(ListedRoute { unmodelled: Some("a next-hop object"), ..plain() }, "a next-hop object");
     check(ListedRoute { treatment: "prohibit", ..plain() }, "prohibit");
     let heavier = ListedHop { weight: 3, ..hop("10.0.1.1", "eth1") };
     check(route("10.9.0.0/16", 0, &[hop("10.0.0.1", "eth0"), heavier]), "weights");
