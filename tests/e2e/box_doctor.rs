@@ -110,6 +110,27 @@ async fn a_running_agent_is_asked() {
     assert!(shown.lines().last().unwrap().ends_with(" ok"), "{shown}");
 }
 
+/// Mistakes of the file are what keeps an agent from starting: the command and the bundle have to work with them.
+#[tokio::test]
+async fn a_configuration_file_with_mistakes_is_judged() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("holdfast.toml");
+    for (number, (text, word)) in
+        [("[agent]\nlisen = 4\n", "lisen"), ("[agent\n", "holdfast.toml:1:")].iter().enumerate()
+    {
+        std::fs::write(&file, text).unwrap();
+        let found = examine(&agent, &["--quick", "--config", file.to_str().unwrap()]);
+        found.assert("files-configuration", "failure", word);
+        found.assert("process-agent", "ok", "the agent runs");
+        let bundle = folder.path().join(format!("{number}.tar.gz"));
+        let mut command = agent.command("support-bundle");
+        let output = command.arg("--config").arg(&file).arg(&bundle).output().unwrap();
+        assert!(output.status.success() && bundle.exists(), "{output:?}");
+    }
+}
+
 #[tokio::test]
 async fn without_an_agent_the_rest_is_looked_at() {
     let net = Netns::enter().with_veth("eth0", "peer0");

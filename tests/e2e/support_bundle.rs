@@ -51,7 +51,7 @@ async fn a_bundle_has_what_tells_of_a_fault_and_no_secret() {
         ("configuration.json", "eth0"),
         ("pending.txt", "link eth7"),
         ("values.txt", "10.0.0.1/24"),
-        ("transactions.txt", "link eth0"),
+        ("transactions.txt", "CREATE  address 10.0.0.1/24"),
         ("addresses.json", "10.0.0.1"),
         ("variables.txt", "net.ipv4.conf.eth0.forwarding"),
         ("metrics.txt", "holdfast_"),

@@ -8,7 +8,6 @@
 //! variables of the kernel, values in the environment of units, and the banners of the box are taken out of all texts.
 
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +17,7 @@ use holdfast_base::ErrorChain;
 use serde::Serialize;
 use tokio::time::timeout;
 
-use crate::doctor::subject::{ToolAnswer, ask_tool};
+use crate::doctor::subject::{AgentAnswer, ToolAnswer, ask_tool};
 use crate::doctor::{self, Subject};
 use crate::local::Client;
 use crate::settings::{
@@ -228,10 +227,13 @@ fn is_zero(cut: &usize) -> bool {
 pub async fn make(settings: &SupportBundleSettings) -> Result<String, BundleError> {
     let path = settings.file.display().to_string();
     let failed = |source| BundleError::Write { path: path.clone(), source };
-    // Before the work, which would be lost if it cannot be written.
-    let mut options = std::fs::OpenOptions::new();
-    let file =
-        options.write(true).create_new(true).mode(0o600).open(&settings.file).map_err(failed)?;
+    // Before the work, which would be lost if it cannot be written. The file has its name once it is whole.
+    if settings.file.exists() {
+        return Err(failed(io::ErrorKind::AlreadyExists.into()));
+    }
+    let folder = settings.file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let file = tempfile::NamedTempFile::new_in(folder.unwrap_or_else(|| Path::new(".")));
+    let file = file.map_err(failed)?;
     let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
     let gathered = gather(&settings.state, settings.banners).await;
     let made_on = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -254,14 +256,15 @@ pub async fn make(settings: &SupportBundleSettings) -> Result<String, BundleErro
     let manifest = Manifest { version: crate::settings::VERSION, made_on, parts: entries };
     let manifest = serde_json::to_string_pretty(&manifest)? + "\n";
     append(&mut archive, "manifest.json", manifest.as_bytes(), made_on).map_err(failed)?;
-    let packed = archive.into_inner().and_then(GzEncoder::finish);
-    packed.and_then(|mut file| file.flush()).map_err(failed)?;
+    let mut packed = archive.into_inner().and_then(GzEncoder::finish).map_err(failed)?;
+    packed.flush().map_err(failed)?;
+    packed.persist_noclobber(&settings.file).map_err(|error| failed(error.error))?;
     report += &format!("{path}: look through it before you pass it on\n");
     Ok(report)
 }
 
 fn append(
-    archive: &mut tar::Builder<GzEncoder<std::fs::File>>,
+    archive: &mut tar::Builder<GzEncoder<tempfile::NamedTempFile>>,
     name: &str,
     text: &[u8],
     made_on: u64,
@@ -284,7 +287,8 @@ async fn gather(state: &StateDir, with_banners: bool) -> Vec<Result<Text, String
     let end = Instant::now() + WHOLE_TIME;
     let client = Client::new(&state.socket());
     let subject = Subject::gather(state, false).await;
-    let banners = if with_banners { Vec::new() } else { banners(&client).await };
+    let has_banners = !with_banners && subject.facts().is_some();
+    let banners = if has_banners { banners(&client).await } else { Vec::new() };
     let mut room = WHOLE_SIZE;
     let mut parts = Vec::new();
     for part in PARTS {
@@ -308,6 +312,12 @@ async fn content(part: &Part, client: &Client, subject: &Subject) -> Result<Stri
         ToolAnswer::Missing => Err(format!("{program} is not installed")),
         ToolAnswer::Failed(reason) => Err(reason),
     };
+    let is_of_agent = matches!(part.source, Source::Agent(_) | Source::Address(_));
+    if let (true, AgentAnswer::NotRunning(reason) | AgentAnswer::NotAllowed(reason)) =
+        (is_of_agent, &subject.agent)
+    {
+        return Err(reason.clone());
+    }
     match &part.source {
         Source::Agent(show) => {
             let is_json = part.name.ends_with(".json");

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::ops::Range;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -59,6 +60,10 @@ impl ConfigFile {
     pub fn read(path: &Path) -> Result<Self, ConfigFileError> {
         let failed = |source| ConfigFileError::Read { path: path.to_owned(), source };
         let mut text = String::new();
+        // The opening of a pipe waits for a writer.
+        if std::fs::metadata(path).map_err(failed)?.file_type().is_fifo() {
+            return Err(failed(io::Error::other("it is a pipe, not a file")));
+        }
         let file = File::open(path).map_err(failed)?;
         file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(failed)?;
         if text.len() as u64 > MAX_FILE {

@@ -38,6 +38,9 @@ const COMMON_OPTIONS: [&str; 2] = ["state_dir", "socket"];
 /// The option that names the file; the file itself cannot have it.
 const CONFIG_OPTION: &str = "config";
 
+/// Names of the commands that find out what is wrong with a box, its configuration file included.
+const COMMANDS_FOR_FAULTS: [&str; 2] = ["doctor", "support-bundle"];
+
 /// Name of the command whose options the file has.
 const RUN: &str = "run";
 
@@ -195,7 +198,12 @@ fn matches_with_file(
     let Some((name, given)) = alone.subcommand() else {
         return Ok((definition().try_get_matches_from(arguments)?, None));
     };
-    let Some(file) = file_of(given, default_file)? else {
+    let file = match file_of(given, default_file) {
+        // These commands say what is wrong with the file, and go on without it.
+        Err(_) if COMMANDS_FOR_FAULTS.contains(&name) => None,
+        file => file?,
+    };
+    let Some(file) = file else {
         return Ok((definition().try_get_matches_from(arguments)?, None));
     };
     let is_given = |option: &str| {

@@ -21,6 +21,14 @@ const WRITE_SIZE: usize = 4096;
 /// Time that 99 of 100 durable writes may take. A change waits for two of them.
 const SLOW_SYNC: Duration = Duration::from_millis(50);
 
+pub(super) fn configuration(subject: &Subject) -> Vec<Finding> {
+    match &subject.file {
+        None => Finding::good("no configuration file"),
+        Some(Ok(())) => Finding::good("the configuration file has no mistakes"),
+        Some(Err(mistakes)) => Finding::failure(mistakes),
+    }
+}
+
 pub(super) fn folder(subject: &Subject) -> Vec<Finding> {
     let folder = subject.state_folder();
     let shown = folder.display();

@@ -219,6 +219,13 @@ pub static CHECKS: &[Check] = &[
         look: files::folder,
     },
     Check {
+        id: "files-configuration",
+        group: Group::Files,
+        about: "the configuration file can be read, and each of its keys and values is right",
+        advice: "mend the file; an agent that runs goes on with what it has, and a new start fails",
+        look: files::configuration,
+    },
+    Check {
         id: "files-room",
         group: Group::Files,
         about: "the file system of the state folder has 200 MB left",

@@ -13,10 +13,12 @@ use holdfast_platform::netns::{Netns, NetnsSetting};
 use tokio::process::Command as Program;
 use tokio::time::timeout;
 
-use crate::config_file::Invocation;
+use clap::Parser as _;
+
+use crate::config_file::{ConfigFile, Invocation};
 use crate::executable;
 use crate::local::{AgentReport, Client, ClientError, UserSummary};
-use crate::settings::{Command, RunSettings, StateDir};
+use crate::settings::{Command, CommandLine, DEFAULT_CONFIG_FILE, RunSettings, StateDir};
 
 /// Name of the packaged unit.
 const UNIT: &str = "holdfast.service";
@@ -25,6 +27,9 @@ const UNIT_PROPERTIES: &str = "--property=LoadState,UnitFileState,ActiveState,Re
 /// Time for another program to answer. Each of them asks a daemon on this box.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Time for the agent to answer. One that is busy with a large change answers within a second.
+const AGENT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Everything that the checks judge.
 #[derive(Debug)]
 pub struct Subject {
@@ -32,6 +37,8 @@ pub struct Subject {
     pub(crate) root: PathBuf,
     /// Options of the agent: of the one that runs, or of the unit, or else the defaults.
     pub(crate) settings: RunSettings,
+    /// Mistakes of the configuration file; `None` where there is no file.
+    pub(crate) file: Option<Result<(), String>>,
     pub(crate) agent: AgentAnswer,
     /// The agent that manages the network namespace.
     pub(crate) holder: Result<Option<LockHolder>, String>,
@@ -111,6 +118,7 @@ impl Subject {
         Self {
             root: "/".into(),
             settings,
+            file: mistakes_of_file(state),
             agent,
             holder,
             trials,
@@ -166,12 +174,17 @@ async fn trials() -> Result<Vec<KernelTrial>, String> {
 
 impl AgentAnswer {
     pub(crate) async fn of(client: &Client) -> Self {
-        let report = match client.report().await {
-            Ok(report) => report,
-            Err(error @ ClientError::NotAllowed { .. }) => {
+        let report = match timeout(AGENT_TIMEOUT, client.report()).await {
+            Err(_) => {
+                let seconds = AGENT_TIMEOUT.as_secs();
+                let reason = format!("the agent has not answered within {seconds} s");
+                return Self::NotRunning(reason);
+            }
+            Ok(Ok(report)) => report,
+            Ok(Err(error @ ClientError::NotAllowed { .. })) => {
                 return Self::NotAllowed(ErrorChain(&error).to_string());
             }
-            Err(error) => return Self::NotRunning(ErrorChain(&error).to_string()),
+            Ok(Err(error)) => return Self::NotRunning(ErrorChain(&error).to_string()),
         };
         let users = client.users().await.unwrap_or_default();
         let bootstrap = client.text("/bootz").await.ok();
@@ -193,21 +206,37 @@ pub(crate) fn settings_of(agent: &AgentAnswer, unit: &ToolAnswer, state: &StateD
         AgentAnswer::Running(facts) => Some(facts.report.arguments.clone()),
         AgentAnswer::NotRunning(_) | AgentAnswer::NotAllowed(_) => of_unit(),
     };
+    let run = |command| match command {
+        Command::Run(settings) => Some(*settings),
+        _ => None,
+    };
     // Together with the configuration file.
     let parsed = |arguments: Vec<String>| {
         let arguments = arguments.into_iter().map(OsString::from).collect();
-        match Invocation::parse(arguments).ok()?.command {
-            Command::Run(settings) => Some(*settings),
-            _ => None,
-        }
+        run(Invocation::parse(arguments).ok()?.command)
     };
-    let settings = arguments.and_then(parsed).or_else(|| parsed(default_arguments()));
+    let settings = arguments.and_then(parsed).or_else(|| parsed(default_arguments(state)));
+    // A file with mistakes is judged by a check of its own.
+    let alone = || run(CommandLine::try_parse_from(["holdfast", "run"]).ok()?.command);
+    let settings = settings.or_else(alone);
     let settings = settings.expect("the command line without options is complete");
     RunSettings { state: state.clone(), ..settings }
 }
 
-fn default_arguments() -> Vec<String> {
-    ["holdfast", "run"].map(str::to_owned).into()
+fn default_arguments(state: &StateDir) -> Vec<String> {
+    let file = state.config.iter().map(|file| format!("--config={}", file.display()));
+    ["holdfast", "run"].map(str::to_owned).into_iter().chain(file).collect()
+}
+
+/// Mistakes of the configuration file; `None` where there is no file.
+fn mistakes_of_file(state: &StateDir) -> Option<Result<(), String>> {
+    let path = state.config.as_deref().unwrap_or_else(|| Path::new(DEFAULT_CONFIG_FILE));
+    if state.config.is_none() && !path.exists() {
+        return None;
+    }
+    // Options that a flag or a variable of the agent gives are not known here.
+    let checked = ConfigFile::read(path).and_then(|file| Ok(file.check(&|_| true)?));
+    Some(checked.map_err(|error| ErrorChain(&error).to_string()))
 }
 
 /// Runs a program, in the folders of `path` instead of `PATH` where they are given.

@@ -61,6 +61,7 @@ impl GoodBox {
         let subject = Subject {
             root: folder.path().join("root"),
             settings,
+            file: Some(Ok(())),
             agent,
             holder: Ok(Some(LockHolder { pid: i32::try_from(AGENT).ok(), answer: None })),
             trials: Some(Ok(trials.map(works).into())),
@@ -156,6 +157,9 @@ impl GoodBox {
 type Fault = (&'static str, Verdict, &'static str, fn(&mut GoodBox));
 
 const FAULTS: &[Fault] = &[
+    ("files-configuration", Verdict::Failure, "lisen", |it| {
+        it.subject.file = Some(Err("holdfast.toml:3:1: unknown key \"lisen\"".to_owned()));
+    }),
     ("kernel-links", Verdict::Warning, "veth", |it| it.refuse(KernelFeature::Kind("veth"))),
     ("kernel-links", Verdict::Failure, "veth", |it| {
         it.report().links.insert("v0".to_owned(), "veth".to_owned());
