@@ -27,7 +27,7 @@ const UNIT_PROPERTIES: &str = "--property=LoadState,UnitFileState,ActiveState,Re
 /// Time for another program to answer. Each of them asks a daemon on this box.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time for the agent to answer. One that is busy with a large change answers within a second.
+/// Time for the agent to answer. A busy agent answers within a second.
 const AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Everything that the checks judge.
