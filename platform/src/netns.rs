@@ -149,7 +149,7 @@ impl Netns {
 }
 
 /// Path of the namespace file: the setting itself if it has a slash, else a name in [`NAMED_NAMESPACES`].
-fn path_of(name: &str) -> PathBuf {
+pub fn path_of(name: &str) -> PathBuf {
     if name.contains('/') { PathBuf::from(name) } else { Path::new(NAMED_NAMESPACES).join(name) }
 }
 

@@ -106,7 +106,7 @@ static SETTING_ROWS: [SettingRow; 6] = [
         leaves: &["forwarding"],
         files_for: |leaves| Some(vec![bool_of(leaves[0])?.into()]),
         states: &["forwarding"],
-        shown: |values| vec![Some(Value::Bool(values[0] != 0))],
+        shown: show_switch,
         listed: |_| None,
     },
     SettingRow {
@@ -121,7 +121,7 @@ static SETTING_ROWS: [SettingRow; 6] = [
         leaves: &[],
         files_for: |_| None,
         states: &["ignore-routes-with-linkdown"],
-        shown: |values| vec![Some(Value::Bool(values[0] != 0))],
+        shown: show_switch,
         listed: |_| None,
     },
     SettingRow {
@@ -221,6 +221,10 @@ static SETTING_ROWS: [SettingRow; 6] = [
         },
     },
 ];
+
+fn show_switch(values: &[u32]) -> Vec<Option<Value>> {
+    vec![Some(Value::Bool(values[0] != 0))]
+}
 
 fn bool_of(value: Option<&Value>) -> Option<bool> {
     match value? {
@@ -376,18 +380,8 @@ pub(crate) fn read(
     on_our_link: bool,
     mut read: impl FnMut(&str) -> io::Result<Option<String>>,
 ) -> io::Result<Option<LinkSetting>> {
-    let mut numbers = |link: &str| -> io::Result<Option<FileValues>> {
-        let mut values = FileValues::new();
-        for path in setting_paths(sysctl, link, family) {
-            let number = read(&path)?.and_then(|text| text.trim().parse().ok());
-            let Some(number) = number else { return Ok(None) };
-            values.push(number);
-        }
-        Ok(Some(values))
-    };
-    let Some(values) = numbers(link)? else { return Ok(None) };
-    let least = if sysctl.row().has_least { numbers(ALL_LINKS)? } else { None };
-    let least = least.and_then(|values| values.first().copied());
+    let Some(values) = numbers(sysctl, link, family, &mut read)? else { return Ok(None) };
+    let least = if sysctl.row().has_least { least(sysctl, family, read)? } else { None };
     Ok(Some(LinkSetting { sysctl, link: link.into(), family, values, least, on_our_link }))
 }
 
@@ -395,8 +389,33 @@ pub(crate) fn read(
 pub(crate) fn least_for_all(read: impl Fn(&str) -> io::Result<Option<String>>) -> Option<u32> {
     let mut settings = LinkSysctl::of_families().filter(|(sysctl, _)| sysctl.row().has_least);
     let (sysctl, family) = settings.next()?;
-    let path = setting_paths(sysctl, ALL_LINKS, family).next()?;
-    read(&path).ok()??.trim().parse().ok()
+    least(sysctl, family, read).ok().flatten()
+}
+
+/// The value of a setting for all links.
+fn least(
+    sysctl: LinkSysctl,
+    family: Family,
+    mut read: impl FnMut(&str) -> io::Result<Option<String>>,
+) -> io::Result<Option<u32>> {
+    let values = numbers(sysctl, ALL_LINKS, family, &mut read)?;
+    Ok(values.and_then(|values| values.first().copied()))
+}
+
+/// The contents of the files of a setting; `None` where one of them is missing or is not a number.
+fn numbers(
+    sysctl: LinkSysctl,
+    link: &str,
+    family: Family,
+    read: &mut impl FnMut(&str) -> io::Result<Option<String>>,
+) -> io::Result<Option<FileValues>> {
+    let mut values = FileValues::new();
+    for path in setting_paths(sysctl, link, family) {
+        let number = read(&path)?.and_then(|text| text.trim().parse().ok());
+        let Some(number) = number else { return Ok(None) };
+        values.push(number);
+    }
+    Ok(Some(values))
 }
 
 /// Setting `N` of [`LinkSysctl::ALL`], of all links and its families.
