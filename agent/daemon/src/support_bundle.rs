@@ -8,12 +8,13 @@
 //! variables of the kernel, values in the environment of units, and the banners of the box are taken out of all texts.
 
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use holdfast_base::ErrorChain;
+use holdfast_platform::netns;
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -21,7 +22,8 @@ use crate::doctor::subject::{AgentAnswer, ToolAnswer, ask_tool};
 use crate::doctor::{self, Subject};
 use crate::local::Client;
 use crate::settings::{
-    GraphArgs, GraphFormat, Show, StateDir, SupportBundleSettings, TransactionsArgs,
+    DEFAULT_CONFIG_FILE, GraphArgs, GraphFormat, Show, StateDir, SupportBundleSettings,
+    TransactionsArgs,
 };
 
 /// Time for all parts: somebody waits for the command, often on a box that is in trouble. Parts that come too late are named.
@@ -141,7 +143,7 @@ pub static PARTS: &[Part] = &[
         "state of the unit",
         Source::Tool(&["systemctl", "show", "holdfast.service"]),
     ),
-    part("holdfast.toml", "the configuration file", Source::File("/etc/holdfast/holdfast.toml")),
+    part("holdfast.toml", "the configuration file", Source::File(DEFAULT_CONFIG_FILE)),
     part("links.json", "links of the kernel", Source::InNamespace(&["ip", "-d", "-j", "link"])),
     part(
         "addresses.json",
@@ -250,8 +252,13 @@ pub async fn make(settings: &SupportBundleSettings) -> Result<String, BundleErro
         if missing.is_none() {
             append(&mut archive, part.name, text.as_bytes(), made_on).map_err(failed)?;
         }
-        let (name, about, size) = (part.name, part.about, text.len());
-        entries.push(ManifestEntry { name, about, size, cut, missing });
+        entries.push(ManifestEntry {
+            name: part.name,
+            about: part.about,
+            size: text.len(),
+            cut,
+            missing,
+        });
     }
     let manifest = Manifest { version: crate::settings::VERSION, made_on, parts: entries };
     let manifest = serde_json::to_string_pretty(&manifest)? + "\n";
@@ -352,17 +359,16 @@ async fn content(part: &Part, client: &Client, subject: &Subject) -> Result<Stri
 }
 
 /// File of the network namespace that the agent manages; `None` for that of this process.
-fn namespace(subject: &Subject) -> Option<String> {
+fn namespace(subject: &Subject) -> Option<PathBuf> {
     match &subject.settings.netns {
-        Some(path) if path.contains('/') => Some(path.clone()),
-        Some(name) => Some(format!("/run/netns/{name}")),
-        None => subject.report().map(|report| format!("/proc/{}/ns/net", report.pid)),
+        Some(netns) => Some(netns::path_of(netns)),
+        None => subject.report().map(|report| format!("/proc/{}/ns/net", report.pid).into()),
     }
 }
 
 /// Runs a program, in a network namespace if one is given.
-async fn run(command: &[&str], namespace: Option<String>) -> ToolAnswer {
-    let net = namespace.map(|file| format!("--net={file}"));
+async fn run(command: &[&str], namespace: Option<PathBuf>) -> ToolAnswer {
+    let net = namespace.map(|file| format!("--net={}", file.display()));
     let mut words: Vec<&str> = Vec::new();
     if let Some(net) = &net {
         words.extend(["nsenter", net]);

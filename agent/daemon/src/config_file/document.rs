@@ -102,8 +102,13 @@ impl ConfigFile {
                 let words = words(option(&run, setting), value);
                 let words = words
                     .map_err(|reason| format!("`{}` in [{}] {reason}", setting.key, section.name));
-                let (key_span, value_span) = (key.span(), value.span());
-                entries.push(Entry { section, setting, words, key_span, value_span });
+                entries.push(Entry {
+                    section,
+                    setting,
+                    words,
+                    key_span: key.span(),
+                    value_span: value.span(),
+                });
             }
         }
         drop(document);

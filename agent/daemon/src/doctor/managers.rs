@@ -91,7 +91,7 @@ pub(crate) enum Managed {
     /// The program does not run.
     Absent,
     Ports(BTreeSet<String>),
-    /// It runs, and does not tell its ports, for this reason.
+    /// It runs, but nobody can tell its ports; the reason.
     Unknown(String),
 }
 

@@ -444,13 +444,13 @@ fn managers_are_those_of_the_namespace_of_the_agent() {
 
 #[test]
 fn options_are_those_of_the_agent_or_of_its_unit() {
-    let state = StateDir { state_dir: "/tmp/state".into(), socket: None, config: None };
+    let state = StateDir { state_dir: "/srv/state".into(), socket: None, config: None };
     let stopped = || AgentAnswer::NotRunning(String::new());
     let unit = "ExecStart={ path=/usr/bin/holdfast ; argv[]=/usr/bin/holdfast run --state-dir ${STATE_DIRECTORY} --listen 192.0.2.1 ; ignore_errors=no ; pid=0 }\n";
     let unit = ToolAnswer::Text(unit.to_owned());
     let settings = settings_of(&stopped(), &unit, &state);
     assert_eq!(settings.listen, ["192.0.2.1:9339".parse().unwrap()]);
-    assert_eq!(settings.state.path(), Path::new("/tmp/state"));
+    assert_eq!(settings.state.path(), Path::new("/srv/state"));
     let settings = settings_of(&stopped(), &ToolAnswer::Missing, &state);
     assert_eq!(settings.listen, ["[::]:9339".parse().unwrap()]);
     let report = AgentReport {
