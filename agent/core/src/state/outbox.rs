@@ -37,6 +37,11 @@ impl Outbox {
         None
     }
 
+    /// True when no batch waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// True when the store is to write what the first batch waits for, and has not begun.
     pub(super) fn has_new_first(&self) -> bool {
         self.waiting.len() == 1

@@ -27,6 +27,12 @@ impl Transports {
         Self { transport, outbox: Outbox::default() }
     }
 
+    /// True when nothing waits for the store. The end of a pre-image has no operation for which the engine waits, so an
+    /// engine that is idle does not say so.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
     /// Has everything read.
     pub(crate) fn retrieve(&mut self) {
         self.transport.retrieve();

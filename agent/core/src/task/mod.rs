@@ -72,7 +72,7 @@ impl CoreTask {
     /// Awaits nothing but the next event: what takes time comes back as one.
     pub(crate) async fn run(mut self) {
         let mut stopping = false;
-        while !(stopping && self.commits.is_empty()) {
+        while !(stopping && self.commits.is_empty() && self.transports.is_idle()) {
             match self.next_event(stopping).await {
                 Event::Commit(request) => self.receive(*request),
                 Event::Query(query) => self.answer(query),

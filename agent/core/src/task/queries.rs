@@ -47,6 +47,7 @@ impl CoreTask {
     pub(crate) fn answer_when_idle(&mut self) {
         if self.waiters.are_for_idleness()
             && self.engine.read().is_idle()
+            && self.transports.is_idle()
             && !self.commits.is_publishing()
             && !self.publisher.has_work()
         {

@@ -419,6 +419,18 @@ async fn run(schedule: &[Event]) {
     agent.stop().await;
 }
 
+/// A restart gives nothing back a second time. Whether the store was quicker than the end of the agent depends on the
+/// order of their threads, so there are several rounds.
+#[tokio::test]
+async fn ends_of_pre_images_are_durable_when_the_agent_is_idle() {
+    let changes = [37, 12, 23, 22, 14];
+    let mut schedule: Vec<_> = changes.map(Event::Begin).into();
+    schedule.insert(1, Event::Hang);
+    for _ in 0..8 {
+        run(&schedule).await;
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
