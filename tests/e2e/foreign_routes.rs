@@ -274,6 +274,25 @@ async fn a_route_of_others_that_wins_is_named() {
 }
 
 #[tokio::test]
+async fn an_ipv6_route_of_others_that_wins_is_named() {
+    let net = ports(&["eth0"]);
+    net.ip("address add 2001:db8::10/64 dev eth0 nodad");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    set_routes(&client, &[route("2001:db8:9::/48", "2001:db8::2")]).await.unwrap();
+    for protocol in ["boot", "zebra"] {
+        let theirs = format!("2001:db8:9::/48 via 2001:db8::3 dev eth0 metric 5 proto {protocol}");
+        net.ip(&format!("route add {theirs}"));
+        let words = format!(
+            "shadowed by `2001:db8:9::/48 via 2001:db8::3 dev eth0 proto {protocol} metric 5`"
+        );
+        eventually("it is shown", || agent.show("pending").contains(&words)).await;
+        net.ip(&format!("route del {theirs}"));
+        eventually("no more", || agent.show("pending").is_empty()).await;
+    }
+}
+
+#[tokio::test]
 async fn next_hops_that_others_append_in_ipv6_are_seen_and_stay() {
     let net = ports(&["eth0"]);
     net.ip("address add 2001:db8::10/64 dev eth0 nodad");
