@@ -41,10 +41,11 @@ soak: ## fifteen thousand random schedules of each kind for the engine, where `m
 		PROPTEST_CASES=15000 cargo test --release --package holdfast-scheduler --test chaos --test properties --locked
 	BOLERO_RANDOM_TEST_TIME_MS=600000 cargo test --workspace --test fuzz --locked
 
-campaign: ## a quarter of an hour of kills, failing disks, foreign changes, clock jumps and attackers; SEED=N repeats the choices of a run
+campaign: ## a quarter of an hour of kills, failing disks, foreign changes, clock jumps and attackers (SEED=N repeats its choices), and fifty power cuts in the lab
 	tests/scripts/setup.sh test
-	cargo build --release --workspace --bin holdfast --bin campaign
+	cargo build --release --workspace --bins
 	tests/scripts/private.sh "$${CARGO_TARGET_DIR:-target}/release/campaign" $${SEED:+--seed $$SEED}
+	HOLDFAST_POWER_CAMPAIGN=1 tests/scripts/private.sh cargo test --release --workspace --test lab --locked -- power:: --nocapture
 
 trace: ## which requirements are proven, which deviate, which are open
 	cargo run --quiet -p holdfast-tests --bin trace

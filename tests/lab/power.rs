@@ -14,12 +14,29 @@ use holdfast_tests::lab::{DISK, Disk, Guest, SHARE, part, script_of};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
-/// Power cuts of one run.
-const CUTS: u32 = 5;
-/// Routes of each Set.
-const ROUTES: u32 = 2_000;
+/// Power cuts of one run, with the routes of each Set: those of `make test`.
+const USUAL: Effort = Effort { cuts: 5, routes: 2_000 };
+/// Those of `make campaign`, which sets the variable [`CAMPAIGN_VARIABLE`] and has an optimised build.
+const CAMPAIGN: Effort = Effort { cuts: 50, routes: 10_000 };
+const CAMPAIGN_VARIABLE: &str = "HOLDFAST_POWER_CAMPAIGN";
 /// Time limit for the first answer of a boot: a start, and its routes with a debug build on one slow processor.
 const FIRST_ANSWER: Duration = Duration::from_secs(240);
+/// Moments of a power cut after the first answer, of which each round has the next one, and how far they are apart.
+const MOMENTS: u32 = 12;
+const BETWEEN_MOMENTS: Duration = Duration::from_millis(170);
+
+/// How much a run tries.
+#[derive(Clone, Copy)]
+struct Effort {
+    cuts: u32,
+    routes: u32,
+}
+
+impl Effort {
+    fn chosen() -> Self {
+        if std::env::var_os(CAMPAIGN_VARIABLE).is_some() { CAMPAIGN } else { USUAL }
+    }
+}
 
 /// Path of all routes of the box.
 const STATIC: &str =
@@ -30,7 +47,7 @@ const GATEWAYS: [(&str, &str); 3] =
     [("192.0.2.2", "bond0"), ("198.51.100.2", "bond0.7"), ("203.0.113.2", "eth0.9")];
 
 /// The routes that a Set with this number asks for: each Set replaces all of them by others.
-fn routes(number: u32) -> Value {
+fn routes(number: u32, count: u32) -> Value {
     let metric = number + 1;
     let entry = |index: u32| {
         let prefix = format!("10.{}.{}.0/24", index >> 8, index & 255);
@@ -38,7 +55,7 @@ fn routes(number: u32) -> Value {
         let hop = json!({"index": "0", "next-hop": gateway, "metric": metric});
         json!({"prefix": prefix, "next-hop": [hop]})
     };
-    json!({"route": (0..ROUTES).map(entry).collect::<Vec<_>>()})
+    json!({"route": (0..count).map(entry).collect::<Vec<_>>()})
 }
 
 /// The links that the routes leave by. The number of the Set is in the description of each, so that a Set is more than routes.
@@ -59,11 +76,11 @@ fn links(number: u32) -> Value {
 }
 
 /// One Set with all of it.
-fn whole(number: u32) -> SetRequest {
+fn whole(number: u32, count: u32) -> SetRequest {
     let interfaces = update("holdfast_native:/interfaces", links(number));
     let lacp = json!({"interface": [{"name": "bond0", "interval": "FAST"}]});
     let lacp = update("holdfast_native:/lacp", lacp);
-    let routes = update(STATIC, routes(number));
+    let routes = update(STATIC, routes(number, count));
     SetRequest { replace: vec![interfaces, lacp, routes], ..Default::default() }
 }
 
@@ -85,7 +102,7 @@ fn wired() -> (Netns, Netns) {
     (net, other)
 }
 
-/// Number of the last Set that was answered.
+/// Number in the last line of a file, such as that of the last Set that was answered.
 fn answered(file: &Path) -> Option<u32> {
     fs::read_to_string(file).ok()?.lines().last()?.parse().ok()
 }
@@ -94,14 +111,20 @@ fn in_share(name: &str) -> PathBuf {
     Path::new(SHARE).join(name)
 }
 
+/// Number of routes that the host asks a guest for.
+fn routes_asked() -> u32 {
+    answered(&in_share("routes")).expect("the host has written the number of routes")
+}
+
 /// Sends Sets one after the other until the power is cut, and writes a line into the shared folder for each answer.
 async fn sets_without_end() {
     let (net, _other) = wired();
     let agent = start(&net).await;
     let client = agent.gnmi().await;
     let before = answered(&in_share("before")).map_or(0, |number| number + 1);
+    let routes = routes_asked();
     for number in before.. {
-        client.set(whole(number)).await.unwrap();
+        client.set(whole(number, routes)).await.unwrap();
         let line =
             format!("{}{number}\n", fs::read_to_string(in_share("answered")).unwrap_or_default());
         fs::write(in_share("answered"), line).unwrap();
@@ -114,9 +137,10 @@ async fn nothing_is_lost_or_torn() {
     let agent = start(&net).await;
     let last = answered(&in_share("before")).unwrap();
     // The carrier of a bond comes once both ends have agreed.
+    let routes = routes_asked() as usize;
     let ours = || net.ip_json("-4 route show proto 150");
     eventually_within(FIRST_ANSWER, "all routes are there", || {
-        std::future::ready(ours().len() == ROUTES as usize)
+        std::future::ready(ours().len() == routes)
     })
     .await;
     let routes = ours();
@@ -152,10 +176,12 @@ async fn a_power_cut_loses_nothing_that_was_answered() {
 }
 
 async fn cut_power_again_and_again() {
+    let effort = Effort::chosen();
     let disk = Disk::new().unwrap();
     let mut before = None;
-    for cut in 0..CUTS {
+    for cut in 0..effort.cuts {
         let guest = Guest::boot(Some(&disk)).unwrap();
+        fs::write(guest.shared_file("routes"), format!("{}\n", effort.routes)).unwrap();
         if let Some(last) = before {
             fs::write(guest.shared_file("before"), format!("{last}\n")).unwrap();
             let run = guest.run(&script_of(TEST, CHECK));
@@ -167,8 +193,7 @@ async fn cut_power_again_and_again() {
             std::future::ready(answered(&file).is_some())
         })
         .await;
-        // The moment is another one in each round.
-        tokio::time::sleep(Duration::from_millis(u64::from(cut) * 170)).await;
+        tokio::time::sleep(BETWEEN_MOMENTS * (cut % MOMENTS)).await;
         before = answered(&file);
         guest.cut_power();
     }

@@ -328,12 +328,15 @@ mod tests {
         };
         let size = first.nodes.len();
         let mut schema = removed(&first);
-        for _ in 0..1000 {
-            assert_eq!((schema.nodes.len(), linked(&schema)), (size, linked(&base)));
+        for round in 0..1000 {
+            assert_eq!(schema.nodes.len(), size);
             schema = schema.with_modules(&modules).unwrap();
             assert_eq!((schema.nodes.len(), schema.modules.len()), (size, first.modules.len()));
-            assert_eq!(numbered(&schema), numbered(&first));
+            // Walking both trees takes longer than making one.
+            let is_walked = round % 100 == 99;
+            assert!(!is_walked || numbered(&schema) == numbered(&first), "round {round}");
             schema = removed(&schema);
+            assert!(!is_walked || linked(&schema) == linked(&base), "round {round}");
         }
     }
 

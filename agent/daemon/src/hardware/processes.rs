@@ -198,6 +198,7 @@ impl EntryContent for ProcessContent {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_core::fixtures::memory_folder;
     use tempfile::TempDir;
 
     use super::*;
@@ -241,7 +242,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reading_has_no_more_than_some_and_no_arguments() {
-        let proc = TempDir::new().unwrap();
+        let proc = memory_folder();
         for pid in 1..=MAX_PROCESSES + 1 {
             let folder = proc.path().join(pid.to_string());
             fs::create_dir(&folder).unwrap();
