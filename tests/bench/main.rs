@@ -16,6 +16,7 @@ mod document;
 mod engine;
 mod faults;
 mod kernel;
+mod links;
 mod notices;
 mod services;
 mod system;
@@ -60,6 +61,7 @@ struct Sizes {
     engine: engine::Sizes,
     notices: notices::Sizes,
     faults: faults::Sizes,
+    links: links::Sizes,
 }
 
 impl Sizes {
@@ -81,6 +83,7 @@ impl Sizes {
         engine: engine::Sizes::FULL,
         notices: notices::Sizes::USUAL,
         faults: faults::Sizes::USUAL,
+        links: links::Sizes::FULL,
     };
     /// `--all`: sizes for a release.
     const ALL: Self = Self {
@@ -108,6 +111,7 @@ impl Sizes {
         engine: engine::Sizes::SMOKE,
         notices: notices::Sizes::SMOKE,
         faults: faults::Sizes::SMOKE,
+        links: links::Sizes::SMOKE,
     };
 
     fn is_smoke(self) -> bool {
@@ -150,6 +154,11 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<ExitCode> {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(links::IN_GUEST) {
+        links::print_times(arguments).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let sizes = Sizes::from_arguments();
     let document = Document::from_arguments()?;
     anyhow::ensure!(document.is_none() || !sizes.is_smoke(), "--smoke measures nothing to keep");
@@ -286,6 +295,7 @@ async fn run() -> Result<ExitCode> {
     );
     notices::sampler_rows(&mut table, sizes.notices).await?;
     faults::rows(&mut table, sizes.faults).await?;
+    links::rows(&mut table, sizes.links).await?;
     union::rows(&mut table, sizes.cables, sizes.tables).await?;
     services::rows(&mut table, sizes.services).await?;
     let strict = std::env::args().any(|argument| argument == "--strict");
