@@ -39,7 +39,10 @@ pub(super) fn variables(subject: &Subject) -> Vec<Finding> {
 fn judge(subject: &Subject, weight: impl Fn(&KernelTrial) -> Option<Verdict>) -> Vec<Finding> {
     let trials = match &subject.trials {
         None => return Finding::skipped("not tried, because of --quick"),
-        Some(Err(reason)) => return Finding::unknown(reason),
+        Some(Err(reason)) => {
+            let untried = Finding::new(Verdict::Unknown, reason);
+            return vec![untried.with_advice("run `holdfast doctor` as root")];
+        }
         Some(Ok(trials)) => trials,
     };
     let tried: Vec<_> = trials.iter().filter_map(|it| Some((it, weight(it)?))).collect();

@@ -17,8 +17,10 @@ pub fn text(rows: &[Row]) -> String {
     let mut text = String::new();
     for group in Group::ALL {
         let of_group = || rows.iter().filter(|row| row.check.group == group);
-        let wrong: Vec<&Row> =
+        let mut wrong: Vec<&Row> =
             of_group().filter(|row| row.finding.verdict > Verdict::Skipped).collect();
+        // Several checks may be kept from looking for one reason.
+        wrong.dedup_by(|row, before| row.finding.text == before.finding.text);
         if wrong.is_empty() {
             let good = of_group().filter(|row| row.finding.verdict == Verdict::Good);
             let good: Vec<&str> = good.map(|row| row.finding.text.as_str()).collect();
