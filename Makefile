@@ -1,6 +1,6 @@
 # Thin on purpose: each target is one command, and the scripts in tests/scripts say the rest.
 
-.PHONY: help setup build deb container try try-bootz test test-unit soak campaign trace e2e lab bench gnmic
+.PHONY: help setup build deb container book try try-bootz test test-unit soak campaign trace e2e lab bench gnmic
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 11
@@ -18,6 +18,11 @@ deb: build ## the Debian package of the optimised agent: target/debian/holdfast.
 
 container: build ## the container image holdfast:latest, with podman or docker
 	packaging/container/build.sh "$${CARGO_TARGET_DIR:-target}/release/holdfast"
+
+book: ## the user guide as a book with search: target/book/index.html
+	tests/scripts/setup.sh book
+	tests/scripts/clients.sh mdbook
+	packaging/book/build.sh
 
 try: ## configure a live Linux box: a private network namespace, the agent, and commands to paste
 	tests/scripts/setup.sh try

@@ -16,12 +16,14 @@ const SENTENCE_WORDS: usize = 35;
 
 #[test]
 fn the_contents_name_every_page() {
-    let contents = std::fs::read_to_string(guide::folder().join("README.md")).unwrap();
-    let is_missing =
-        |name: &String| *name != "README.md" && !contents.contains(&format!("]({name})"));
-    let missing: Vec<_> =
-        guide::pages().into_iter().map(|page| page.0).filter(is_missing).collect();
-    assert!(missing.is_empty(), "the contents lack {missing:?}");
+    for list in ["README.md", guide::SUMMARY] {
+        let contents = std::fs::read_to_string(guide::folder().join(list)).unwrap();
+        let is_missing =
+            |name: &String| *name != "README.md" && !contents.contains(&format!("]({name})"));
+        let missing: Vec<_> =
+            guide::pages().into_iter().map(|page| page.0).filter(is_missing).collect();
+        assert!(missing.is_empty(), "{list} lacks {missing:?}");
+    }
 }
 
 #[test]

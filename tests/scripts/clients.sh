@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds or installs clients that nobody here wrote, pinned, into FOLDER (default target/clients):
-# `clients.sh [gnmic|gnmi_cli|grpcurl|python|bootz|tree|handler|deny|cargo_deb]...`. What is there already in the pinned version is left alone.
+# `clients.sh [gnmic|gnmi_cli|grpcurl|python|bootz|tree|handler|deny|cargo_deb|mdbook]...`. What is there already in the pinned version is left alone.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 folder=${CLIENTS:-$here/../target/clients}
@@ -73,6 +73,17 @@ cargo_deb() {
     env -u RUSTC_WORKSPACE_WRAPPER -u CLIPPY_ARGS cargo install cargo-deb --version "$version" --locked \
         --no-default-features --quiet --root "$folder/cargo-deb"
     echo "$version" >"$folder/cargo-deb/pinned"
+}
+
+# mdBook, which makes a book of the guide. Its search is of use to readers; serving and watching are not.
+mdbook() {
+    version=0.5.4
+    if [ -x "$folder/mdbook/bin/mdbook" ] && [ "$(cat "$folder/mdbook/pinned" 2>/dev/null)" = "$version" ]; then return; fi
+    echo "clients: building mdbook"
+    # Our lints are no business of this crate.
+    env -u RUSTC_WORKSPACE_WRAPPER -u CLIPPY_ARGS cargo install mdbook --version "$version" --locked \
+        --no-default-features --features search --quiet --root "$folder/mdbook"
+    echo "$version" >"$folder/mdbook/pinned"
 }
 
 # The bootstrap server emulator, and a program of ours around its helper packages.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that are missing: `setup.sh build` what the agent is built with, `setup.sh try`,
-# `setup.sh deb`, `setup.sh lab` and `setup.sh test` what these need on top. Without root it names them, and the command that installs them.
+# `setup.sh deb`, `setup.sh book`, `setup.sh lab` and `setup.sh test` what these need on top. Without root it names them, and the command that installs them.
 set -eu
 
 missing=
@@ -24,6 +24,9 @@ try)
     ;;
 deb)
     need dpkg-dev dpkg-shlibdeps --version
+    ;;
+book)
+    need python3 python3 --version
     ;;
 lab)
     need iproute2 ip -V

@@ -79,7 +79,7 @@ step unit cargo test --workspace --locked --no-fail-fast --lib --bins --test '[!
 # `unit` has run each target for a second.
 step fuzz fuzz
 step trace "${CARGO_TARGET_DIR:-target}/debug/trace" --brief
-step clients tests/scripts/clients.sh gnmic gnmi_cli grpcurl python bootz tree handler cargo_deb
+step clients tests/scripts/clients.sh gnmic gnmi_cli grpcurl python bootz tree handler cargo_deb mdbook
 step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked "${timed[@]}" "${e2e_threads[@]}" \
     "${unit_modules[@]/#/--skip=}"
 # On a kernel of its own.
@@ -93,6 +93,8 @@ step unitcaps tests/scripts/private.sh env HOLDFAST_E2E_UNDER_UNIT=1 cargo test 
 step campaign tests/scripts/private.sh "${CARGO_TARGET_DIR:-target}/debug/campaign" --short
 # The Debian package of the binary of the step `build`.
 step package tests/scripts/private.sh tests/scripts/package.sh
+# The guide as a book; warnings are errors.
+step book packaging/book/build.sh
 # With the binaries of the step `build`: each row of the benchmark comes to its end. `make bench` measures.
 step bench tests/scripts/private.sh "${CARGO_TARGET_DIR:-target}/debug/bench" --smoke
 

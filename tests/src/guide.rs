@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use crate::sources::{files, workspace};
 
+/// The chapters of the book, as mdBook reads them. It has a title for each part, and is not a page.
+pub const SUMMARY: &str = "SUMMARY.md";
+
 /// The folder with the pages.
 #[must_use]
 pub fn folder() -> PathBuf {
@@ -24,7 +27,7 @@ pub fn pages() -> Vec<(String, String)> {
         let name = path.strip_prefix(&folder).unwrap_or(&path);
         (name.to_string_lossy().into_owned(), text)
     };
-    files(&folder, &["md"]).into_iter().map(page).collect()
+    files(&folder, &["md"]).into_iter().filter(|path| !path.ends_with(SUMMARY)).map(page).collect()
 }
 
 /// The text of all pages.
