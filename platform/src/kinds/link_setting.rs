@@ -79,7 +79,7 @@ pub struct SettingRow {
     /// Contents of the files of a link for which nobody has set it.
     pub without_us: &'static [u32],
     /// Leaves below the family that ask for it; none for a setting that the link asks for.
-    leaves: &'static [&'static str],
+    pub(super) leaves: &'static [&'static str],
     /// The files, by the values of the leaves.
     files_for: fn(&[Option<&Value>]) -> Option<FileValues>,
     /// Leaves that show it, below the state of the link and after the name of the family.

@@ -51,6 +51,8 @@ pub mod ethernet;
 #[cfg(test)]
 mod kernel_tests;
 pub mod lacp;
+#[cfg(test)]
+mod leaf_table;
 pub mod link;
 pub mod link_setting;
 pub mod links;

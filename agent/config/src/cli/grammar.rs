@@ -107,6 +107,23 @@ impl<'a> Grammar<'a> {
         }
     }
 
+    /// Every leaf, in the order of the schema, with the line that sets it.
+    pub fn leaves(&self) -> Vec<(NodeId, String)> {
+        let mut leaves = Vec::new();
+        self.leaves_below(self.schema.root(), "", &mut leaves);
+        leaves
+    }
+
+    fn leaves_below(&self, at: NodeId, before: &str, leaves: &mut Vec<(NodeId, String)>) {
+        for word in self.suggested_keywords(at) {
+            let line = format!("{before}{}", self.form(word));
+            match self.schema.node(word.node).kind {
+                NodeKind::Leaf | NodeKind::LeafList => leaves.push((word.node, line)),
+                _ => self.leaves_below(word.node, &format!("{line} "), leaves),
+            }
+        }
+    }
+
     /// Steps from `at` that a word takes, without the keys of its list.
     pub(super) fn steps(word: &Keyword) -> impl Iterator<Item = Step> + use<> {
         word.through.into_iter().chain([word.node]).map(Step::node)

@@ -10,6 +10,7 @@ mod codec;
 mod compile;
 mod finish;
 mod keys;
+mod table;
 mod text;
 mod translate;
 
