@@ -59,6 +59,9 @@ test)
     # Containers (container.py). Without a network of podman's own, so none of its helpers are needed.
     need podman podman --version
     need runc runc --version
+    # Root folders of the boxes that systemd runs (service_manager.py), and what these tests use of the host.
+    need mmdebstrap mmdebstrap --version
+    need openssl openssl version
     need chromium chromium --version
     need chromium-driver chromedriver --version
     ;;

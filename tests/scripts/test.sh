@@ -26,7 +26,7 @@ step() {
         verdict=FAILED
         failed=1
     fi
-    summary+=("$(printf '%-8s %-7s %4d s  %s' "$name" "$verdict" $((SECONDS - from)) "$(tests_in "$logs/$name.log")")")
+    summary+=("$(printf '%-15s %-7s %4d s  %s' "$name" "$verdict" $((SECONDS - from)) "$(tests_in "$logs/$name.log")")")
 }
 
 # How many tests a log of `cargo test` tells of.
@@ -84,6 +84,9 @@ step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked "${
     "${unit_modules[@]/#/--skip=}"
 # On a kernel of its own.
 step lab tests/scripts/private.sh cargo test --workspace --test lab --locked "${timed[@]}"
+# The package on boxes in containers, with systemd as their first process.
+step service_manager target/clients/venv/bin/python tests/scripts/service_manager.py \
+    "${CARGO_TARGET_DIR:-target}/debug/holdfast" target/clients
 # The image, and the topology of two boxes that the guide has.
 step container target/clients/venv/bin/python tests/scripts/container.py "${CARGO_TARGET_DIR:-target}/debug/holdfast" target/clients/gnmic
 # With the capabilities of the packaged unit and its drop-ins, and no others.
@@ -98,7 +101,7 @@ step book packaging/book/build.sh
 # With the binaries of the step `build`: each row of the benchmark comes to its end. `make bench` measures.
 step bench tests/scripts/private.sh "${CARGO_TARGET_DIR:-target}/debug/bench" --smoke
 
-printf '\n%s\n' "step     result   time  tests"
+printf '\n%s\n' "step            result   time  tests"
 printf '%s\n' "${summary[@]}"
 slowest
 if [ $failed = 0 ]; then verdict=passed; else verdict=FAILED; fi
