@@ -89,6 +89,9 @@ step service_manager target/clients/venv/bin/python tests/scripts/service_manage
     "${CARGO_TARGET_DIR:-target}/debug/holdfast" target/clients
 # The image, and the topology of two boxes that the guide has.
 step container target/clients/venv/bin/python tests/scripts/container.py "${CARGO_TARGET_DIR:-target}/debug/holdfast" target/clients/gnmic
+# The commands of the guide's recipes.
+step recipes tests/scripts/private.sh python3 tests/scripts/recipes.py "${CARGO_TARGET_DIR:-target}/debug/holdfast" \
+    target/clients/gnmic
 # With the capabilities of the packaged unit and its drop-ins, and no others.
 step unitcaps tests/scripts/private.sh env HOLDFAST_E2E_UNDER_UNIT=1 cargo test --workspace --test e2e --locked \
     "${timed[@]}" "${e2e_threads[@]}" "${unit_modules[@]}"
