@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Runs the recipes of the guide: `recipes.py HOLDFAST GNMIC`, in a network namespace of its own.
 
+After the recipes, the metrics of the agent are held against the dashboard and the alerts in `packaging/monitors`.
+
 Each block of the language `sh` on the page is run by a shell, in order, on one box with the ports eth0 to eth3. It has to
 succeed. A block of the language `text` that follows is what it prints, where `...` stands for anything.
 
@@ -131,6 +133,30 @@ def failures(folder, environment):
             yield f"`{heading}` prints\n{done.stdout}"
 
 
+def serves_what_monitors_ask(folder, environment):
+    """Has happen what some metrics count, and checks the dashboard and the alerts."""
+    # An address that others take away, a Set that is refused, and a login with a wrong password.
+    happen = """
+        ip address delete 192.0.2.1/24 dev eth0
+        ! gnmic set --update '/interfaces/interface[name=eth0]/config/mtu:::json_ietf:::"many"'
+        ! gnmic -p wrong capabilities
+        tries=0
+        until curl --silent http://127.0.0.1:9190/metrics > metrics && grep -q '^holdfast_repairs_total' metrics; do
+            tries=$((tries + 1))
+            [ $tries -lt 100 ] || { echo 'the address does not come back' >&2; exit 1; }
+            sleep 0.1
+        done
+        python3 "$CHECK" metrics
+    """
+    environment = dict(environment, CHECK=str(PAGE.parents[1] / "monitors/check.py"))
+    done = subprocess.run(
+        ["sh", "-euc", happen], cwd=folder, env=environment, capture_output=True, text=True, timeout=RECIPE_LIMIT, check=False
+    )
+    print(f"== monitors\n{done.stdout}", flush=True)
+    if done.returncode:
+        yield f"{done.stdout}{done.stderr}"
+
+
 def main():
     if sys.argv[1] != "--inside":
         # Namespaces for network, host name and mounts, which end with the last process in them.
@@ -141,6 +167,7 @@ def main():
         agent, environment = make_box(folder, *sys.argv[2:4])
         try:
             complaints = list(failures(folder, environment))
+            complaints += serves_what_monitors_ask(folder, environment)
         finally:
             agent.terminate()
             agent.wait()
