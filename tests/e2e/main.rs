@@ -93,3 +93,4 @@ mod user_secrets;
 mod users;
 mod veth_pairs;
 mod web_page;
+mod ygnmi;

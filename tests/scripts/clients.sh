@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds or installs clients that nobody here wrote, pinned, into FOLDER (default target/clients):
-# `clients.sh [gnmic|gnmi_cli|grpcurl|python|bootz|tree|handler|deny|cargo_deb|mdbook]...`. What is there already in the pinned version is left alone.
+# `clients.sh [gnmic|gnmi_cli|grpcurl|python|bootz|tree|ygnmi|handler|deny|cargo_deb|mdbook]...`. What is there already in the pinned version is left alone.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 folder=${CLIENTS:-$here/../target/clients}
@@ -118,6 +118,45 @@ tree() {
         CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$folder/whole-tree" .
     )
     echo "$pinned" >"$folder/whole-tree.pinned"
+}
+
+# A program of ours with the typed paths of ygnmi. The generator of ygnmi makes them from the YANG modules of the agent.
+ygnmi() {
+    if ! command -v go >/dev/null; then
+        echo "clients: the program with ygnmi is built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
+        return 1
+    fi
+    yang=$here/../agent/config/yang
+    # All that stands below /interfaces and /lacp, except for `hardware-port`, whose module takes in /components.
+    modules="openconfig-interfaces openconfig-if-ethernet openconfig-if-aggregate openconfig-if-ip openconfig-if-ip-ext
+        openconfig-if-rates openconfig-if-sdn-ext openconfig-vlan openconfig-lacp"
+    imported="openconfig-extensions holdfast-extensions ietf-interfaces iana-if-type"
+    pinned=$({
+        cat "$here"/clients/ygnmi/*
+        for module in $modules $imported; do cat "$yang/$module.yang"; done
+    } | cksum)
+    if [ -x "$folder/ygnmi" ] && [ "$(cat "$folder/ygnmi.pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
+    echo "clients: building the program with ygnmi"
+    rm -rf "$folder/ygnmi-source"
+    mkdir -p "$folder/ygnmi-source/yang"
+    (
+        cd "$folder/ygnmi-source"
+        # The same options for all three programs, which share most packages.
+        GOFLAGS="$(go env GOFLAGS) -trimpath"
+        export GOFLAGS CGO_ENABLED=0
+        cp "$here"/clients/ygnmi/* .
+        for module in $modules $imported; do cp "$yang/$module.yang" yang; done
+        # Each module spells out an enumeration in `config` and in `state`. The generator gives a name to the first alone, so
+        # the structures must prefer configuration.
+        # shellcheck disable=SC2046,SC2086 # one argument for each module
+        go tool ygnmi generator --prefer_operational_state=false --base_package_path=holdfast/tests/clients/ygnmi/oc \
+            --output_dir=oc --paths=yang $(printf 'yang/%s.yang ' $modules)
+        # Each generated file imports what any of them needs.
+        go tool goimports -w oc
+        go build -ldflags '-s -w' -o "$folder/ygnmi" .
+    )
+    rm -rf "$folder/ygnmi-source"
+    echo "$pinned" >"$folder/ygnmi.pinned"
 }
 
 # A handler of services of ours.

@@ -79,7 +79,7 @@ step unit cargo test --workspace --locked --no-fail-fast --lib --bins --test '[!
 # `unit` has run each target for a second.
 step fuzz fuzz
 step trace "${CARGO_TARGET_DIR:-target}/debug/trace" --brief
-step clients tests/scripts/clients.sh gnmic gnmi_cli grpcurl python bootz tree handler cargo_deb mdbook
+step clients tests/scripts/clients.sh gnmic gnmi_cli grpcurl python bootz tree ygnmi handler cargo_deb mdbook
 step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked "${timed[@]}" "${e2e_threads[@]}" \
     "${unit_modules[@]/#/--skip=}"
 # On a kernel of its own.

@@ -1,4 +1,4 @@
-//! Clients in other languages: gnmic, gnmi_cli, grpcurl and Python clients by others, and a controller of this project in Go.
+//! Clients in other languages: gnmic, gnmi_cli, grpcurl and Python clients by others, and controllers of this project in Go.
 //! `tests/scripts/clients.sh` builds them.
 
 use std::path::{Path, PathBuf};
@@ -217,7 +217,28 @@ pub async fn grpcurl(
 /// # Panics
 /// When it fails, or cannot be started, or does not end.
 pub async fn whole_tree(agent: &AgentProcess) -> String {
-    let output = Command::new(client("whole-tree"))
+    controller(agent, "whole-tree", &[]).await
+}
+
+/// Forms of requests in which the program of `tests/clients/ygnmi` runs each of its cases.
+const YGNMI_FORMS: [&str; 5] = ["leaves", "items", "containers", "the root", "union_replace"];
+
+/// Runs one case of the program of `tests/clients/ygnmi`, which must pass in each form. The configuration of the last step
+/// of the case stays on the box.
+///
+/// # Panics
+/// When the case fails in a form, or the program cannot be started, or does not end.
+pub async fn ygnmi(agent: &AgentProcess, case: &str) {
+    let printed = controller(agent, "ygnmi", &[case]).await;
+    for form in YGNMI_FORMS {
+        assert!(printed.contains(&format!("{case} as {form}: passed\n")), "{printed}");
+    }
+}
+
+/// Runs a controller of this project in Go, which must succeed; returns its output.
+async fn controller(agent: &AgentProcess, program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(client(program))
+        .args(arguments)
         .env("TARGET_ADDRESS", agent.address().to_string())
         .env("TARGET_CA", agent.ca_file())
         .env("TARGET_USER", ADMIN)
@@ -232,7 +253,11 @@ pub async fn whole_tree(agent: &AgentProcess) -> String {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(output.status.success(), "the controller ends with {}:\n{text}", output.status);
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?} ends with {}:\n{text}",
+        output.status
+    );
     text
 }
 
@@ -290,7 +315,7 @@ pub fn client(name: &str) -> PathBuf {
     let program = folder.join(name);
     assert!(
         program.exists(),
-        "{} is missing: run tests/scripts/clients.sh gnmic gnmi_cli grpcurl python bootz tree handler",
+        "{} is missing: run tests/scripts/clients.sh gnmic gnmi_cli grpcurl python bootz tree ygnmi handler",
         program.display()
     );
     program
