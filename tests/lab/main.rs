@@ -5,3 +5,4 @@ mod bonds;
 mod power;
 mod routes;
 mod vlans;
+mod ygnmi;
