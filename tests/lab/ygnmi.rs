@@ -1,4 +1,4 @@
-//! A program with the typed paths of ygnmi, as ondatra has them: bonds, on a kernel that has them.
+//! A program with the typed paths of ygnmi, as ondatra has them: bonds and VLANs, on a kernel that has them.
 //! The cases are in `tests/clients/ygnmi/cases.go`; the others run on the host (`tests/e2e/ygnmi.rs`).
 
 use holdfast_tests::agent::AgentProcess;
@@ -50,5 +50,24 @@ async fn bonds_and_their_members_are_moved_in_each_form() {
         client.delete("/interfaces").await.unwrap();
         assert_eq!([net.find_link("bond0"), net.find_link("bond1")], [None, None]);
         eventually("the ports are as they were", || ports(&net) == before).await;
+    });
+}
+
+#[tokio::test]
+async fn vlans_and_their_addresses_are_moved_in_each_form() {
+    in_lab!({
+        let (net, _other) = two_boxes();
+        let agent = AgentProcess::start(&net).await;
+        ygnmi(&agent, "vlans").await;
+        let links = net.ip_json("link show type vlan");
+        let tags: Vec<_> = links
+            .iter()
+            .map(|link| (link["ifname"].as_str(), link["linkinfo"]["info_data"]["id"].as_u64()))
+            .collect();
+        assert_eq!(tags, [(Some("eth0.10"), Some(20)), (Some("eth0.20"), Some(10))]);
+        assert_eq!(net.addresses("eth0.10"), ["192.0.2.1/24"]);
+        assert_eq!(net.addresses("eth0.20"), ["198.51.100.1/24"]);
+        agent.gnmi().await.delete("/interfaces").await.unwrap();
+        assert_eq!(net.ip_json("link show type vlan").len(), 0);
     });
 }
