@@ -49,7 +49,7 @@ pub(crate) fn named(error: OperationError, work: Work) -> OperationError {
             "the folder of `--root` is read-only for the agent: name it in ReadWritePaths= of the unit, as its drop-ins do"
         }
         Work::File => {
-            "the agent may not write there: below `--root` it needs files of its own user, or CAP_DAC_OVERRIDE and CAP_CHOWN"
+            "the agent may not write there: below `--root` it needs files of its own user, or CAP_DAC_OVERRIDE and CAP_CHOWN, as the drop-in 30-credentials.conf of the packaged unit gives them"
         }
     };
     OperationError { message: format!("{}: {need}", error.message), ..error }

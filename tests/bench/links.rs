@@ -15,7 +15,7 @@ use super::{Table, one_leaf_sets, percentile, port, yardstick};
 
 /// The option with which this program measures VLANs where it runs, and prints the times for the one that started it.
 pub(crate) const IN_GUEST: &str = "--vlans-in-guest";
-/// What the line with the times begins with.
+/// The line with the times begins with this word.
 const TIMES: &str = "times: ";
 
 /// Longest time of a Set of one leaf beside the links, in milliseconds, on this kernel and in a guest. A guest is some

@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 
 /// Power cuts of one run, with the routes of each Set: those of `make test`.
 const USUAL: Effort = Effort { cuts: 5, routes: 2_000 };
-/// Those of `make campaign`, which sets the variable [`CAMPAIGN_VARIABLE`] and has an optimised build.
+/// Power cuts and routes of `make campaign`, which sets the variable [`CAMPAIGN_VARIABLE`] and has an optimised build.
 const CAMPAIGN: Effort = Effort { cuts: 50, routes: 10_000 };
 const CAMPAIGN_VARIABLE: &str = "HOLDFAST_POWER_CAMPAIGN";
 /// Time limit for the first answer of a boot: a start, and its routes with a debug build on one slow processor.
 const FIRST_ANSWER: Duration = Duration::from_secs(240);
-/// Moments of a power cut after the first answer, of which each round has the next one, and how far they are apart.
+/// Moments of a power cut after the first answer, and how far they are apart. Each round has the next moment.
 const MOMENTS: u32 = 12;
 const BETWEEN_MOMENTS: Duration = Duration::from_millis(170);
 

@@ -583,9 +583,9 @@ def network_manager(box):
     box.run("systemctl", "unmask", "NetworkManager")
     box.run("systemctl", "start", "NetworkManager")
     own = "/etc/NetworkManager/conf.d/eth0.conf"
-    advice = f"write {own} with `[keyfile] unmanaged-devices=interface-name:eth0`, then `nmcli general reload`"
+    advice = f"write {own} with `[keyfile] unmanaged-devices+=interface-name:eth0`, then `nmcli general reload`"
     report = adopt(box, "others-network-manager", "NetworkManager", advice, ["proto holdfast", FAR])
-    box.write(own, "[keyfile]\nunmanaged-devices=interface-name:eth0\n")
+    box.write(own, "[keyfile]\nunmanaged-devices+=interface-name:eth0\n")
     # This takes the address away once, and the agent puts it back; the pings begin after that.
     box.run("nmcli", "general", "reload")
     off = ["nmcli device disconnect eth0", "systemctl restart NetworkManager", "nmcli networking off"]

@@ -564,7 +564,12 @@ async fn start_core(
         .merge(local::inspect_routes(Arc::new(Inspector(core.handle()))))
         .merge(local::raise_routes(faults.clone()))
         .merge(local::start_routes(core.handle(), listeners.clone()))
-        .merge(local::report_routes(core.handle(), listeners.clone(), profiles.clone()));
+        .merge(local::report_routes(
+            core.handle(),
+            listeners.clone(),
+            profiles.clone(),
+            faults.clone(),
+        ));
     let user_routes = local::config_routes(core.handle(), &gnsi)
         .merge(local::view_routes(look.clone()))
         .merge(local::probe_routes(probes))

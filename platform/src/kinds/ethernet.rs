@@ -11,6 +11,7 @@ use holdfast_scheduler::{Dependency, Descriptor, Effect, Facet, Key, KindId, Off
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
+use super::entry::vlan_of;
 use super::native::{
     AttributeOfLink, Bind, INTERFACE, InterfaceNodes, ModelError, NativeKind, ValueEntry, nodes,
 };
@@ -192,6 +193,9 @@ impl NativeEthernet {
 impl NativeKind for NativeEthernet {
     fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {
         let ethernet: &Ethernet = planes.observed()?;
+        if vlan_of(&ethernet.link).is_some() {
+            return None; // the driver repeats what the port says, and the model has it at the port alone
+        }
         let nodes = &self.nodes;
         let path = self.interfaces.link(&ethernet.link);
         let mut leaves = Leaves::of(nodes.state);

@@ -68,7 +68,7 @@ impl Manager {
                 "write /etc/systemd/network/00-{port}.network with `[Match] Name={port}` and `[Link] Unmanaged=yes`, then `networkctl reload` (`ManageForeignRoutes=no` is not enough)"
             ),
             Self::Nm => format!(
-                "write /etc/NetworkManager/conf.d/{port}.conf with `[keyfile] unmanaged-devices=interface-name:{port}`, then `nmcli general reload`"
+                "write /etc/NetworkManager/conf.d/{port}.conf with `[keyfile] unmanaged-devices+=interface-name:{port}`, then `nmcli general reload`"
             ),
             Self::Ifupdown => format!(
                 "take {port} out of /etc/network/interfaces and interfaces.d; `ifdown` would take its addresses away"

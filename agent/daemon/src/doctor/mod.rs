@@ -299,7 +299,7 @@ pub static CHECKS: &[Check] = &[
         id: "others-network-manager",
         group: Group::Others,
         about: "NetworkManager manages none of the ports that are configured here",
-        advice: "`unmanaged-devices=` keeps it off a port",
+        advice: "`unmanaged-devices+=` keeps it off a port",
         look: managers::network_manager,
     },
     Check {
@@ -329,6 +329,13 @@ pub static CHECKS: &[Check] = &[
         about: "everything that is configured is in the system",
         advice: "`holdfast show pending` and `holdfast show why OBJECT`",
         look: state::objects,
+    },
+    Check {
+        id: "state-alarms",
+        group: Group::State,
+        about: "no alarm is open, except those that another alarm explains or somebody has put aside",
+        advice: "`holdfast fault list`",
+        look: state::alarms,
     },
     Check {
         id: "state-repairs",

@@ -86,6 +86,11 @@ const NEEDS: &[Need] = &[
     },
 ];
 
+/// Name of a drop-in for `holdfast unit`, by its file: `20-system.conf` is `system`. `None` for the unit itself.
+fn drop_in(source: &str) -> Option<&str> {
+    source.strip_suffix(".conf")?.split_once('-').map(|(_, name)| name)
+}
+
 pub(super) fn agent(subject: &Subject) -> Vec<Finding> {
     match &subject.agent {
         AgentAnswer::Running(facts) => {
@@ -109,10 +114,10 @@ pub(super) fn capabilities(subject: &Subject) -> Vec<Finding> {
             has.contains(need.capability) || (need.is_of_helper && has_helper(subject, report.pid));
         let text = format!("the agent lacks {}, which it needs for {reason}", need.name);
         let finding = Finding::new(Verdict::Failure, text);
-        (!is_there).then(|| match need.source.strip_suffix(".conf") {
+        (!is_there).then(|| match drop_in(need.source) {
             None => finding.with_advice(format!("{} gives it: run the agent by it", need.source)),
-            Some(_) => finding.with_advice(format!(
-                "the drop-in {} gives it: copy it to /etc/systemd/system/holdfast.service.d",
+            Some(name) => finding.with_advice(format!(
+                "the drop-in {} gives it: `holdfast unit enable {name}`, then restart the agent",
                 need.source
             )),
         })

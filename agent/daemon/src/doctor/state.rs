@@ -1,5 +1,7 @@
 //! Checks of what the agent says of its objects.
 
+use holdfast_faults::Severity;
+
 use super::subject::AgentAnswer;
 use super::{Finding, Subject, Verdict};
 use crate::local::{AgentReport, REPAIR_WINDOW};
@@ -42,6 +44,33 @@ pub(super) fn objects(subject: &Subject) -> Vec<Finding> {
     }
     match findings.is_empty() {
         true => Finding::good(report.sync.to_string()),
+        false => findings,
+    }
+}
+
+pub(super) fn alarms(subject: &Subject) -> Vec<Finding> {
+    let report = match report(subject) {
+        Ok(report) => report,
+        Err(finding) => return finding,
+    };
+    let Some(alarms) = &report.alarms else {
+        return Finding::warning("the agent does not look for faults any more");
+    };
+    let findings: Vec<Finding> = alarms
+        .iter()
+        .take(MOST_OBJECTS)
+        .map(|alarm| {
+            let verdict = match alarm.severity {
+                Severity::Critical => Verdict::Failure,
+                Severity::Warning | Severity::Minor | Severity::Major => Verdict::Warning,
+            };
+            let text = format!("alarm, {}: {}", alarm.severity, alarm.text);
+            let advice = format!("`holdfast fault show '{}'`", alarm.id);
+            Finding::new(verdict, text).with_advice(advice)
+        })
+        .collect();
+    match findings.is_empty() {
+        true => Finding::good("no alarms"),
         false => findings,
     }
 }

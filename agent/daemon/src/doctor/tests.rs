@@ -7,6 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use holdfast_faults::Severity;
 use holdfast_platform::kernel_trial::{KernelFeature, KernelTrial};
 use holdfast_platform::namespace_lock::LockHolder;
 use nix::mount::{MsFlags, mount};
@@ -17,7 +18,7 @@ use tempfile::TempDir;
 use super::managers::{Managed, Manager, managed};
 use super::subject::{AgentAnswer, AgentFacts, ToolAnswer, ask_tool, settings_of};
 use super::*;
-use crate::local::{AgentReport, ClosedListener, RepairCount, UserSummary, ValueLine};
+use crate::local::{AgentReport, ClosedListener, OpenAlarm, RepairCount, UserSummary, ValueLine};
 use crate::settings::{ListenAddress, StateDir};
 
 /// Process of the agent in the folder that stands for the root.
@@ -44,6 +45,7 @@ impl GoodBox {
             pid: AGENT,
             arguments: ["holdfast", "run", "--listen", "127.0.0.1:0"].map(str::to_owned).into(),
             links: [("eth0".to_owned(), "physical".to_owned())].into(),
+            alarms: Some(Vec::new()),
             certificate_expires_on: Some(253_402_214_400), // the year 9999
             ..AgentReport::default()
         };
@@ -296,6 +298,13 @@ const FAULTS: &[Fault] = &[
     }),
     ("state-objects", Verdict::Warning, "link eth9 is pending", |it| {
         it.unsettled("PENDING", "link eth9", "");
+    }),
+    ("state-alarms", Verdict::Warning, "the carrier is lost", |it| {
+        it.report().alarms = Some(vec![OpenAlarm {
+            id: "link-down.eth0@interface".to_owned(),
+            severity: Severity::Major,
+            text: "the carrier is lost".to_owned(),
+        }]);
     }),
     ("state-repairs", Verdict::Warning, "4 times in 10 minutes", |it| it.repair(4)),
     ("state-window", Verdict::Warning, "waits to be confirmed", |it| {

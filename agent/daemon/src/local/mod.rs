@@ -70,7 +70,9 @@ pub use self::inspect::{Inspect, Inspector, ValueLine, inspect_routes};
 pub use self::maintenance::{SwitchEntry, maintenance_routes};
 pub use self::online::{Unsettled, start_routes};
 pub use self::probes::{ProbeEnd, ProbeText, probe_routes};
-pub use self::report::{AgentReport, ClosedListener, REPAIR_WINDOW, RepairCount, report_routes};
+pub use self::report::{
+    AgentReport, ClosedListener, OpenAlarm, REPAIR_WINDOW, RepairCount, report_routes,
+};
 pub use self::rights::CallRights;
 use self::rights::Rpc;
 pub use self::service_operations::service_routes;

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_core::{CommitError, CoreHandle, CoreView, Datastore, UnconfirmedCommit};
+use holdfast_faults::{Alarm, Severity};
 use holdfast_platform::kinds::reading::first_text;
 use holdfast_platform::values::Link;
 use holdfast_scheduler::Engine;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::failure;
 use super::inspect::{ValueLine, pending_lines};
+use crate::faults::FaultService;
 use crate::gnsi::TlsProfiles;
 use crate::listeners::{ListenerKind, ListenerState, Listeners};
 use crate::sync_summary::{SyncSummary, is_object};
@@ -46,6 +48,9 @@ pub struct AgentReport {
     pub unsettled: Vec<ValueLine>,
     /// Objects that were repaired within [`REPAIR_WINDOW`], the most frequent ones first.
     pub repaired: Vec<RepairCount>,
+    /// Open alarms that no other one explains and nobody has put aside, the worst ones first. `None` when nobody looks for
+    /// faults any more.
+    pub alarms: Option<Vec<OpenAlarm>>,
     /// Text about the commit that waits to be confirmed.
     pub unconfirmed: Option<String>,
     /// Sockets that are not open, each with the reason.
@@ -54,6 +59,15 @@ pub struct AgentReport {
     pub tls_profile: String,
     /// End of its certificate, in seconds since 1970; `None` without a certificate.
     pub certificate_expires_on: Option<u64>,
+}
+
+/// An alarm, as a person knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenAlarm {
+    /// Name of the alarm, as `holdfast fault show` takes it.
+    pub id: String,
+    pub severity: Severity,
+    pub text: String,
 }
 
 /// An object with the number of its repairs.
@@ -78,11 +92,17 @@ struct ReportState {
     core: CoreHandle,
     listeners: Listeners,
     profiles: TlsProfiles,
+    faults: FaultService,
 }
 
 /// Route of the report, for [`super::start`].
-pub fn report_routes(core: CoreHandle, listeners: Listeners, profiles: TlsProfiles) -> Router {
-    let state = ReportState { core, listeners, profiles };
+pub fn report_routes(
+    core: CoreHandle,
+    listeners: Listeners,
+    profiles: TlsProfiles,
+    faults: FaultService,
+) -> Router {
+    let state = ReportState { core, listeners, profiles, faults };
     Router::new().route(REPORT, get(answer)).with_state(state)
 }
 
@@ -102,6 +122,7 @@ impl ReportState {
         Ok(AgentReport {
             pid: std::process::id(),
             arguments: std::env::args().collect(),
+            alarms: self.faults.alarms().await.ok().map(unexplained),
             unconfirmed,
             closed_listeners: closed(&self.listeners),
             tls_profile: serving.id.to_string(),
@@ -109,6 +130,22 @@ impl ReportState {
             ..report
         })
     }
+}
+
+/// Alarms that a person has to look at, the worst ones first.
+fn unexplained(alarms: Vec<Alarm>) -> Vec<OpenAlarm> {
+    let is_put_aside = |alarm: &Alarm| alarm.shelf.is_some() || alarm.suppressed_by.is_some();
+    let open = alarms.into_iter().filter(|alarm| alarm.cause.is_none() && !is_put_aside(alarm));
+    let mut open: Vec<OpenAlarm> = open
+        .map(|alarm| OpenAlarm {
+            id: alarm.condition.to_string(),
+            severity: alarm.severity,
+            text: alarm.text.to_string(),
+        })
+        .collect();
+    open.sort_by_key(|alarm| std::cmp::Reverse(alarm.severity));
+    open.truncate(MOST_LINES);
+    open
 }
 
 fn closed(listeners: &Listeners) -> Vec<ClosedListener> {

@@ -49,12 +49,15 @@ fn table<'w>(waits: impl Iterator<Item = &'w Value>) -> String {
             last = service;
         }
         let value = wait["value"].as_str().unwrap_or("nothing");
+        let woken = match member("fired") {
+            "1" => "once".to_owned(),
+            times => format!("{times} times"),
+        };
         let _never_fails = writeln!(
             text,
-            "  {} {} was {value}  (woke it {} times)",
+            "  {} {} was {value}  (woke it {woken})",
             member("plane"),
-            member("path"),
-            member("fired")
+            member("path")
         );
         for place in wait["place"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             let _never_fails = writeln!(text, "    {place}");

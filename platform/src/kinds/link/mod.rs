@@ -52,6 +52,8 @@ pub(in crate::kinds) use encode::switch;
 pub use ipvlan::IPVLAN;
 pub use macvlan::MACVLAN;
 pub use mtu::{LinkMtuDescriptor, mtu_key};
+#[cfg(test)]
+pub(super) use row::Change as ParamChange;
 pub(crate) use row::{Attribute, Change, Constant, MtuRule, ParamRow, ParamType, PortRule};
 pub use row::{LinkRow, MadeLink, Param};
 pub use rows::LINK_ROWS;
