@@ -278,6 +278,10 @@ impl Graph {
         let (holders, side) = self.holders(identity);
         if holders.is_empty() || side.is_some() {
             self.mark_claimants_dirty(identity, idx);
+        } else if let Some(claimed) = self.claims.get(identity) {
+            // They wait for another holder now.
+            let claimants = claimed.claimants.iter().filter(|&&claimant| claimant != idx);
+            self.reason_changed.extend(claimants);
         }
     }
 

@@ -521,3 +521,22 @@ fn a_target_that_comes_and_goes_during_a_create_triggers_a_retry() {
         ],
     );
 }
+
+/// A change takes an identity away from a value, and gives it to another one with others of its side. It fails and is undone:
+/// whoever waits for the identity waits for the first value again, and is told so.
+#[test]
+fn claimants_are_told_of_the_holder_that_an_undone_change_brings_back() {
+    let mut world = World::failing_at(vec![5]).in_portions(2);
+    let prepared = "-b; d =2 !0 ; m =0 !0 #x/s; m/1 =0 !0 #y/t <a";
+    for step in [
+        WorldEvent::Crash,
+        best("a =0 !0 ; c =0 !0 #x"),
+        best("e =0 !0 #x/s"),
+        WorldEvent::Prepare { change: prepared.to_owned(), atomic: false },
+        WorldEvent::Foreign(1, 2),
+        atomic("b =0 !1 #x/s; c =2 !0 ; m =2 !0 #y/t .*s"),
+    ] {
+        world.apply(step);
+    }
+    world.check();
+}
