@@ -47,6 +47,8 @@ test)
     need systemd systemd-analyze --version
     # The probe makes an environment's core: `venv` alone is there without its package, and cannot.
     need python3-venv python3 -c 'import ensurepip, venv'
+    # Recipes of the guide (recipes.py).
+    need curl curl --version
     # Shells whose completion is tried, and a terminal to try it at.
     need zsh zsh --version
     need fish fish --version

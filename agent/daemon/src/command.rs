@@ -6,7 +6,7 @@
 use std::{
     future::Future,
     io::{self, IsTerminal, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
@@ -66,8 +66,6 @@ pub enum CommandError {
     StillStarting(Duration),
     #[error("the agent has the database, but does not answer on its local socket")]
     Silent(#[source] StoreError),
-    #[error("`{}` is not a folder: give the state folder of the agent with --state-dir", .0.display())]
-    NoStateFolder(PathBuf),
     #[error(transparent)]
     Database(#[from] StoreError),
     #[error(transparent)]
@@ -515,9 +513,6 @@ impl UserBackend {
                 .iter()
                 .map(|user| format!("{}\t{}\n", user.name, user.role))
                 .collect(),
-            Self::Nothing(state) if !state.path().is_dir() => {
-                return Err(CommandError::NoStateFolder(state.path().to_owned()));
-            }
             Self::Nothing(_) => String::new(),
         })
     }

@@ -20,8 +20,8 @@ const PAGE: &str = "../packaging/guide/models/leaves.md";
 const INTRODUCTION: &str = "\
 # Leaves and the kernel
 
-Each leaf of the native model that is about the kernel. A row has the leaves of OpenConfig that stand for it, the line of
-the text form, and the attribute or file of the kernel. The last column says how a change is carried out:
+Each leaf of the native model that is about the kernel. A row has the leaves of OpenConfig that stand for it, the line
+of the text form, and the attribute or file of the kernel. The last column says how a change is carried out:
 
 * *in place*: the object stays.
 * *with the link down*: the link is down during the change, and the dry run says so.
