@@ -166,9 +166,11 @@ async fn answers_that_are_not_taken_are_bounded() {
     // Routes, for the root has the list of processes, whose length is another one in each answer.
     let route = |index: u32| {
         let hop = json!({"index": "0", "next-hop": "drop"});
-        json!({"prefix": format!("10.0.{index}.0/24"), "next-hop": [hop]})
+        // Long leaves: an answer of the same size is made more quickly.
+        let description = "d".repeat(200);
+        json!({"prefix": format!("10.0.{index}.0/24"), "description": description, "next-hop": [hop]})
     };
-    let routes = json!({"route": (0..80).map(route).collect::<Vec<_>>()});
+    let routes = json!({"route": (0..40).map(route).collect::<Vec<_>>()});
     admin.replace(ROUTES, routes).await.unwrap();
     let many = get(vec![parse_path(ROUTES); 1000]);
     let size = watcher.get(many.clone()).await.unwrap().encoded_len();
