@@ -96,6 +96,11 @@ impl ClaimState {
         others.next().filter(|_| !claim.goes_with(self.side)).copied()
     }
 
+    /// Claimants other than this value; may be stale.
+    fn other_claimants(&self, idx: NodeIdx) -> impl Iterator<Item = NodeIdx> {
+        self.claimants.iter().copied().filter(move |&claimant| claimant != idx)
+    }
+
     /// Notes a claimant. A value of the side of the holders may come and go any number of times while others hold the identity.
     fn add_claimant(&mut self, idx: NodeIdx) {
         if self.claimants.len() == self.claimants.capacity() {

@@ -241,8 +241,7 @@ impl Graph {
         let claimed = self.claims.entry(claim.identity.clone()).or_default();
         if claimed.holders.is_empty() {
             claimed.side = claim.side;
-            let claimants = claimed.claimants.iter().filter(|&&claimant| claimant != idx);
-            self.reason_changed.extend(claimants);
+            self.reason_changed.extend(claimed.other_claimants(idx));
         } else if claimed.rival(claim, idx).is_some() {
             // The identity was given to another value, and this one has to go; should that one leave first,
             // this one is next.
@@ -280,16 +279,15 @@ impl Graph {
             self.mark_claimants_dirty(identity, idx);
         } else if let Some(claimed) = self.claims.get(identity) {
             // They wait for another holder now.
-            let claimants = claimed.claimants.iter().filter(|&&claimant| claimant != idx);
-            self.reason_changed.extend(claimants);
+            self.reason_changed.extend(claimed.other_claimants(idx));
         }
     }
 
     /// Claimants other than `idx` that have an identity already, with their claims.
     fn next_holders(&self, identity: &Facet, idx: NodeIdx) -> Vec<(NodeIdx, Claim)> {
-        let claimants = self.claims.get(identity).map_or(&[][..], |claimed| &claimed.claimants);
+        let claimed = self.claims.get(identity);
         let mut next: Vec<(NodeIdx, Claim)> = Vec::new();
-        for &claimant in claimants.iter().filter(|&&claimant| claimant != idx) {
+        for claimant in claimed.into_iter().flat_map(|it| it.other_claimants(idx)) {
             let node = self.node(claimant);
             let present = node.present.iter().filter(|_| node.ours);
             let claim = present.flat_map(|it| it.claims()).find(|it| it.identity == *identity);

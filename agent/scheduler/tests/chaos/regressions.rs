@@ -3,7 +3,10 @@
 use super::common::world::{World, WorldEvent};
 
 fn ends_well(failing: &[usize], moves: Vec<WorldEvent>) {
-    let mut world = World::failing_at(failing.to_vec());
+    play(World::failing_at(failing.to_vec()), moves);
+}
+
+fn play(mut world: World, moves: Vec<WorldEvent>) {
     for step in moves {
         world.apply(step);
     }
@@ -526,17 +529,14 @@ fn a_target_that_comes_and_goes_during_a_create_triggers_a_retry() {
 /// whoever waits for the identity waits for the first value again, and is told so.
 #[test]
 fn claimants_are_told_of_the_holder_that_an_undone_change_brings_back() {
-    let mut world = World::failing_at(vec![5]).in_portions(2);
     let prepared = "-b; d =2 !0 ; m =0 !0 #x/s; m/1 =0 !0 #y/t <a";
-    for step in [
+    let moves = vec![
         WorldEvent::Crash,
         best("a =0 !0 ; c =0 !0 #x"),
         best("e =0 !0 #x/s"),
         WorldEvent::Prepare { change: prepared.to_owned(), atomic: false },
         WorldEvent::Foreign(1, 2),
         atomic("b =0 !1 #x/s; c =2 !0 ; m =2 !0 #y/t .*s"),
-    ] {
-        world.apply(step);
-    }
-    world.check();
+    ];
+    play(World::failing_at(vec![5]).in_portions(2), moves);
 }
