@@ -134,8 +134,7 @@ impl ReportState {
 
 /// Alarms that a person has to look at, the worst ones first.
 fn unexplained(alarms: Vec<Alarm>) -> Vec<OpenAlarm> {
-    let is_put_aside = |alarm: &Alarm| alarm.shelf.is_some() || alarm.suppressed_by.is_some();
-    let open = alarms.into_iter().filter(|alarm| alarm.cause.is_none() && !is_put_aside(alarm));
+    let open = alarms.into_iter().filter(|alarm| alarm.cause.is_none() && !alarm.is_aside());
     let mut open: Vec<OpenAlarm> = open
         .map(|alarm| OpenAlarm {
             id: alarm.condition.to_string(),
