@@ -116,7 +116,7 @@ const LEAVES: [(&str, &str, Change); 50] = [
     ("system-priority", "`IFLA_BOND_AD_ACTOR_SYS_PRIO`", Change::InPlace),
 ];
 
-/// The same of routes.
+/// Leaves of routes, in the same form.
 const ROUTE_LEAVES: [(&str, &str, Change); 6] = [
     ("type", "nothing: table main is the one instance", Change::Nothing),
     ("static/route/description", "nothing", Change::Nothing),

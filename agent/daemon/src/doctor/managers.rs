@@ -91,7 +91,7 @@ pub(crate) enum Managed {
     /// The program does not run.
     Absent,
     Ports(BTreeSet<String>),
-    /// It runs, but nobody can tell its ports; the reason.
+    /// The program runs, and its ports cannot be found out, for this reason.
     Unknown(String),
 }
 

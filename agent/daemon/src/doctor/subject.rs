@@ -37,7 +37,7 @@ pub struct Subject {
     pub(crate) root: PathBuf,
     /// Options of the agent: of the one that runs, or of the unit, or else the defaults.
     pub(crate) settings: RunSettings,
-    /// Mistakes of the configuration file; `None` where there is no file.
+    /// Whether the configuration file is without mistakes; the error names them. `None` when the box has no such file.
     pub(crate) file: Option<Result<(), String>>,
     pub(crate) agent: AgentAnswer,
     /// The agent that manages the network namespace.
@@ -228,7 +228,7 @@ fn default_arguments(state: &StateDir) -> Vec<String> {
     ["holdfast", "run"].map(str::to_owned).into_iter().chain(file).collect()
 }
 
-/// Mistakes of the configuration file; `None` where there is no file.
+/// Checks the configuration file. `None` when the box has no such file.
 fn mistakes_of_file(state: &StateDir) -> Option<Result<(), String>> {
     let path = state.config.as_deref().unwrap_or_else(|| Path::new(DEFAULT_CONFIG_FILE));
     if state.config.is_none() && !path.exists() {
