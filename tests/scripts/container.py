@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 
+import podman
 import yaml
 
 PACKAGING = pathlib.Path(__file__).resolve().parents[2] / "packaging"
@@ -124,14 +125,7 @@ password = secrets.token_hex(8)
 boxes = {}
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
-    (folder / "containers.conf").write_text(
-        '[engine]\ncgroup_manager="cgroupfs"\nevents_logger="file"\nruntime="runc"\n'
-    )
-    (folder / "storage.conf").write_text(
-        f'[storage]\ndriver="vfs"\ngraphroot="{folder}/graph"\nrunroot="{folder}/run"\n'
-    )
-    os.environ["CONTAINERS_CONF"] = str(folder / "containers.conf")
-    os.environ["CONTAINERS_STORAGE_CONF"] = str(folder / "storage.conf")
+    podman.keep_in(folder)
     (folder / "admin-password").write_text(password + "\n")
     try:
         call(PACKAGING / "container/build.sh", binary, IMAGE)

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 
+import podman
 from systemd_box import PATIENCE, Box, Failure, attempt, call, check, ended, eventually
 
 WORKSPACE = pathlib.Path(__file__).resolve().parents[2]
@@ -685,14 +686,7 @@ with tempfile.TemporaryDirectory(prefix="holdfast-service-manager-") as name:
     folder.chmod(0o755)
     (folder / "share").mkdir()
     (folder / "share/password").write_text(f"{password}\n")
-    (folder / "containers.conf").write_text(
-        '[engine]\ncgroup_manager="cgroupfs"\nevents_logger="file"\nruntime="runc"\n'
-    )
-    (folder / "storage.conf").write_text(
-        f'[storage]\ndriver="vfs"\ngraphroot="{folder}/graph"\nrunroot="{folder}/run"\n'
-    )
-    os.environ["CONTAINERS_CONF"] = str(folder / "containers.conf")
-    os.environ["CONTAINERS_STORAGE_CONF"] = str(folder / "storage.conf")
+    podman.keep_in(folder)
     try:
         play_all(folder)
     except Failure as failure:
