@@ -234,6 +234,11 @@ pub enum StoreError {
     Locked { path: PathBuf },
     #[error("cannot open the database `{}`", path.display())]
     Open { path: PathBuf, source: Box<redb::Error> },
+    #[error(
+        "the database `{}` is damaged, so the configuration is not known: put back a copy of the state folder, or move the folder away to begin with an empty one",
+        path.display()
+    )]
+    Damaged { path: PathBuf, source: Box<redb::Error> },
     #[error("the database `{}` has format {found}, this version reads format {known}", path.display())]
     Format { path: PathBuf, found: u64, known: u64 },
     #[error("cannot {attempt} in the database")]

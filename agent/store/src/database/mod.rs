@@ -7,6 +7,7 @@ mod rows_at;
 
 use std::fmt;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -568,7 +569,13 @@ impl StoreError {
         let path = PathBuf::from(path);
         match error {
             redb::DatabaseError::DatabaseAlreadyOpen => Self::Locked { path },
-            other => Self::Open { path, source: Box::new(other.into()) },
+            other => {
+                let source: Box<redb::Error> = Box::new(other.into());
+                match is_damaged(&source) {
+                    true => Self::Damaged { path, source },
+                    false => Self::Open { path, source },
+                }
+            }
         }
     }
 
@@ -582,6 +589,15 @@ impl StoreError {
         state: impl Into<String>,
     ) -> Self {
         Self::OutOfOrder { attempt, ticket, state: state.into() }
+    }
+}
+
+/// True for a file that is not a database, or not all of one.
+fn is_damaged(error: &redb::Error) -> bool {
+    match error {
+        redb::Error::Corrupted(_) => true,
+        redb::Error::Io(error) => error.kind() == ErrorKind::InvalidData,
+        _ => false,
     }
 }
 

@@ -466,7 +466,7 @@ fn a_refusal_of_the_disk_is_not_the_end() {
 fn a_file_of_a_newer_format_or_of_no_format_is_left_alone() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join(FILE_NAME), "not a database at all").unwrap();
-    assert!(matches!(Database::open(folder.path()), Err(StoreError::Open { .. })));
+    assert!(matches!(Database::open(folder.path()), Err(StoreError::Damaged { .. })));
 }
 
 fn artefact(table: ArtefactTable, name: &str, content: Option<&str>) -> ArtefactChange {
