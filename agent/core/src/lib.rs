@@ -40,8 +40,8 @@ pub use reports::{CoreEvent, GraphVersion, ShortStatus};
 pub use request::{
     BoundedList, Comment, CommitError, CommitOptions, CommitStamp, ConfigChange, ConfirmAction,
     ConfirmError, Confirmation, CredentialChange, Election, ElectionError, FollowUp, Intent,
-    InvalidComment, MAX_COMMENT, MAX_LISTED, ObjectChange, ObjectEffect, PendingObject, PlanHash,
-    Preview, Restoration, RestoreRequest, ServiceChange, StateChange, StateEffect, UserSecrets,
-    Values, Walks,
+    InvalidComment, InvalidPlanHash, MAX_COMMENT, MAX_LISTED, ObjectChange, ObjectEffect,
+    PendingObject, PlanHash, Preview, Restoration, RestoreRequest, ServiceChange, StateChange,
+    StateEffect, UserSecrets, Values, Walks,
 };
 pub use startup::{Parts, StartError};

@@ -28,8 +28,8 @@ pub use follow_up::FollowUp;
 pub use intent::{CredentialChange, Intent, Values, Walks};
 pub(crate) use log_note::LogNote;
 pub use options::{
-    Comment, CommitOptions, ConfirmAction, Confirmation, Election, InvalidComment, MAX_COMMENT,
-    PlanHash,
+    Comment, CommitOptions, ConfirmAction, Confirmation, Election, InvalidComment, InvalidPlanHash,
+    MAX_COMMENT, PlanHash,
 };
 pub use preview::{ObjectChange, ObjectEffect, PendingObject, Preview};
 pub(crate) use reply::Reply;

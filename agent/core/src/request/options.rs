@@ -1,7 +1,6 @@
 //! Options of the commit of a Set, from the extensions of the request.
 
 use std::fmt;
-use std::num::ParseIntError;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -104,11 +103,17 @@ impl fmt::Display for PlanHash {
     }
 }
 
+/// A text that is not the hash of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not the hash of a plan: it has 16 hexadecimal digits, and a dry run tells it")]
+pub struct InvalidPlanHash(String);
+
 impl FromStr for PlanHash {
-    type Err = ParseIntError;
+    type Err = InvalidPlanHash;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        u64::from_str_radix(text, 16).map(Self)
+        let number = u64::from_str_radix(text, 16);
+        number.map(Self).map_err(|_| InvalidPlanHash(text.to_owned()))
     }
 }
 

@@ -29,7 +29,7 @@ use holdfast_config::{
 };
 use holdfast_core::{
     CommitError, CommitOptions, ConfirmAction, ConfirmError, Confirmation, CoreHandle, Datastore,
-    Intent, InvalidComment, Preview, RestoreRequest, UnconfirmedCommit,
+    Intent, InvalidComment, InvalidPlanHash, Preview, RestoreRequest, UnconfirmedCommit,
 };
 use holdfast_store::{
     CheckpointName, InvalidCheckpointName, MAX_REVISIONS, RevisionRange, RevisionTarget,
@@ -267,8 +267,8 @@ enum ChangeError {
     NoRevision { number: u64, last: u64 },
     #[error("`{0}` is a number, which names a revision: give the checkpoint another name")]
     NumberedCheckpoint(String),
-    #[error("`{0}` is not the hash of a plan")]
-    Hash(String),
+    #[error(transparent)]
+    Hash(#[from] InvalidPlanHash),
     #[error("the exported document has the form {0}; this version reads the form {EXPORT_FORMAT}")]
     ExportFormat(u32),
     #[error("the checksum of the exported document is wrong: it was changed or is damaged")]
@@ -445,7 +445,7 @@ impl ConfigState {
         }
         let rights = self.admit(&caller)?;
         let ChangeRequest { content, dry_run, expect, confirm_within, comment } = request;
-        let expected_plan = expect.map(|hash| hash.parse().map_err(|_| ChangeError::Hash(hash)));
+        let expected_plan = expect.map(|hash| hash.parse().map_err(ChangeError::Hash));
         let id = format_smolstr!("cli-{:08x}", rand::rng().random::<u32>());
         let begin = |within| Confirmation {
             id: id.clone(),

@@ -10,7 +10,9 @@ use axum::{Extension, Json, Router};
 use bytes::Bytes;
 use holdfast_base::ErrorChain;
 use holdfast_config::schema::Origin;
-use holdfast_core::{CommitError, ConfigChange, MAX_LISTED, Preview, ServiceChange, StateChange};
+use holdfast_core::{
+    CommitError, ConfigChange, InvalidPlanHash, MAX_LISTED, Preview, ServiceChange, StateChange,
+};
 use serde::{Deserialize, Serialize};
 
 use super::failure;
@@ -95,8 +97,8 @@ async fn install(
         text => match text.parse() {
             Ok(hash) => Some(hash),
             Err(error) => {
-                let text = format!("`{text}` is not the hash of a plan: {error}");
-                return failure(StatusCode::BAD_REQUEST, text);
+                let error: InvalidPlanHash = error;
+                return failure(StatusCode::BAD_REQUEST, error.to_string());
             }
         },
     };

@@ -1,6 +1,7 @@
 //! `holdfast.services.v1.Packages`: packages of services, from signed archives.
 
 use holdfast_base::{Caller, ErrorChain};
+use holdfast_core::InvalidPlanHash;
 use holdfast_proto::holdfast::services as wire;
 use holdfast_proto::holdfast::services::packages_server::Packages;
 use tonic::{Code, Request, Response, Status};
@@ -77,9 +78,9 @@ impl Packages for PackagesService {
 fn terms(request: &wire::InstallRequest) -> Result<InstallTerms, Refusal> {
     let expected = match request.expected.as_str() {
         "" => None,
-        text => Some(text.parse().map_err(|error| {
-            Refusal::invalid(format!("`{text}` is not the hash of a plan: {error}"))
-        })?),
+        text => Some(
+            text.parse().map_err(|error: InvalidPlanHash| Refusal::invalid(error.to_string()))?,
+        ),
     };
     let wire::InstallRequest { dry_run: is_dry_run, each, force, downgrade, .. } = *request;
     Ok(InstallTerms { is_dry_run, expected, each, force, downgrade })

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use holdfast_core::{Comment, PlanHash};
+use holdfast_core::{Comment, InvalidPlanHash, PlanHash};
 use serde::{Deserialize, Serialize};
 
 use super::StateDir;
@@ -188,8 +188,7 @@ pub enum ConfigFormat {
 }
 
 fn plan_hash(text: &str) -> Result<PlanHash, String> {
-    text.parse()
-        .map_err(|_| format!("`{text}` is not the hash of a plan: it has 16 hexadecimal digits"))
+    text.parse().map_err(|error: InvalidPlanHash| error.to_string())
 }
 
 /// Parses a time such as 90s, 5m or 1h30m.

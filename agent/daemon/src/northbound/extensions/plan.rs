@@ -3,8 +3,8 @@
 //! `holdfast.Plan`, in `proto/protos/holdfast/plan.proto`.
 
 use holdfast_core::{
-    BoundedList, ConfigChange, ObjectChange, ObjectEffect, PendingObject, PlanHash, Preview,
-    ServiceChange, StateChange, StateEffect,
+    BoundedList, ConfigChange, InvalidPlanHash, ObjectChange, ObjectEffect, PendingObject,
+    PlanHash, Preview, ServiceChange, StateChange, StateEffect,
 };
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{Extension, RegisteredExtension};
@@ -33,13 +33,8 @@ impl PlanOption {
         match plan.content {
             Some(Content::DryRun(_)) => Ok(Self::DryRun),
             Some(Content::Expected(expected)) => {
-                let hash = expected.hash.parse().map_err(|error| {
-                    let expected_hash = &expected.hash;
-                    Refusal::invalid(format!(
-                        "`{expected_hash}` is not the hash of a plan: {error}"
-                    ))
-                })?;
-                Ok(Self::Expected(hash))
+                let hash: Result<_, InvalidPlanHash> = expected.hash.parse();
+                hash.map(Self::Expected).map_err(|error| Refusal::invalid(error.to_string()))
             }
             Some(Content::Preview(_)) => {
                 Err(Refusal::invalid("a preview belongs to an answer: leave it out of the request"))
