@@ -236,7 +236,9 @@ fn state_line(state: &Value) -> String {
     if let Some(gate) = state["Gate"].as_str().filter(|gate| !waits_for.contains(*gate)) {
         let _infallible = write!(text, "  (then gate `{gate}`)");
     }
-    if let Some(action) = state["Action"].as_str() {
+    // What has failed is said above, with its reason.
+    let has_failed = state["ActionFailure"].is_string();
+    if let Some(action) = state["Action"].as_str().filter(|_| !has_failed) {
         let wait = state["ActionWaitsFor"].as_str();
         let wait = wait.map(|it| format!(", waits for {it}")).unwrap_or_default();
         let _infallible = write!(text, "  (action {action}{wait})");

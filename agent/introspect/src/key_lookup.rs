@@ -20,7 +20,9 @@ pub(super) fn find_key(engine: &Engine, text: &str) -> Result<Key, HttpError> {
     }
     let candidates = candidates(engine, text);
     match candidates.as_slice() {
-        [] => Err(HttpError::not_found(format!("there is no value `{text}`"))),
+        [] => Err(HttpError::not_found(format!(
+            "there is no value `{text}`: `show values` lists all; a link, an address, a prefix or `gateway ADDRESS` is found, too"
+        ))),
         [key] => Ok(key.clone()),
         several => {
             let names = several.iter().take(CANDIDATES).map(|key| engine.registry().key_text(key));

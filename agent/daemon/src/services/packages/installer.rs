@@ -424,7 +424,7 @@ impl InstallerState {
         let loaded = newest.package.version();
         if version < loaded && !downgrade {
             let reason = format!(
-                "`{name}` {loaded} is loaded: a lower version is installed with `downgrade` alone"
+                "`{name}` {loaded} is loaded, which is newer: to go back to {version}, set `downgrade`"
             );
             return Err(InstallError::Precondition(reason));
         }
