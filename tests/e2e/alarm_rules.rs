@@ -101,6 +101,10 @@ async fn rules_and_probes_that_cannot_be_are_refused_by_the_set() {
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
     let probe = "holdfast_native:/fault-management/probe[name=one]";
+    let management = "holdfast_native:/fault-management";
+    let policy = |name: &str| format!("{management}/policy[name={name}]");
+    let shelf = |name: &str| format!("{management}/shelf[name={name}]");
+    let monitor = |name: &str| format!("{management}/monitor[name={name}]");
     let many: Vec<String> = (1..=17).map(|number| format!("10.0.0.{number}")).collect();
     for (path, value, reason) in [
         (entry("a"), json!({"resource": "interface:eth0", "expression": "severity >="}), "column"),
@@ -127,6 +131,17 @@ async fn rules_and_probes_that_cannot_be_are_refused_by_the_set() {
             json!({"kind": "threshold", "expression": "true", "resource": "interface:eth0"}),
             "belong to an event rule",
         ),
+        (
+            entry("a"),
+            json!({"resource": "interface:eth0", "type": "link-dwn"}),
+            "did you mean `link-down`?",
+        ),
+        (policy("a"), json!({"type": "link-down", "resource": "eth0"}), "fits no resource"),
+        (policy("a"), json!({"type": "lnik-*"}), "fits no type of alarm"),
+        (shelf("a"), json!({"type": "gremlins"}), "fits no type of alarm"),
+        (shelf("a"), json!({"resource": "eth*"}), "begin with `group:`, `interface:`"),
+        (monitor("a"), json!({"types": ["x-optics", "optics"]}), "`optics` fits no type"),
+        (monitor("a"), json!({"resources": ["port:*"]}), "`port:*` fits no resource"),
         (probe.to_owned(), json!({"interval": 1000}), "next-hop"),
         (
             probe.to_owned(),

@@ -152,6 +152,42 @@ async fn probes_of_both_families_and_modes_outlast_a_restart_and_go_with_their_e
     wait_until_over(&here.client, all).await;
 }
 
+const SETTING: &str = "holdfast_native:/fault-management/settings/probe-next-hops";
+
+#[tokio::test]
+async fn next_hops_of_routes_are_probed_without_entries_where_the_settings_say_so() {
+    let here = Neighbourhood::new(&[]).await;
+    let client = &here.client;
+    let other = "next-hop-unreachable@next-hop:10.0.1.2";
+    add_route(client, "0.0.0.0/0", &[("10.0.0.2", None)]).await;
+    add_route(client, "203.0.113.0/24", &[("10.0.1.2", None)]).await;
+    client.update(SETTING, json!("default-routes")).await.unwrap();
+    here.routers[1].ip("address del 10.0.1.2/24 dev p0");
+    here.net.ip("neigh flush dev eth1");
+    here.set_gateway(false);
+    here.net.ip("neigh flush dev eth0");
+    wait_until_open(client, GATEWAY).await;
+    wait_for(client, &route("0.0.0.0/0"), "DOWN").await;
+    assert_eq!(leaf(client, NATIVE, other, "severity").await, None, "it is no default route");
+
+    client.update(SETTING, json!("all")).await.unwrap();
+    wait_until_open(client, other).await;
+    wait_for(client, &route("203.0.113.0/24"), "DOWN").await;
+    // The alarm goes with the last route that names the next hop.
+    client.delete(&route("203.0.113.0/24")).await.unwrap();
+    wait_until_over(client, other).await;
+    here.set_gateway(true);
+    wait_until_over(client, GATEWAY).await;
+    client.delete(SETTING).await.unwrap();
+    here.set_gateway(false);
+    here.net.ip("neigh flush dev eth0");
+    // An entry for the next hop would be refused by nobody, and its alarm has the same name.
+    here.add_probe("gateway", quick()).await;
+    wait_until_open(client, GATEWAY).await;
+    let text = leaf(client, NATIVE, GATEWAY, "text").await;
+    assert_eq!(text, Some(json!("10.0.0.2 does not answer by eth0")), "the entry alone asks");
+}
+
 /// How many of five packets the host answers.
 async fn received(system: &mut System) -> i32 {
     collect_ping(system, ping(HOST)).await.unwrap().1.received

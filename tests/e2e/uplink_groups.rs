@@ -137,7 +137,7 @@ async fn dependents_are_shut_until_a_while_after_an_uplink_is_back() {
     let refused = "fence-failed.policy-errors@interface:eth2";
     wait_until_open(&client, refused).await;
     let text = leaf(&client, NATIVE, refused, "text").await.unwrap().to_string();
-    assert!(text.contains("the uplink group `uplinks` needs 1 members"), "{text}");
+    assert!(text.contains("the uplink group or bond `uplinks` needs 1 members"), "{text}");
     assert!(net.link("eth2").up);
 }
 

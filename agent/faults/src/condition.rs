@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::resource::{Resource, ResourceError};
-use crate::types::{AlarmType, REPORTED};
+use crate::types::{AlarmType, REPORTED, REPORTED_TYPES};
 
 /// A type of conditions: one of the table, or one that reporters have made up, `x-NAME`.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ const MAX_KIND_NAME: usize = 64;
 impl Kind {
     pub fn by_name(name: &str) -> Option<Self> {
         let is_made_up = name.len() <= MAX_KIND_NAME
-            && name.strip_prefix("x-").is_some_and(|rest| {
+            && name.strip_prefix(REPORTED_TYPES).is_some_and(|rest| {
                 let is_plain =
                     |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
                 !rest.is_empty() && rest.bytes().all(is_plain)

@@ -3,6 +3,9 @@
 //! A group is judged by level: by the members that do not work now, whatever was seen before. The alarm of a group is
 //! `uplinks-down`; while only some of its members are lost, its dependents work worse, without an alarm. Groups stand in a
 //! row where a dependent of one is a member of another, and in no circle ([`circle`]).
+//!
+//! A bond with its members is a group, too. The kernel itself takes the bond down without them, so the alarm of the bond is that
+//! of a link, and its cause is the alarm of the member that was lost last.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,6 +41,8 @@ pub struct UplinkGroup {
     pub recovery_delay: Duration,
     /// True to do it even if that takes the last way of something.
     pub allows_isolation: bool,
+    /// True for a bond, which is the one dependent of its members.
+    pub is_bond: bool,
 }
 
 /// Groups that stand in a circle: a dependent of the first is a member of the next, and so on to a member of the
@@ -68,10 +73,22 @@ pub fn circle(groups: &[UplinkGroup]) -> Option<Vec<&UplinkGroup>> {
     None
 }
 
+/// Type of the alarm of a bond without enough members.
+const LINK_DOWN: &str = "link-down";
+
 impl UplinkGroup {
+    /// A bond of this name.
+    pub fn of_bond(name: SmolStr, members: BTreeSet<SmolStr>, least: usize) -> Self {
+        let dependents = BTreeSet::from([name.clone()]);
+        Self { name, members, least, dependents, is_bond: true, ..Self::default() }
+    }
+
     /// The condition of its alarm.
     pub fn condition(&self) -> Condition {
-        condition_of(&self.name)
+        match self.is_bond {
+            true => condition_of_bond(&self.name),
+            false => condition_of(&self.name),
+        }
     }
 
     pub(crate) fn text(&self, lost: &BTreeSet<SmolStr>) -> SmolStr {
@@ -84,6 +101,10 @@ impl UplinkGroup {
             lost.join(", ")
         )
     }
+}
+
+pub(crate) fn condition_of_bond(bond: &SmolStr) -> Condition {
+    Condition::new(LINK_DOWN, Resource::Interface(bond.clone()))
 }
 
 pub(crate) fn condition_of(group: &SmolStr) -> Condition {

@@ -95,13 +95,15 @@ impl Settings {
         self.monitors.iter().find(|monitor| monitor.name == name)
     }
 
+    /// With more groups. Of two groups of one name, the first one counts.
     pub fn with_groups(mut self, groups: Vec<UplinkGroup>) -> Self {
-        self.groups = groups.into_iter().map(Arc::new).collect();
+        self.groups.extend(groups.into_iter().map(Arc::new));
         self.groups.sort_by(|one, other| one.name.cmp(&other.name));
+        self.groups.dedup_by(|one, before| one.name == before.name);
         self
     }
 
-    /// Uplink groups, by name.
+    /// Uplink groups and bonds, by name.
     pub fn groups(&self) -> &[Arc<UplinkGroup>] {
         &self.groups
     }
@@ -145,10 +147,16 @@ impl Settings {
         shelf.map(|shelf| &shelf.name)
     }
 
-    pub fn with_probes(mut self, mut probes: Vec<Probe>) -> Self {
-        probes.sort_by(|one, other| one.name.cmp(&other.name));
-        self.probes = probes;
+    /// With more probes. Of two probes of one name, the first one counts.
+    pub fn with_probes(mut self, probes: Vec<Probe>) -> Self {
+        self.probes.extend(probes);
+        self.probes.sort_by(|one, other| one.name.cmp(&other.name));
+        self.probes.dedup_by(|one, before| one.name == before.name);
         self
+    }
+
+    pub fn probe_entries(&self) -> &[Probe] {
+        &self.probes
     }
 
     /// The probes with the conditions that they report. The name of a probe is in its condition where another one has the same next

@@ -36,6 +36,10 @@ pub enum Resource {
 )]
 pub struct ResourceError(SmolStr);
 
+/// How texts of resources begin.
+pub(crate) const KINDS: [&str; 8] =
+    ["agent", "box", "group:", "interface:", "next-hop:", "service:", "value:", "x:"];
+
 /// Longest text of a resource: the longest key of a service, and room.
 const MAX_RESOURCE: usize = 1024;
 

@@ -118,6 +118,9 @@ const fn outage(name: &'static str, severity: Severity, description: &'static st
     AlarmType { effect: Effect::Down, ..simple(name, severity, description) }
 }
 
+/// How the names of types begin that reporters have made up.
+pub(crate) const REPORTED_TYPES: &str = "x-";
+
 /// The row of types that reporters have made up.
 pub(crate) static REPORTED: AlarmType = simple(
     "x-NAME",

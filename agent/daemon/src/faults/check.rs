@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_common::nearest;
 use holdfast_config::schema::Schema;
 use holdfast_config::{
     Configuration, InstancePath, Keys, MissingNode, Models, NodeId, Step, Value,
@@ -11,7 +12,7 @@ use holdfast_config::{
 use holdfast_core::SettingsCheck;
 use holdfast_faults::{
     AlarmRule, DEFAULT_CONSUMER, Filter, Glob, MAX_GROUP_LINKS, MAX_GROUPS, MAX_PROBES, MAX_RULES,
-    Probe, UplinkGroup, circle,
+    Probe, TYPES, UplinkGroup, circle,
 };
 use holdfast_services::expression::Conditions;
 
@@ -38,6 +39,23 @@ impl FaultSettingsCheck {
     /// When the native model lacks a node, which the first test finds.
     pub fn new(native: &Schema) -> Result<Self, MissingNode> {
         Ok(Self { nodes: SettingNodes::find(native)?, conditions: Conditions::new() })
+    }
+
+    /// Refuses patterns that fit no alarm: an entry that does nothing would look like one that works.
+    fn patterns(&self, part: &ConfigBranch) -> Result<(), Refusal> {
+        for list in self.nodes.lists_with_patterns() {
+            for (keys, entry) in entries(part, list) {
+                let types = self.nodes.type_patterns(list, entry);
+                let types = types.iter().filter(|pattern| !pattern.fits_a_type());
+                let resources = self.nodes.resource_patterns(list, entry);
+                let resources = resources.iter().filter(|pattern| !pattern.fits_a_resource());
+                let reason = types.map(type_refusal).chain(resources.map(resource_refusal)).next();
+                if let Some(reason) = reason {
+                    return Err(Refusal { list, keys: keys.clone(), reason });
+                }
+            }
+        }
+        Ok(())
     }
 
     fn probes(&self, part: &ConfigBranch) -> Result<(), Refusal> {
@@ -178,6 +196,19 @@ struct Refusal {
     reason: String,
 }
 
+fn type_refusal(pattern: &Glob) -> String {
+    let pattern = pattern.to_string();
+    let meant = nearest(&pattern, || TYPES.iter().map(|row| row.name));
+    let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+    format!("the pattern `{pattern}` fits no type of alarm{meant}")
+}
+
+fn resource_refusal(pattern: &Glob) -> String {
+    format!(
+        "the pattern `{pattern}` fits no resource: resources are `agent`, `box`, and those that begin with `group:`, `interface:`, `next-hop:`, `service:`, `value:` or `x:`"
+    )
+}
+
 /// The way round a circle, by the interfaces that close it.
 fn circle_text(circle: &[&UplinkGroup]) -> String {
     let following = circle.iter().skip(1).chain(circle.first());
@@ -205,7 +236,8 @@ impl SettingsCheck for FaultSettingsCheck {
         };
         let faults = changed(|it| self.nodes.part(it.effective()), old, new);
         let refused = faults.and_then(|part| {
-            let checked = self.probes(&part).and_then(|()| self.rules(&part, new.shared_models()));
+            let checked = self.patterns(&part).and_then(|()| self.probes(&part));
+            let checked = checked.and_then(|()| self.rules(&part, new.shared_models()));
             let checked = checked.and_then(|()| self.groups(&part));
             refuse(self.nodes.management, checked)
         });

@@ -21,7 +21,7 @@ pub enum FenceError {
     #[error("{interface} is not shut: {last_way}")]
     LastWay { interface: SmolStr, last_way: LastWay },
     #[error(
-        "{interface} is not shut: the uplink group `{group}` needs {least} members, and has no more"
+        "{interface} is not shut: the uplink group or bond `{group}` needs {least} members, and has no more"
     )]
     Group { interface: SmolStr, group: SmolStr, least: usize },
     #[error("{0} cannot be shut: only interfaces can")]

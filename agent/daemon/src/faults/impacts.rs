@@ -114,6 +114,11 @@ impl ImpactWalks {
                 let links = self.objects.links(configuration.effective());
                 Some(failure::of_next_hop(*address, links))
             }
+            Resource::Box => {
+                let configuration = self.core.configuration();
+                let links = self.objects.links(configuration.effective());
+                Some(links.map(failure::of_interface).fold(Failure::default(), Failure::and))
+            }
             Resource::Group(name) => {
                 let dependents = &faults.settings().group(name)?.dependents;
                 let failures = dependents.iter().map(|it| failure::of_interface(it));

@@ -17,6 +17,7 @@
 //! Start at [`task::FaultTask::run`]. No condition is found by an event that may be lost: each source can say at any time all
 //! that holds.
 
+mod bonds;
 mod check;
 mod disk;
 mod documents;
@@ -24,6 +25,7 @@ mod drain_settings;
 mod drains;
 mod fencer;
 mod filter;
+mod gateways;
 mod guard;
 mod handle;
 mod impacts;

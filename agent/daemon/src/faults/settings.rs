@@ -15,6 +15,8 @@ use holdfast_faults::{
 };
 use smol_str::SmolStr;
 
+use super::gateways::ProbedRoutes;
+
 /// Nodes of the configuration of faults.
 #[derive(Debug)]
 pub(super) struct SettingNodes {
@@ -28,6 +30,7 @@ pub(super) struct SettingNodes {
     pub(super) rule: RuleNodes,
     pub(super) group: GroupNodes,
     require_resource: NodeId,
+    probe_next_hops: NodeId,
     pub(super) maintenance: MaintenanceNodes,
 }
 
@@ -158,6 +161,7 @@ impl SettingNodes {
             settings: node("/settings")?,
             shortcut: node("/settings/shortcut")?,
             require_resource: node("/settings/require-resource")?,
+            probe_next_hops: node("/settings/probe-next-hops")?,
             maintenance: MaintenanceNodes::find(native)?,
             monitor: MonitorNodes {
                 list: node("/monitor")?,
@@ -271,6 +275,40 @@ impl SettingNodes {
             .with_alarm_rules(rules.map(|(_, it)| self.rule.read(it)).collect());
         settings.is_conservative = shortcut == Some(&Value::Bool(false));
         settings
+    }
+
+    /// Lists whose entries choose alarms by patterns.
+    pub(super) fn lists_with_patterns(&self) -> [NodeId; 4] {
+        [self.policy.list, self.shelf.list, self.rule.list, self.monitor.list]
+    }
+
+    /// The patterns of types in an entry of one of these lists.
+    pub(super) fn type_patterns(&self, list: NodeId, entry: &ConfigBranch) -> Vec<Glob> {
+        let leaves = [
+            (self.policy.list, self.policy.kind),
+            (self.shelf.list, self.shelf.kind),
+            (self.rule.list, self.rule.kind),
+            (self.monitor.list, self.monitor.types),
+        ];
+        patterns(list, &leaves, entry)
+    }
+
+    /// The patterns of resources in an entry of one of these lists.
+    pub(super) fn resource_patterns(&self, list: NodeId, entry: &ConfigBranch) -> Vec<Glob> {
+        let leaves = [
+            (self.policy.list, self.policy.resource),
+            (self.shelf.list, self.shelf.resource),
+            (self.rule.list, self.rule.resource),
+            (self.monitor.list, self.monitor.resources),
+        ];
+        patterns(list, &leaves, entry)
+    }
+
+    /// The routes whose next hops are probed without entries of their own.
+    pub(super) fn probed_routes(&self, part: Option<&ConfigBranch>) -> ProbedRoutes {
+        let settings = part.and_then(|part| part.container(self.settings));
+        let name = settings.and_then(|settings| settings.value(self.probe_next_hops));
+        name.and_then(|name| ProbedRoutes::by_name(&name.to_string())).unwrap_or_default()
     }
 
     /// True unless the operator permits rules for every resource.
@@ -399,12 +437,7 @@ impl ShelfNodes {
 
 impl MonitorNodes {
     fn read(&self, entry: &ConfigBranch) -> Monitor {
-        let globs = |node| match entry.value(node) {
-            Some(Value::List(patterns)) => {
-                patterns.iter().map(|pattern| Glob::new(&pattern.to_string())).collect()
-            }
-            _ => Vec::new(),
-        };
+        let globs = |node| globs(entry, node);
         Monitor {
             name: text(entry, self.name),
             identity: entry.value(self.identity).map(|it| it.to_string().into()),
@@ -454,6 +487,7 @@ impl GroupNodes {
             action: action(entry, self.action),
             recovery_delay: Duration::from_secs(delay),
             allows_isolation: entry.value(self.allow_isolation) == Some(&Value::Bool(true)),
+            is_bond: false,
         }
     }
 }
@@ -503,6 +537,23 @@ fn names(entry: &ConfigBranch, node: NodeId) -> BTreeSet<SmolStr> {
     match entry.value(node) {
         Some(Value::List(names)) => names.iter().map(|name| name.to_string().into()).collect(),
         _ => BTreeSet::new(),
+    }
+}
+
+/// Patterns in the leaf or leaf-list that an entry of a list has.
+fn patterns(list: NodeId, leaves: &[(NodeId, NodeId)], entry: &ConfigBranch) -> Vec<Glob> {
+    let leaf = leaves.iter().find(|(of_list, _)| *of_list == list);
+    leaf.map(|(_, leaf)| globs(entry, *leaf)).unwrap_or_default()
+}
+
+/// Patterns in a leaf or leaf-list.
+fn globs(entry: &ConfigBranch, node: NodeId) -> Vec<Glob> {
+    match entry.value(node) {
+        Some(Value::List(patterns)) => {
+            patterns.iter().map(|pattern| Glob::new(&pattern.to_string())).collect()
+        }
+        Some(pattern) => vec![Glob::new(&pattern.to_string())],
+        None => Vec::new(),
     }
 }
 

@@ -28,8 +28,10 @@ use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
+use super::bonds::Bonds;
 use super::drains::{DrainStanding, Drains, Outcome};
 use super::fencer::{Fencer, Wishes, shut_by};
+use super::gateways::Gateways;
 use super::guard::Guard;
 use super::handle::{
     FaultService, LatchRefusal, Listening, News, OperatorWord, ReportError, Reporter, Request,
@@ -347,6 +349,10 @@ pub(super) struct FaultTask {
     links: Links,
     instances: Instances,
     setting_nodes: SettingNodes,
+    /// Bonds, which are groups of their members.
+    bonds: Bonds,
+    /// Next hops that are probed without entries of their own.
+    gateways: Gateways,
     /// The parts of the configuration that had the settings last, of faults and of maintenance; `None` before the first look.
     settings: Option<[Option<Arc<Branch<Provenance>>>; 2]>,
     leaves: AlarmLeaves,
@@ -398,6 +404,8 @@ impl FaultTask {
             faults,
             links: Links::new(native)?,
             instances: Instances::default(),
+            bonds: Bonds::new(native)?,
+            gateways: Gateways::new(native)?,
             setting_nodes: SettingNodes::find(native)?,
             settings: None,
             reporters: Reporters::default(),
@@ -547,10 +555,16 @@ impl FaultTask {
             (None, None) => true,
             _ => false,
         };
-        if !self.settings.as_ref().is_some_and(|it| it.iter().zip(&parts).all(is_same)) {
+        let are_same = self.settings.as_ref().is_some_and(|it| it.iter().zip(&parts).all(is_same));
+        let are_probed_others = self.gateways.want(nodes.probed_routes(parts[0].as_deref()));
+        let are_gateways_others = self.gateways.look(configuration);
+        let are_bonds_others = self.bonds.look(configuration);
+        if !are_same || are_probed_others || are_gateways_others || are_bonds_others {
             let [faults, maintenance] = &parts;
             let models = self.core.models();
             let settings = nodes.read(faults.as_deref(), maintenance.as_deref(), &models.native);
+            let probes = self.gateways.probes(settings.probe_entries());
+            let settings = settings.with_probes(probes).with_groups(self.bonds.groups());
             let settings = Arc::new(settings);
             self.settings = Some(parts);
             self.members_seen = None;

@@ -132,17 +132,22 @@ impl Faults {
         self.effects.marks.extend(difference.marks);
         difference.watched.iter().for_each(|object| self.groups.outdate(object));
         for condition in difference.alarms {
-            let Some(alarm) = self.alarm(&condition).cloned() else { continue };
-            let cause = self.cause(&alarm);
-            if cause != alarm.cause {
-                let was_root = alarm.was_root || cause.is_none();
-                self.tell(Change::Cause, Alarm { cause, was_root, ..alarm }, now);
-            }
+            self.judge_cause(&condition, now);
+        }
+    }
+
+    /// Tells the cause of an open alarm if it is another one than before.
+    pub(crate) fn judge_cause(&mut self, condition: &Condition, now: Now) {
+        let Some(alarm) = self.alarm(condition).cloned() else { return };
+        let cause = self.cause(&alarm);
+        if cause != alarm.cause {
+            let was_root = alarm.was_root || cause.is_none();
+            self.tell(Change::Cause, Alarm { cause, was_root, ..alarm }, now);
         }
     }
 
     /// The alarm that an alarm is caused by: of several, the one that began first. It is also the root of two that have each
-    /// other's objects. An uplink group is caused by what its members have, and never the other way round.
+    /// other's objects. An uplink group or a bond is caused by what its members have, and never the other way round.
     pub(crate) fn cause(&self, alarm: &Alarm) -> Option<Condition> {
         let resource = &alarm.condition.resource;
         if let Resource::Group(name) = resource {
@@ -156,7 +161,8 @@ impl Faults {
             order(cause) < order(alarm)
                 || !self.impacts.causes(&cause.condition).contains(&&alarm.condition)
         });
-        causes.min_by_key(|cause| order(cause)).map(|cause| cause.condition.clone())
+        let first = causes.min_by_key(|cause| order(cause)).map(|cause| cause.condition.clone());
+        first.or_else(|| self.cause_of_bond(alarm))
     }
 
     /// Notes which sources have not repeated their words on a condition in time.

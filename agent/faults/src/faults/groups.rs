@@ -8,9 +8,9 @@ use holdfast_scheduler::Now;
 use smol_str::SmolStr;
 
 use super::Faults;
-use crate::alarm::{Alarm, Change};
+use crate::alarm::Alarm;
 use crate::condition::{Condition, Kind};
-use crate::group::{UplinkGroup, condition_of};
+use crate::group::{UplinkGroup, condition_of, condition_of_bond};
 use crate::report::{Report, Source};
 use crate::resource::Resource;
 use crate::types::REPORTED;
@@ -127,7 +127,7 @@ impl Faults {
         }
         for group in groups.iter().filter(|group| !before.contains(group)) {
             self.groups.outdated.insert(group.name.clone());
-            if self.alarm(&group.condition()).is_some() {
+            if !group.is_bond && self.alarm(&group.condition()).is_some() {
                 self.open_impact(&group.condition(), now);
             }
         }
@@ -140,6 +140,8 @@ impl Faults {
         let difference = self.impacts.close(&degraded_of(name));
         self.take_difference(difference, now);
         self.report(Source::Groups, Report::ended(condition_of(name), now.unix_ns), now);
+        // It may have been a bond.
+        self.judge_cause(&condition_of_bond(name), now);
     }
 
     /// Judges the groups whose members may have another status, and those that come after them.
@@ -172,7 +174,7 @@ impl Faults {
         let condition = group.condition();
         let difference = match status {
             Some(EffectiveStatus::Degraded) => {
-                let own = self.objects_of(&condition.resource);
+                let own = self.objects_of(&Resource::Group(group.name.clone()));
                 self.impacts.open(&degraded_of(&group.name), own, status)
             }
             _ => self.impacts.close(&degraded_of(&group.name)),
@@ -186,6 +188,8 @@ impl Faults {
             }
             false => Report::ended(condition.clone(), now.unix_ns),
         };
+        // The kernel says whether a bond is down.
+        let report = (!group.is_bond).then_some(report);
         let state = GroupState { lost, status, down_since_ns };
         if self.groups.states.get(&group.name) != Some(&state) {
             self.groups.states.insert(group.name.clone(), state);
@@ -193,14 +197,10 @@ impl Faults {
             let behind = self.groups.behind.get(&group.name).into_iter().flatten();
             self.groups.outdated.extend(behind.filter(|name| **name != group.name).cloned());
         }
-        self.report(Source::Groups, report, now);
-        if let Some(alarm) = self.alarm(&condition).cloned() {
-            let cause = self.cause(&alarm);
-            if cause != alarm.cause {
-                let was_root = alarm.was_root || cause.is_none();
-                self.tell(Change::Cause, Alarm { cause, was_root, ..alarm }, now);
-            }
+        if let Some(report) = report {
+            self.report(Source::Groups, report, now);
         }
+        self.judge_cause(&condition, now);
     }
 
     /// Alarms by which a member is lost. Actions of the group itself, or of a group after it, do not count as
@@ -256,6 +256,15 @@ impl Faults {
         times.sort_unstable();
         let spare = group.members.len().checked_sub(group.least)?;
         times.get(spare).copied().filter(|at| *at > 0)
+    }
+
+    /// The alarm of a member, for a bond that has too few of them left.
+    pub(crate) fn cause_of_bond(&self, alarm: &Alarm) -> Option<Condition> {
+        let Resource::Interface(name) = &alarm.condition.resource else { return None };
+        let bond = self.settings.group(name)?;
+        let is_down = self.group_state(name)?.status == Some(EffectiveStatus::Down);
+        let is_of_bond = bond.is_bond && bond.condition() == alarm.condition;
+        (is_of_bond && is_down).then(|| self.cause_of_group(name))?
     }
 
     /// True for a group that has this resource as a member: it is the group that suffers, whatever stands on what.

@@ -239,3 +239,49 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_bond_is_degraded_by_a_member_and_its_own_alarm_is_caused_by_the_last_one() {
+    let bond = UplinkGroup::of_bond("d".into(), names(&["a", "b", "c"]), 2);
+    let mut faults = Clocked::with_groups(vec![bond.clone()]);
+    faults.holds(&down("a"));
+    assert_eq!(faults.status("d"), Some(EffectiveStatus::Degraded));
+    faults.wait(MS);
+    assert_eq!(
+        faults.holds(&down("b")),
+        ["raised link-down@interface:b"],
+        "the kernel tells of the bond"
+    );
+    assert!(faults.alarm("uplinks-down@group:d").is_none());
+    faults.wait(MS);
+    faults.holds(&down("d"));
+    assert_eq!(faults.cause(&down("d")), Some(down("b")));
+    // The kernel may tell of the bond first.
+    for condition in [down("a"), down("b"), down("d")] {
+        faults.ends(&condition);
+    }
+    assert_eq!(faults.status("d"), None);
+    faults.holds(&down("d"));
+    assert_eq!(faults.cause(&down("d")), None);
+    faults.holds(&down("c"));
+    assert_eq!(faults.cause(&down("d")), None, "two members are enough");
+    faults.wait(MS);
+    faults.holds(&down("a"));
+    assert_eq!(faults.cause(&down("d")), Some(down("a")));
+    // Without its members the bond stands alone.
+    faults.on(settings_of(vec![]));
+    assert_eq!(faults.cause(&down("d")), None);
+    assert!(faults.faults.group_state("d").is_none());
+    faults.on(settings_of(vec![bond]));
+    assert_eq!(faults.cause(&down("d")), Some(down("a")));
+}
+
+#[test]
+fn a_group_that_an_operator_has_made_counts_before_a_bond_of_its_name() {
+    let bond = UplinkGroup::of_bond("up".into(), names(&["a"]), 1);
+    let settings = Settings::new(vec![], vec![]).with_groups(vec![group("up", &["b"], &["d"])]);
+    let settings = settings.with_groups(vec![bond]);
+    let groups: Vec<_> =
+        settings.groups().iter().map(|it| (it.name.as_str(), it.is_bond)).collect();
+    assert_eq!(groups, [("up", false)]);
+}

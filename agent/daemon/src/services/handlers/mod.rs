@@ -190,7 +190,7 @@ impl Handlers {
         self.registry().watch_served()
     }
 
-    /// Types of services whose work nobody does, since the handler of the name is gone.
+    /// Types of services with instances whose work nobody does, since the handler of the name is gone.
     pub(crate) fn lost(&self) -> Vec<(SmolStr, SmolStr)> {
         let Ok(configuration) = self.configuration() else { return Vec::new() };
         let services = configuration.services();
@@ -199,7 +199,10 @@ impl Handlers {
         let lost = self.registry().lost().into_iter().flat_map(|(name, services)| {
             services.into_iter().map(move |service| (service, name.clone()))
         });
-        lost.filter(|(service, _)| is_loaded(service)).collect()
+        let book = &configuration.layers().book;
+        let has_work =
+            |service: &SmolStr| is_loaded(service) && book.of_type(service).next().is_some();
+        lost.filter(|(service, _)| has_work(service)).collect()
     }
 
     /// Name of the handler that takes a call.
