@@ -1,11 +1,13 @@
 //! Checks of certificates: the files of the operator and of the box, and the one that clients are shown.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast_base::ErrorChain;
 use holdfast_store::IDENTITY_FOLDER;
 use rustls_pki_types::CertificateDer;
+use x509_parser::extensions::GeneralName;
 
 use super::{Finding, Subject, Verdict};
 use crate::tls::{self, TlsError};
@@ -87,6 +89,65 @@ fn broken_chain(path: &Path, chain: &[CertificateDer<'_>]) -> Option<Finding> {
         path.display()
     );
     Some(Finding::new(Verdict::Failure, text))
+}
+
+/// Looks at the names of the certificate that clients are shown. That of a profile of certz is in no file.
+pub(super) fn names(subject: &Subject) -> Vec<Finding> {
+    let tls = &subject.settings.tls;
+    let own = subject.state_folder().join(IDENTITY_FOLDER).join("cert.pem");
+    let path = tls.tls_cert.as_ref().unwrap_or(&own);
+    let Ok(chain) = tls::read_certificates(path) else {
+        return Finding::skipped("there is no file with the certificate for clients");
+    };
+    let Some(leaf) = chain.first().and_then(|der| tls::parse(der).ok()) else {
+        return Finding::skipped("the certificate for clients cannot be read");
+    };
+    let extension = leaf.subject_alternative_name().ok().flatten();
+    let names = extension.map(|it| it.value.general_names.as_slice()).unwrap_or_default();
+    let is_meant = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => is_name_of(name, &subject.host_name),
+        GeneralName::IPAddress(bytes) => {
+            let mut listened = subject.settings.listen.iter().map(|it| it.ip);
+            listened.any(|address| *bytes == tls::address_bytes(address).as_slice())
+        }
+        _ => false,
+    };
+    if names.iter().any(is_meant) {
+        return Finding::good(format!("a certificate for {}", subject.host_name));
+    }
+    let all: Vec<String> = names.iter().filter_map(name_text).collect();
+    let all = match all.is_empty() {
+        true => "nothing".to_owned(),
+        false => all.join(", "),
+    };
+    let text = format!(
+        "the certificate `{}` is for {all}, and neither for the host name {} nor for an address of --listen",
+        path.display(),
+        subject.host_name
+    );
+    Finding::warning(text)
+}
+
+/// True when a name of a certificate is that of the box: its host name, with or without a domain, or a wildcard for it.
+fn is_name_of(name: &str, host: &str) -> bool {
+    let [name, host] = [name, host].map(str::to_ascii_lowercase);
+    let short = host.split('.').next().unwrap_or_default();
+    match name.strip_prefix("*.") {
+        Some(domain) => host.split_once('.').is_some_and(|(_, rest)| rest == domain),
+        None => name == host || name.split('.').next() == Some(short),
+    }
+}
+
+fn name_text(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => {
+            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+            let v6 = <[u8; 16]>::try_from(*bytes).map(IpAddr::from);
+            v4.or(v6).ok().map(|address| address.to_string())
+        }
+        _ => None,
+    }
 }
 
 pub(super) fn dates(subject: &Subject) -> Vec<Finding> {

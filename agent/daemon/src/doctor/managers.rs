@@ -235,6 +235,37 @@ pub(super) fn dhcp_clients(subject: &Subject) -> Vec<Finding> {
     judge(subject, &[Manager::Dhclient, Manager::Dhcpcd])
 }
 
+/// Files that keep cloud-init from running at all.
+const CLOUD_INIT_SWITCHES: [&str; 2] = ["etc/cloud/cloud-init.disabled", "run/cloud-init/disabled"];
+
+pub(super) fn cloud_init(subject: &Subject) -> Vec<Finding> {
+    if !subject.file("usr/bin/cloud-init").exists() {
+        return Finding::skipped("cloud-init is not installed");
+    }
+    if CLOUD_INIT_SWITCHES.iter().any(|switch| subject.file(switch).exists()) {
+        return Finding::good("cloud-init is switched off");
+    }
+    let folder = fs::read_dir(subject.file("etc/cloud/cloud.cfg.d")).into_iter().flatten();
+    let files = folder.flatten().map(|file| file.path());
+    let files = files.filter(|path| path.extension().is_some_and(|it| it == "cfg"));
+    let mut files = files.chain([subject.file("etc/cloud/cloud.cfg")]);
+    let leaves_network_alone = |path: &Path| {
+        fs::read_to_string(path).is_ok_and(|text| {
+            // The same in one line and in two, with and without quotes.
+            let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+            let words = lines.collect::<String>();
+            let words = words.replace([' ', '"', '\'', '{', '}'], "");
+            words.contains("network:config:disabled")
+        })
+    };
+    match files.any(|path| leaves_network_alone(&path)) {
+        true => Finding::good("cloud-init leaves the network alone"),
+        false => Finding::warning(
+            "cloud-init writes the network configuration of each new instance of this box",
+        ),
+    }
+}
+
 pub(super) fn routing_daemons(subject: &Subject) -> Vec<Finding> {
     judge(subject, &[Manager::Frr, Manager::Bird])
 }

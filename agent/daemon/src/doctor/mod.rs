@@ -205,6 +205,13 @@ pub static CHECKS: &[Check] = &[
         look: process::open_files,
     },
     Check {
+        id: "process-memory",
+        group: Group::Process,
+        about: "the memory limit of the agent is enough for a change of all objects that are configured",
+        advice: "set a higher MemoryHigh and MemoryMax in a drop-in, or `--memory` of the container",
+        look: process::memory,
+    },
+    Check {
         id: "process-unit",
         group: Group::Process,
         about: "holdfast.service is enabled, runs, and did not restart or fail",
@@ -268,6 +275,13 @@ pub static CHECKS: &[Check] = &[
         look: certificates::files,
     },
     Check {
+        id: "server-certificate-names",
+        group: Group::Server,
+        about: "the certificate for clients has the host name of the box or one of its listening addresses",
+        advice: "clients that check the name refuse it: order a certificate with the name by which they connect",
+        look: certificates::names,
+    },
+    Check {
         id: "server-certificate-dates",
         group: Group::Server,
         about: "certificates are valid, and stay valid for 30 days",
@@ -322,6 +336,13 @@ pub static CHECKS: &[Check] = &[
         about: "FRR and BIRD configure none of the ports that are configured here",
         advice: "take the addresses out of the configuration of the daemon; its routes may stay",
         look: managers::routing_daemons,
+    },
+    Check {
+        id: "others-cloud-init",
+        group: Group::Others,
+        about: "cloud-init does not write the network configuration of the box",
+        advice: "write `network: {config: disabled}` to /etc/cloud/cloud.cfg.d/99-holdfast.cfg",
+        look: managers::cloud_init,
     },
     Check {
         id: "state-objects",

@@ -1,6 +1,7 @@
 //! Checks of the process of the agent and of its unit.
 
 use std::fs;
+use std::path::Path;
 
 use rustix::thread::CapabilitySet;
 
@@ -10,6 +11,7 @@ use crate::local::AgentReport;
 use crate::privileges::HELPER_NAME;
 use crate::process::OPEN_FILES;
 use crate::settings::RunSettings;
+use crate::sync_summary::SyncSummary;
 
 /// Lowest port that needs no capability (`net.ipv4.ip_unprivileged_port_start` by default).
 const FIRST_FREE_PORT: u16 = 1024;
@@ -171,6 +173,45 @@ pub(super) fn open_files(subject: &Subject) -> Vec<Finding> {
         }
         _ => Finding::good(format!("{limit} open files")),
     }
+}
+
+/// Memory of an agent without configuration.
+const IDLE_MEMORY: u64 = 64 << 20;
+/// Memory that an object takes, such as a route. While one configuration replaces another, the agent holds both.
+const OBJECT_MEMORY: u64 = 2 * 7_000;
+
+pub(super) fn memory(subject: &Subject) -> Vec<Finding> {
+    let Some(report) = subject.report() else {
+        return Finding::skipped("the memory limit is that of a running agent");
+    };
+    let Some(limit) = memory_limit(subject, report.pid) else {
+        return Finding::good("no memory limit");
+    };
+    let SyncSummary { in_place, pending, failed, .. } = &report.sync;
+    let objects = u64::try_from(in_place + pending + failed).unwrap_or(u64::MAX);
+    let needed = objects.saturating_mul(OBJECT_MEMORY).saturating_add(IDLE_MEMORY);
+    let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    let text = format!("a memory limit of {} MB for {objects} objects", megabytes(limit));
+    match limit < needed {
+        true => Finding::warning(format!(
+            "{text}: a change of all of them may take {} MB",
+            megabytes(needed)
+        )),
+        false => Finding::good(text),
+    }
+}
+
+/// The lowest limit of memory of the control groups of a process, at which it is slowed down or ended.
+fn memory_limit(subject: &Subject, pid: u32) -> Option<u64> {
+    let groups = subject.read(&format!("proc/{pid}/cgroup"))?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let path = Path::new(group);
+    let folders = path.ancestors().map(|folder| Path::new("sys/fs/cgroup").join(folder));
+    let limits = folders.flat_map(|folder| {
+        ["memory.max", "memory.high"].map(|file| folder.join(file).to_string_lossy().into_owned())
+    });
+    // A group without a limit has the word `max`.
+    limits.filter_map(|file| subject.read(&file)?.trim().parse().ok()).min()
 }
 
 pub(super) fn unit(subject: &Subject) -> Vec<Finding> {

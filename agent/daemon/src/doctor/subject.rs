@@ -10,6 +10,7 @@ use holdfast_base::ErrorChain;
 use holdfast_platform::kernel_trial::{KernelTrial, try_kernel};
 use holdfast_platform::namespace_lock::{LockHolder, NamespaceLock};
 use holdfast_platform::netns::{Netns, NetnsSetting};
+use nix::unistd::gethostname;
 use tokio::process::Command as Program;
 use tokio::time::timeout;
 
@@ -50,6 +51,7 @@ pub struct Subject {
     pub(crate) networkd: ToolAnswer,
     pub(crate) network_manager: ToolAnswer,
     pub(crate) clock: ToolAnswer,
+    pub(crate) host_name: String,
     pub(crate) now: SystemTime,
     /// Date of the program's file.
     pub(crate) program_date: Option<SystemTime>,
@@ -127,6 +129,7 @@ impl Subject {
             networkd,
             network_manager,
             clock,
+            host_name: gethostname().unwrap_or_default().to_string_lossy().into_owned(),
             now: SystemTime::now(),
             program_date: program.ok(),
         }

@@ -72,6 +72,7 @@ impl GoodBox {
             networkd: ToolAnswer::Missing,
             network_manager: ToolAnswer::Missing,
             clock: ToolAnswer::Text("yes\n".to_owned()),
+            host_name: "box.example.net".to_owned(),
             now: SystemTime::now(),
             program_date: Some(SystemTime::UNIX_EPOCH),
         };
@@ -203,6 +204,12 @@ const FAULTS: &[Fault] = &[
     ("process-open-files", Verdict::Warning, "1024", |it| {
         it.write(&format!("proc/{AGENT}/limits"), "Max open files  1024  4096  files\n");
     }),
+    ("process-memory", Verdict::Warning, "may take 1400 MB", |it| {
+        it.write(&format!("proc/{AGENT}/cgroup"), "0::/system.slice/holdfast.service\n");
+        it.write("sys/fs/cgroup/system.slice/holdfast.service/memory.max", "max\n");
+        it.write("sys/fs/cgroup/system.slice/memory.high", "536870912\n");
+        it.report().sync.in_place = 100_000;
+    }),
     ("process-unit", Verdict::Warning, "disabled", |it| it.unit("UnitFileState=disabled")),
     ("process-unit", Verdict::Failure, "exit-code", |it| {
         it.unit("ActiveState=failed");
@@ -240,6 +247,10 @@ const FAULTS: &[Fault] = &[
     ("server-certificate", Verdict::Failure, "cannot read", |it| {
         it.certificate(2999, true, true);
         fs::remove_file(it.folder.path().join("cert.pem")).unwrap();
+    }),
+    ("server-certificate-names", Verdict::Warning, "is for box, and neither", |it| {
+        it.certificate(2999, true, true);
+        it.subject.host_name = "router7".to_owned();
     }),
     ("server-certificate-dates", Verdict::Failure, "2020-01-02", |it| {
         it.certificate(2020, true, true);
@@ -292,6 +303,10 @@ const FAULTS: &[Fault] = &[
     ("others-routing", Verdict::Warning, "FRR manages eth0", |it| {
         it.process(7, "zebra", &["zebra"]);
         it.write("etc/frr/frr.conf", "interface eth0\n ip address 192.0.2.1/24\nexit\n");
+    }),
+    ("others-cloud-init", Verdict::Warning, "each new instance", |it| {
+        it.write("usr/bin/cloud-init", "");
+        it.write("etc/cloud/cloud.cfg.d/50-off.cfg", "# network: {config: disabled}\n");
     }),
     ("state-objects", Verdict::Failure, "link vec0 is failed: EINVAL", |it| {
         it.unsettled("FAILED", "link vec0", "EINVAL");
@@ -396,6 +411,36 @@ fn capabilities_of_the_drop_ins_are_enough() {
     assert_eq!(good.found("process-capabilities")[0].verdict, Verdict::Failure);
     good.write("proc/17/status", &format!("Name:\tholdfast-host\nPPid:\t{AGENT}\n"));
     assert_eq!(good.found("process-capabilities")[0].verdict, Verdict::Good);
+}
+
+#[test]
+fn a_certificate_has_the_name_of_the_box() {
+    let mut good = GoodBox::new();
+    good.certificate(2999, true, true);
+    for (host, verdict) in [
+        ("box", Verdict::Good),
+        ("BOX.example.net", Verdict::Good),
+        ("other.box", Verdict::Warning),
+        ("", Verdict::Warning),
+    ] {
+        good.subject.host_name = host.to_owned();
+        let found = good.found("server-certificate-names");
+        assert_eq!(found[0].verdict, verdict, "{host}: {found:?}");
+    }
+}
+
+#[test]
+fn cloud_init_is_switched_off_by_what_its_manual_says() {
+    for (path, text) in [
+        ("etc/cloud/cloud-init.disabled", ""),
+        ("etc/cloud/cloud.cfg.d/99-holdfast.cfg", "network: {config: disabled}\n"),
+        ("etc/cloud/cloud.cfg", "users: []\nnetwork:\n  config: \"disabled\"\n"),
+    ] {
+        let good = GoodBox::new();
+        good.write("usr/bin/cloud-init", "");
+        good.write(path, text);
+        assert_eq!(good.found("others-cloud-init")[0].verdict, Verdict::Good, "{path}");
+    }
 }
 
 #[test]

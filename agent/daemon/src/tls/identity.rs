@@ -229,13 +229,14 @@ impl Names {
         };
         self.hosts.iter().all(|host| has(&|name| matches!(name, GeneralName::DNSName(dns) if dns == host)))
             && self.addresses.iter().all(|address| {
-                let octets = address_octets(*address);
+                let octets = address_bytes(*address);
                 has(&|name| matches!(name, GeneralName::IPAddress(bytes) if *bytes == octets.as_slice()))
             })
     }
 }
 
-fn address_octets(address: IpAddr) -> Vec<u8> {
+/// An address as certificates have it.
+pub(crate) fn address_bytes(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
         IpAddr::V6(v6) => v6.octets().to_vec(),

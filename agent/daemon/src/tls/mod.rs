@@ -46,7 +46,7 @@ pub(crate) use self::certificate_status::{
 };
 pub use self::dscp::Dscp;
 pub use self::identity::ca_file;
-pub(crate) use self::identity::{is_current, self_signed};
+pub(crate) use self::identity::{address_bytes, is_current, self_signed};
 pub use self::listener::{Connection, Incoming, ServerConfigs};
 pub use self::peer::{Peer, PeerCertificate};
 pub use self::source::source_of;
