@@ -10,7 +10,7 @@ use holdfast_tests::services::{no_plans, packed, update};
 use serde_json::{Value, json};
 
 use crate::alarms::{NATIVE, leaf, wait_until_open, wait_until_over};
-use crate::documents::port;
+use crate::documents::{STATIC_ROUTES, port};
 use crate::impact::{add_route, route, status, wait_for};
 use crate::ping_traceroute::{System, collect_ping, ping};
 
@@ -174,14 +174,14 @@ async fn next_hops_of_routes_are_probed_without_entries_where_the_settings_say_s
     wait_until_open(client, other).await;
     wait_for(client, &route("203.0.113.0/24"), "DOWN").await;
     // The alarm goes with the last route that names the next hop.
-    client.delete(&route("203.0.113.0/24")).await.unwrap();
+    client.delete(&format!("{STATIC_ROUTES}/static[prefix=203.0.113.0/24]")).await.unwrap();
     wait_until_over(client, other).await;
     here.set_gateway(true);
     wait_until_over(client, GATEWAY).await;
     client.delete(SETTING).await.unwrap();
     here.set_gateway(false);
     here.net.ip("neigh flush dev eth0");
-    // An entry for the next hop would be refused by nobody, and its alarm has the same name.
+    // An entry for the next hop asks as it says, and its alarm has the same name.
     here.add_probe("gateway", quick()).await;
     wait_until_open(client, GATEWAY).await;
     let text = leaf(client, NATIVE, GATEWAY, "text").await;

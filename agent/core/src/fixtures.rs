@@ -121,6 +121,16 @@ impl CoreFixture {
         self.handle.commit(&caller(), edit, CommitOptions::default()).await
     }
 
+    /// Sends lines of the native model.
+    pub async fn update_lines(&self, lines: &str) -> Result<CommitStamp, CommitError> {
+        let target = EditTarget { origin: Origin::Native, path: "/".parse().unwrap() };
+        let update = (target, Payload::Cli { text: lines.to_owned() });
+        let edit = Edit { updates: vec![update], ..Edit::default() };
+        let result = self.handle.commit(&caller(), edit, CommitOptions::default()).await;
+        self.handle.current_revision().await;
+        result
+    }
+
     pub async fn delete(&self, path: &str) -> Result<CommitStamp, CommitError> {
         let target = EditTarget { origin: Origin::OpenConfig, path: path.parse().unwrap() };
         let edit = Edit { deletes: vec![target], ..Edit::default() };

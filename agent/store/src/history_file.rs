@@ -158,6 +158,7 @@ fn is_refusal(error: &StoreError) -> bool {
 /// True for an error about the content of a file, as opposed to the disk.
 fn is_broken(error: &StoreError) -> bool {
     match error {
+        StoreError::Damaged { .. } => true,
         StoreError::Open { source, .. } | StoreError::Access { source, .. } => match &**source {
             redb::Error::Io(error) => {
                 matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof)

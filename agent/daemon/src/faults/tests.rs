@@ -5,11 +5,13 @@ use std::path::Path;
 
 use holdfast_config::Models;
 use holdfast_core::Datastore;
-use holdfast_faults::{Condition, Report, Resource};
+use holdfast_faults::{Condition, Report, Resource, UplinkGroup};
 use holdfast_platform::transport::SimulatedKernel;
 
 mod drains;
 
+use super::bonds::Bonds;
+use super::gateways::{Gateways, ProbedRoutes};
 use super::links::{BoxView, Links};
 use crate::agent_tests::{Agent, BOX};
 
@@ -76,4 +78,73 @@ async fn a_link_that_is_told_as_down_is_an_alarm_that_says_so() {
     agent.handle.force_down(BTreeSet::new()).await.unwrap();
     let reports = look(&mut links, &agent, false);
     assert!(reports.iter().all(|report| !report.holds), "{reports:?}");
+}
+
+/// Static routes, each with the gateway of its only next hop.
+fn routes(routes: &[(&str, &str)]) -> String {
+    let lines = routes.iter().map(|(prefix, gateway)| {
+        format!("network-instance DEFAULT static s route {prefix} next-hop 0 next-hop {gateway}\n")
+    });
+    lines.collect()
+}
+
+#[tokio::test]
+async fn a_next_hop_is_probed_while_a_route_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = agent(folder.path(), &["eth0"]).await;
+    let mut gateways = Gateways::new(&Models::load().unwrap().native).unwrap();
+    let look = |gateways: &mut Gateways| {
+        let configuration = agent.handle.configuration();
+        let differs = gateways.look(configuration.effective());
+        let probes = gateways.probes(&[]);
+        (differs, probes.iter().map(|it| it.name.to_string()).collect::<Vec<_>>().join(" "))
+    };
+    let two = routes(&[("0.0.0.0/0", "10.0.0.2"), ("203.0.113.0/24", "10.0.1.2")]);
+    agent.update_lines(&two).await.unwrap();
+    assert_eq!(look(&mut gateways), (false, String::new()), "nobody asks for probes");
+    assert!(gateways.want(ProbedRoutes::DefaultRoutes));
+    assert_eq!(look(&mut gateways), (true, "10.0.0.2".to_owned()));
+    assert!(gateways.want(ProbedRoutes::All) && !gateways.want(ProbedRoutes::All));
+    assert_eq!(look(&mut gateways), (true, "10.0.0.2 10.0.1.2".to_owned()));
+    assert!(!look(&mut gateways).0, "nothing has changed");
+    agent.update_lines(&routes(&[("198.51.100.0/24", "10.0.1.2")])).await.unwrap();
+    assert!(!look(&mut gateways).0, "it is probed already");
+    agent
+        .update_lines("no network-instance DEFAULT static s route 203.0.113.0/24\n")
+        .await
+        .unwrap();
+    assert!(!look(&mut gateways).0, "another route names it");
+    agent
+        .update_lines("no network-instance DEFAULT static s route 198.51.100.0/24\n")
+        .await
+        .unwrap();
+    assert_eq!(look(&mut gateways), (true, "10.0.0.2".to_owned()));
+}
+
+#[tokio::test]
+async fn a_bond_is_a_group_of_its_members() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = agent(folder.path(), &["eth0", "eth1"]).await;
+    let mut bonds = Bonds::new(&Models::load().unwrap().native).unwrap();
+    let look = |bonds: &mut Bonds| {
+        let differs = bonds.look(agent.handle.configuration().effective());
+        let text = |it: &UplinkGroup| format!("{} {:?} {}", it.name, it.members, it.least);
+        (differs, bonds.groups().iter().map(text).collect::<Vec<_>>())
+    };
+    // A member may come before its bond.
+    agent.update_lines("interface eth0 aggregate bond7\n").await.unwrap();
+    assert_eq!(look(&mut bonds), (true, vec![]));
+    agent
+        .update_lines("interface bond7 type bond\ninterface eth1 aggregate bond7\n")
+        .await
+        .unwrap();
+    assert_eq!(look(&mut bonds), (true, vec![r#"bond7 {"eth0", "eth1"} 1"#.to_owned()]));
+    agent.update_lines("interface eth0 description uplink\n").await.unwrap();
+    assert!(!look(&mut bonds).0);
+    agent.update_lines("interface bond7 bond min-links 2\n").await.unwrap();
+    assert_eq!(look(&mut bonds), (true, vec![r#"bond7 {"eth0", "eth1"} 2"#.to_owned()]));
+    agent.update_lines("no interface eth1 aggregate\n").await.unwrap();
+    assert_eq!(look(&mut bonds), (true, vec![r#"bond7 {"eth0"} 2"#.to_owned()]));
+    agent.update_lines("no interface bond7\n").await.unwrap();
+    assert_eq!(look(&mut bonds), (true, vec![]));
 }
