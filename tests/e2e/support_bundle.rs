@@ -49,6 +49,7 @@ async fn a_bundle_has_what_tells_of_a_fault_and_no_secret() {
     let found = files(&bundle);
     for (name, text) in [
         ("configuration.json", "eth0"),
+        ("export.json", "10.0.0.1"),
         ("pending.txt", "link eth7"),
         ("values.txt", "10.0.0.1/24"),
         ("transactions.txt", "CREATE  address 10.0.0.1/24"),
@@ -83,4 +84,20 @@ async fn a_bundle_has_what_tells_of_a_fault_and_no_secret() {
     let found = files(&bundle);
     assert!(found["addresses.json"].contains("10.0.0.1") && !found.contains_key("values.txt"));
     assert!(found["doctor.json"].contains("process-agent"));
+    assert!(found["export.json"].contains("10.0.0.1"), "{}", found["export.json"]);
+    for (name, text) in &found {
+        for secret in [secret, PASSWORD, &key] {
+            assert!(!text.contains(secret), "{secret} is in {name}");
+        }
+    }
+
+    // The copy that was read is not the database: the agent goes on with what it had.
+    agent.restart().await;
+    let description = agent.gnmi().await.read("/interfaces/interface[name=eth7]/config/name").await;
+    assert_eq!(description.unwrap(), json!("eth7"));
+    agent.kill();
+    std::fs::write(agent.state_dir().join("holdfast.redb"), "no database").unwrap();
+    let bundle = folder.path().join("damaged.tar.gz");
+    let said = String::from_utf8(make(&agent, &bundle).stdout).unwrap();
+    assert!(said.contains("without export.json: the database"), "{said}");
 }

@@ -44,4 +44,4 @@ pub use request::{
     PendingObject, PlanHash, Preview, Restoration, RestoreRequest, ServiceChange, StateChange,
     StateEffect, UserSecrets, Values, Walks,
 };
-pub use startup::{Parts, StartError};
+pub use startup::{Parts, StartError, stored_configuration};

@@ -3,24 +3,31 @@
 //! [`PARTS`] is the table of its files. Each comes from the agent, another program or a file of the box, and each that cannot
 //! be had is named in the manifest with the reason: the bundle is made with the agent dead, too.
 //!
+//! Where no agent runs, the configuration comes from a copy of its database.
+//!
 //! Secrets are withheld by what they are, not by where they stand. Nothing is read below the folders with keys and
 //! credentials. Passwords and keys are write-only in the models, so no answer of the agent has them. Keys among the
 //! variables of the kernel, values in the environment of units, and the banners of the box are taken out of all texts.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use holdfast_base::ErrorChain;
+use holdfast_config::Models;
+use holdfast_core::stored_configuration;
 use holdfast_platform::netns;
+use holdfast_store::{Database, FILE_NAME};
 use serde::Serialize;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::doctor::subject::{AgentAnswer, ToolAnswer, ask_tool};
 use crate::doctor::{self, Subject};
-use crate::local::Client;
+use crate::local::{Client, Export, pretty};
 use crate::settings::{
     DEFAULT_CONFIG_FILE, GraphArgs, GraphFormat, Show, StateDir, SupportBundleSettings,
     TransactionsArgs,
@@ -75,6 +82,8 @@ enum Source {
     /// Another address on its local socket.
     Address(&'static str),
     Doctor,
+    /// What clients have set, from the agent or from its database.
+    Export,
     Version,
     /// Output of a program.
     Tool(&'static [&'static str]),
@@ -99,6 +108,11 @@ pub static PARTS: &[Part] = &[
     ),
     part("pending.txt", "what waits or failed, and why", Source::Agent(|| Show::Pending)),
     part("configuration.json", "the configuration, by model", Source::Agent(|| Show::Config)),
+    part(
+        "export.json",
+        "what clients have set, as `holdfast config import` takes it; from the database where no agent runs",
+        Source::Export,
+    ),
     part("boot.json", "the boot configuration", Source::Agent(|| Show::Boot)),
     part("values.txt", "every value with its status", Source::Agent(|| Show::Values)),
     part("transactions.txt", "the newest transactions", Source::Agent(transactions)),
@@ -294,13 +308,21 @@ async fn gather(state: &StateDir, with_banners: bool) -> Vec<Result<Text, String
     let end = Instant::now() + WHOLE_TIME;
     let client = Client::new(&state.socket());
     let subject = Subject::gather(state, false).await;
-    let has_banners = !with_banners && subject.facts().is_some();
-    let banners = if has_banners { banners(&client).await } else { Vec::new() };
+    let stored = match subject.agent {
+        AgentAnswer::NotRunning(_) => Some(stored(subject.state_folder()).await),
+        AgentAnswer::Running(_) | AgentAnswer::NotAllowed(_) => None,
+    };
+    let banners = match (with_banners, &stored) {
+        (true, _) => Vec::new(),
+        (false, Some(stored)) => stored.as_ref().map(|it| it.banners.clone()).unwrap_or_default(),
+        (false, None) => banners(&client).await,
+    };
+    let banners: Vec<String> = banners.iter().flat_map(|line| spellings(line)).collect();
     let mut room = WHOLE_SIZE;
     let mut parts = Vec::new();
     for part in PARTS {
         let left = end.saturating_duration_since(Instant::now()).min(PART_TIME);
-        let made = timeout(left, content(part, &client, &subject)).await;
+        let made = timeout(left, content(part, &client, &subject, stored.as_ref())).await;
         let text = made.unwrap_or_else(|_| Err("there was no time left for it".to_owned()));
         let text = text.map(|text| {
             let text = without_secrets(&text, &banners);
@@ -313,7 +335,12 @@ async fn gather(state: &StateDir, with_banners: bool) -> Vec<Result<Text, String
     parts
 }
 
-async fn content(part: &Part, client: &Client, subject: &Subject) -> Result<String, String> {
+async fn content(
+    part: &Part,
+    client: &Client,
+    subject: &Subject,
+    stored: Option<&Result<Stored, String>>,
+) -> Result<String, String> {
     let of_tool = |answer: ToolAnswer, program: &str| match answer {
         ToolAnswer::Text(text) => Ok(text),
         ToolAnswer::Missing => Err(format!("{program} is not installed")),
@@ -334,6 +361,13 @@ async fn content(part: &Part, client: &Client, subject: &Subject) -> Result<Stri
         Source::Address(address) => {
             client.text(address).await.map_err(|error| ErrorChain(&error).to_string())
         }
+        Source::Export => match stored {
+            Some(stored) => stored.as_ref().map(|it| it.export.clone()).map_err(Clone::clone),
+            None => {
+                let export = client.export_config().await;
+                export.map(|it| pretty(&it)).map_err(|error| ErrorChain(&error).to_string())
+            }
+        },
         Source::Doctor => {
             doctor::json(&doctor::examine(subject)).map_err(|error| error.to_string())
         }
@@ -377,10 +411,62 @@ async fn run(command: &[&str], namespace: Option<PathBuf>) -> ToolAnswer {
     ask_tool(words[0], &words[1..], None).await
 }
 
+/// The configuration of an agent that does not run.
+#[derive(Debug)]
+struct Stored {
+    export: String,
+    /// Lines of the banners of the box.
+    banners: Vec<String>,
+}
+
+/// Reads the configuration from a copy of the database. Opening a database settles what its last run has left, which is work
+/// of the next start.
+async fn stored(folder: &Path) -> Result<Stored, String> {
+    let database = folder.join(FILE_NAME);
+    let read = move || -> Result<Stored, String> {
+        let text = |error: &dyn std::error::Error| ErrorChain(error).to_string();
+        let failed = |error: io::Error| format!("cannot copy {}: {error}", database.display());
+        let copy = tempfile::tempdir().map_err(failed)?;
+        std::fs::copy(&database, copy.path().join(FILE_NAME)).map_err(failed)?;
+        let loaded = Database::open(copy.path()).and_then(|mut it| it.load());
+        let loaded = loaded.map_err(|error| text(&error))?;
+        let models = Arc::new(Models::load().map_err(|error| text(&error))?);
+        let configuration = stored_configuration(&models, &loaded).map_err(|error| text(&error))?;
+        let mut banners = Vec::new();
+        let system = models.native.find("/system");
+        let system = system.and_then(|node| configuration.effective().root().container(node));
+        for leaf in BANNERS {
+            let leaf = models.native.find(&format!("/system/{leaf}"));
+            let text = leaf.and_then(|leaf| Some(system?.value(leaf)?.to_string()));
+            banners.extend(text.iter().flat_map(|text| text.lines()).map(str::to_owned));
+        }
+        Ok(Stored { export: pretty(&Export::of(&configuration)), banners })
+    };
+    let read = timeout(PART_TIME, spawn_blocking(read)).await;
+    match read {
+        Ok(Ok(read)) => read,
+        Ok(Err(bug)) => Err(bug.to_string()),
+        Err(_) => Err("the database was not read in time".to_owned()),
+    }
+}
+
+/// A line as it stands in texts, in documents, and in lines of a document.
+fn spellings(line: &str) -> [String; 3] {
+    let escaped = |text: &str| {
+        let quoted = serde_json::Value::from(text).to_string();
+        quoted[1..quoted.len() - 1].to_owned()
+    };
+    let once = escaped(line);
+    [line.to_owned(), once.clone(), escaped(&once)]
+}
+
+/// Leaves of `/system` that are withheld unless somebody asks for them.
+const BANNERS: [&str; 2] = ["login-banner", "motd-banner"];
+
 /// Lines of the banners of the box.
 async fn banners(client: &Client) -> Vec<String> {
     let mut lines = Vec::new();
-    for leaf in ["login-banner", "motd-banner"] {
+    for leaf in BANNERS {
         let show = Show::State {
             path: Some(format!("/system/state/{leaf}")),
             origin: Some("holdfast_native".to_owned()),

@@ -230,6 +230,19 @@ impl Core {
     }
 }
 
+/// The configuration that a store had, for a caller who looks at it without a core. Instances of services are left out, because
+/// their types are known to an agent alone.
+///
+/// # Errors
+/// When stored data cannot be read.
+pub fn stored_configuration(
+    models: &Arc<Models>,
+    loaded: &StoredState,
+) -> Result<Configuration, StartError> {
+    let layers = read_layers(models, &loaded.layers)?;
+    Ok(Configuration::new(Arc::clone(models), layers))
+}
+
 /// Reads layers from rows, those of many on two threads.
 fn read_layers(models: &Models, rows: &LayerRows) -> Result<Layers, StartError> {
     let read = |is_taken: &dyn Fn(&[u8]) -> bool| {

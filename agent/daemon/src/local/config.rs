@@ -203,7 +203,7 @@ pub struct Export {
 const EXPORT_FORMAT: u32 = 1;
 
 impl Export {
-    fn of(configuration: &Configuration) -> Self {
+    pub(crate) fn of(configuration: &Configuration) -> Self {
         let native = running_config(configuration);
         let openconfig = printed(
             configuration.models(),
