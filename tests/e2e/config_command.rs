@@ -8,8 +8,10 @@ use std::process::{Command, Output, Stdio};
 
 use holdfast_proto::gnsi::pathz;
 use holdfast_tests::agent::{AgentProcess, binary};
+use holdfast_tests::clients::Gnmic;
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
+use holdfast_tests::services::{packed, update};
 use holdfast_tests::terminal::at_terminal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -333,6 +335,43 @@ async fn the_log_says_who_changed_what_and_leads_back() {
 /// An account of the box that every Debian has, and another one.
 const ACCOUNT: &str = "daemon";
 const STRANGER: &str = "games";
+
+/// What services and fences hold is named, and is not taken for a part of what clients have set.
+#[tokio::test]
+async fn services_and_fences_are_told_apart_from_what_clients_have_set() {
+    let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
+    let packages = packed("bridge-port");
+    let agent =
+        AgentProcess::start_with(&net, &["--services", packages.path().to_str().unwrap()]).await;
+    let acme = "holdfast_native:/services/bridge-port[name=acme]";
+    let parameters = r#"{"bridge": "br0", "port": ["eth1"], "gateway": "192.0.2.1/24"}"#;
+    update(&Gnmic::for_admin(&agent), acme, parameters).await;
+    config(&agent, &["set", "interface", "eth0", "description", "uplink"], "");
+
+    let plan = config(&agent, &["rollback", "--dry-run", "1"], "");
+    let lines: Vec<&str> = plan.lines().collect();
+    assert_eq!(lines[0], "- interface eth0 description uplink", "{plan}");
+    assert!(lines[1].starts_with("plan "), "the service keeps what it has set: {plan}");
+    let plan = config(&agent, &["delete", "--dry-run", "/services/bridge-port[name=acme]"], "");
+    for part in ["  bridge-port[name='acme']\n", "link br0", "removed"] {
+        assert!(plan.contains(part), "`{part}` is not in {plan}");
+    }
+
+    let owners = |agent: &AgentProcess| config(agent, &["show", "--owner"], "");
+    assert!(!owners(&agent).contains("fenced"), "nothing is fenced");
+    let force_down = ["force-down", "interface:eth0", "--fence"];
+    let output = agent.command("fault").args(force_down).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let shown = owners(&agent);
+    let fenced = shown.split_once("# fenced, whatever is set above:\n").unwrap().1;
+    assert!(
+        fenced.starts_with("# interface eth0\n#   enabled false  # fence of latch "),
+        "{shown}"
+    );
+    assert!(!config(&agent, &["show"], "").contains("enabled false"), "it is not configured");
+    let elsewhere = config(&agent, &["show", "--owner", "/interfaces/interface[name=eth1]"], "");
+    assert!(!elsewhere.contains("fenced"), "{elsewhere}");
+}
 
 /// Runs a command as an account of the box, by the socket for users.
 fn run_as(account: &str, socket: &Path, arguments: &[&str]) -> Result<String, String> {

@@ -59,6 +59,8 @@ pub enum Lift {
 pub struct Fence {
     /// The item; of several metrics the highest.
     pub item: FenceItem,
+    /// The leaf of the native model that it holds.
+    pub leaf: InstancePath,
     pub owners: Vec<FenceOwner>,
     pub standing: FenceStanding,
 }
@@ -199,6 +201,7 @@ impl Configuration {
         let fence = |(leaf, fenced): (&InstancePath, &Arc<FencedLeaf>)| {
             Some(Fence {
                 item: FenceItem::of_leaf(self.models(), leaf, fenced)?,
+                leaf: leaf.clone(),
                 owners: fenced.owners.keys().cloned().collect(),
                 standing: self.standing(leaf, fenced)?,
             })

@@ -63,6 +63,19 @@ impl Layers {
         &mut self.trees[Self::at(layer)]
     }
 
+    /// These layers with what clients have set alone, as earlier revisions are kept.
+    #[must_use]
+    pub fn of_clients(&self) -> Self {
+        let mut layers = Self::new();
+        for origin in [Origin::OpenConfig, Origin::Native] {
+            let client = LayerKey::client(origin);
+            *layers.tree_mut(client) = self.tree(client).clone();
+        }
+        layers.annotation = self.annotation.clone();
+        layers.secrets = self.secrets.clone();
+        layers
+    }
+
     /// True when the namespace is switched on, so that its layers have their own rank.
     pub fn is_on(&self, namespace: Namespace) -> bool {
         self.off.without(namespace.layers()) == self.off

@@ -402,6 +402,9 @@ pub(crate) fn plan_text(answer: &ChangeAnswer) -> String {
         };
         let _infallible = writeln!(text, "  {} waits for {needs}", it.object);
     }
+    for line in answer.services.lines() {
+        let _infallible = writeln!(text, "  {line}");
+    }
     text
 }
 

@@ -25,7 +25,8 @@ use holdfast_config::schema::{NodeKind, Origin};
 use holdfast_config::show::{provenance_note, running_config};
 use holdfast_config::tree::{Child, NodeRef, Tree};
 use holdfast_config::{
-    Configuration, Edit, EditErrors, InstancePath, Models, Path, Provenance, Value, json,
+    Configuration, Edit, EditErrors, FenceStanding, InstancePath, Models, Path, Provenance, Value,
+    json,
 };
 use holdfast_core::{
     CommitError, CommitOptions, ConfirmAction, ConfirmError, Confirmation, CoreHandle, Datastore,
@@ -39,6 +40,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 use tokio::task::spawn_blocking;
 
+use super::packages::services_text;
 use super::rights::path_rights;
 use super::{config_log, failure, pretty};
 use crate::gnsi::Gnsi;
@@ -159,6 +161,9 @@ pub struct ChangeAnswer {
     pub operations: Vec<ObjectLine>,
     /// Objects that would wait, with what they wait for; of a dry run.
     pub pending: Vec<PendingLine>,
+    /// Instances of services that are walked, with their states, as text; of a dry run.
+    #[serde(default)]
+    pub services: String,
     /// Id of the commit that has to be confirmed.
     pub unconfirmed: Option<String>,
 }
@@ -500,7 +505,9 @@ impl ConfigState {
         let layers = self.core.client_layers_at(&target).await?;
         let compared = spawn_blocking(move || {
             let alone = before.with_services(None);
-            intended::lines_between(&alone, &alone.with_client_of(&layers))
+            // What services have set is no part of it: nothing happens to that unless they are walked.
+            let now = alone.with_client_of(&alone.layers().of_clients());
+            intended::lines_between(&now, &now.with_client_of(&layers))
         });
         let answer = differing(compared.await.map_err(|_| ChangeError::Ended)?);
         let request = RestoreRequest { target, authorization };
@@ -768,7 +775,37 @@ fn text_of(configuration: &Configuration, request: &ShowRequest) -> Result<Strin
     let note = |path: &InstancePath, provenance: &Provenance| {
         request.owner.then(|| provenance_note(configuration, path, provenance))
     };
-    Ok(cli::print_with_notes(&models.native, &shown, &note))
+    let text = cli::print_with_notes(&models.native, &shown, &note);
+    match request.owner {
+        true => Ok(text + &fences_text(configuration, &shown)),
+        false => Ok(text),
+    }
+}
+
+/// Comments that name what fences hold below the entries that are shown. Fences are not part of the configuration.
+fn fences_text(configuration: &Configuration, shown: &Tree<Provenance>) -> String {
+    let schema = &configuration.models().native;
+    let mut fenced = Tree::new();
+    for fence in configuration.fences() {
+        let leaf = &fence.leaf;
+        let is_shown = leaf.0.split_last().is_some_and(|(_, entry)| shown.find(entry).is_some());
+        if is_shown
+            && fence.standing == FenceStanding::InForce
+            && let Some(child) = configuration.effective().find(&leaf.0)
+            && let Some(meta) = first_meta(&child)
+        {
+            fenced.put(schema, leaf, child, &meta);
+        }
+    }
+    let note = |path: &InstancePath, provenance: &Provenance| {
+        Some(provenance_note(configuration, path, provenance))
+    };
+    let lines = cli::print_with_notes(schema, &fenced, &note);
+    if lines.is_empty() {
+        return lines;
+    }
+    let lines = lines.lines().map(|line| format!("# {line}\n"));
+    format!("\n# fenced, whatever is set above:\n{}", lines.collect::<String>())
 }
 
 /// The part of a tree at a path and below it.
@@ -805,6 +842,7 @@ fn printed<M: holdfast_config::LeafMeta>(
 }
 
 fn with_plan(answer: ChangeAnswer, preview: Preview) -> ChangeAnswer {
+    let services = services_text(&preview);
     let Preview { hash, operations, pending, .. } = preview;
     let operation = |it: holdfast_core::ObjectChange| ObjectLine {
         object: it.object,
@@ -820,6 +858,7 @@ fn with_plan(answer: ChangeAnswer, preview: Preview) -> ChangeAnswer {
         plan: Some(hash.to_string()),
         operations: operations.first.into_iter().map(operation).collect(),
         pending: pending.first.into_iter().map(waiting).collect(),
+        services,
         ..answer
     }
 }

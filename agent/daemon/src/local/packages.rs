@@ -146,19 +146,11 @@ fn answer(result: Result<String, InstallError>) -> Response {
 fn installation(Installation { summary, preview, unfit }: &Installation) -> String {
     let Some(preview) = preview else { return summary.clone() };
     let mut text = summary.clone();
-    for change in &preview.services.first {
-        service_change(&mut text, change);
-    }
+    text += &services_text(preview);
     for change in &preview.operations.first {
         let _infallible = writeln!(text, "{}  {}", change.object, change.effect.name());
     }
-    for (what, total) in
-        [("instances", preview.services.total), ("operations", preview.operations.total)]
-    {
-        if total > MAX_LISTED {
-            let _infallible = writeln!(text, "and {} {what} more", total - MAX_LISTED);
-        }
-    }
+    note_rest(&mut text, "operations", preview.operations.total);
     for reason in unfit {
         let _infallible = writeln!(text, "does not fit: {reason}");
     }
@@ -169,6 +161,23 @@ fn installation(Installation { summary, preview, unfit }: &Installation) -> Stri
         writeln!(text, "it is refused while these parameters are there")
     };
     text
+}
+
+/// The instances of services that a change walks, with their states.
+pub(super) fn services_text(preview: &Preview) -> String {
+    let mut text = String::new();
+    for change in &preview.services.first {
+        service_change(&mut text, change);
+    }
+    note_rest(&mut text, "instances", preview.services.total);
+    text
+}
+
+/// Says how many there are beyond those that a preview lists.
+fn note_rest(text: &mut String, what: &str, total: usize) {
+    if total > MAX_LISTED {
+        let _infallible = writeln!(text, "and {} {what} more", total - MAX_LISTED);
+    }
 }
 
 fn service_change(text: &mut String, change: &ServiceChange) {
