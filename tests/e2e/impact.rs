@@ -468,8 +468,15 @@ async fn the_port_by_which_an_administrator_is_connected_is_not_shut() {
     assert!(text.contains(reason), "{text}");
     assert!(net.link("eth0").up);
 
-    // Another user's connection does not count, and one that has ended neither.
+    // A login over SSH counts, whoever serves it. Another user's connection does not count, and one that has ended neither.
+    let server = std::net::TcpListener::bind("10.0.0.1:22").unwrap();
+    let login = std::net::TcpStream::connect("10.0.0.1:22").unwrap();
+    let accepted = server.accept().unwrap();
     drop(admin);
+    let is_closed = async || rpc.clone().set_forced_down(fenced.clone()).await;
+    let refused = is_closed().await.unwrap_err();
+    assert!(refused.message().contains(reason), "{refused}");
+    drop((login, accepted, server));
     eventually_async("the port is shut", async || {
         rpc.clone().set_forced_down(fenced.clone()).await.is_ok()
     })

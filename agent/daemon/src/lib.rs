@@ -60,6 +60,7 @@ pub mod settings;
 pub mod slots;
 mod socket_for_all;
 pub mod software;
+mod ssh_logins;
 pub mod support_bundle;
 pub mod sync_summary;
 mod systemd;

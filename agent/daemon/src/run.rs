@@ -509,6 +509,7 @@ async fn start_core(
         probes: device.probes.probes().clone(),
         lost_leases: device.lost_leases.clone(),
         handlers: handlers.clone(),
+        netns: Arc::new(Netns::open(&netns_setting(settings))?),
         refused_packages,
         pathz: Arc::clone(&gnsi.pathz),
     };

@@ -1,7 +1,7 @@
 //! The guard of shutting: what would lose its last way if an interface were shut.
 //!
 //! The core knows what stands on the interface ([`CoreHandle::last_way`]); here is what it does not know: to which addresses
-//! administrators are connected, and how many members uplink groups have left.
+//! administrators are connected or logged in over SSH, and how many members uplink groups have left.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use holdfast_config::FenceOwner;
 use holdfast_core::{CommitError, CoreHandle, Datastore as _, LastWay};
 use holdfast_faults::{GroupStanding, Resource};
+use holdfast_platform::netns::Netns;
 use smol_str::SmolStr;
 
 use super::fencer::shut_by;
 use crate::connections::OpenConnections;
+use crate::ssh_logins;
 
 /// Reason for which something is not fenced.
 #[derive(Debug, thiserror::Error)]
@@ -38,11 +40,13 @@ pub(super) struct Guard {
     core: CoreHandle,
     groups: Mutex<Arc<[GroupStanding]>>,
     connections: OpenConnections,
+    /// The network namespace that the agent manages.
+    netns: Arc<Netns>,
 }
 
 impl Guard {
-    pub(super) fn new(core: CoreHandle, connections: OpenConnections) -> Self {
-        Self { core, groups: Mutex::default(), connections }
+    pub(super) fn new(core: CoreHandle, connections: OpenConnections, netns: Arc<Netns>) -> Self {
+        Self { core, groups: Mutex::default(), connections, netns }
     }
 
     /// Takes in which members uplink groups have left.
@@ -72,7 +76,9 @@ impl Guard {
             let GroupStanding { name, least, .. } = group;
             return Err(FenceError::Group { interface: interface.clone(), group: name, least });
         }
-        match self.core.last_way(interface, &self.connections.of_admins()).await? {
+        let mut sessions = self.connections.of_admins();
+        sessions.extend(ssh_logins::addresses(&self.netns).await);
+        match self.core.last_way(interface, &sessions).await? {
             Some(last_way) => Err(FenceError::LastWay { interface: interface.clone(), last_way }),
             None => Ok(()),
         }

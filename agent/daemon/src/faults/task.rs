@@ -17,6 +17,7 @@ use holdfast_faults::{
     Resume, Session, SessionEvent, SessionInput, SessionRequest, Settings, Silence, Source,
     Transition, Wants,
 };
+use holdfast_platform::netns::Netns;
 use holdfast_platform::probe::Probes;
 use holdfast_scheduler::Now;
 use holdfast_store::{Artefact, Journal, Store};
@@ -98,6 +99,8 @@ pub struct FaultParts {
     pub probes: Probes,
     pub lost_leases: LostLeases,
     pub handlers: Handlers,
+    /// The network namespace that the agent manages.
+    pub netns: Arc<Netns>,
     /// Packages that could not be loaded.
     pub refused_packages: Vec<RefusedPackage>,
     pub(crate) pathz: Arc<Pathz>,
@@ -126,7 +129,8 @@ pub fn start(
 ) -> Result<(FaultService, AbortOnDropHandle<()>), MissingNode> {
     let stored = rows.iter().map(|(name, row)| (name.clone(), row.content.to_vec()));
     let objects = Arc::new(BoxObjects::new(parts.core.clone(), &parts.core.models().native)?);
-    let guard = Arc::new(Guard::new(parts.core.clone(), parts.listeners.connections().clone()));
+    let connections = parts.listeners.connections().clone();
+    let guard = Arc::new(Guard::new(parts.core.clone(), connections, Arc::clone(&parts.netns)));
     let drains = Arc::new(Drains::new(parts.core.clone())?);
     let (service, requests) = FaultService::new(
         parts.core.clone(),
@@ -196,6 +200,7 @@ impl Keeper {
             probes,
             lost_leases,
             handlers,
+            netns: _,
             refused_packages,
             pathz,
         } = &self.parts;
