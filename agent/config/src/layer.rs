@@ -9,6 +9,7 @@ use crate::fenced_leaves::{FenceRule, FencedLeaf, Fences};
 use crate::instance::InstancePath;
 pub use crate::layer_key::{LayerKey, LayerSet, Namespace, Owner};
 use crate::models::Models;
+use crate::schema::Origin;
 use crate::secrets::Secrets;
 use crate::service_plan::Book;
 pub use crate::tree::LeafMark;

@@ -203,13 +203,13 @@ impl Faults {
         self.judge_cause(&condition, now);
     }
 
-    /// Alarms by which a member is lost. Actions of the group itself, or of a group after it, do not count as
-    /// evidence.
+    /// Alarms by which a member is lost. The alarm of the group itself and actions of a group after it do not count as evidence.
     fn losses(&self, group: &UplinkGroup, member: &SmolStr) -> impl Iterator<Item = &Alarm> {
         let behind = self.groups.behind.get(&group.name);
+        let own = group.condition();
         let is_own = move |condition: &Condition| match &condition.resource {
             Resource::Group(name) => behind.is_some_and(|behind| behind.contains(name)),
-            _ => false,
+            _ => *condition == own,
         };
         let entries = self.objects.of(&Resource::Interface(member.clone())).into_iter();
         let statuses = entries.flat_map(|entry| self.impacts.statuses_by_alarm(&entry));
@@ -267,12 +267,16 @@ impl Faults {
         (is_of_bond && is_down).then(|| self.cause_of_group(name))?
     }
 
-    /// True for a group that has this resource as a member: it is the group that suffers, whatever stands on what.
-    pub(crate) fn is_member_of(&self, resource: &Resource, group: &Resource) -> bool {
-        let (Resource::Interface(name), Resource::Group(group)) = (resource, group) else {
+    /// True for a group or bond that has this resource as a member: it is the group that suffers, whatever stands on what.
+    pub(crate) fn is_member_of(&self, resource: &Resource, group_resource: &Resource) -> bool {
+        let (Resource::Interface(name), Resource::Group(group) | Resource::Interface(group)) =
+            (resource, group_resource)
+        else {
             return false;
         };
-        self.settings.group(group).is_some_and(|group| group.members.contains(name))
+        let is_meant = |it: &&UplinkGroup| it.is_bond || group_resource.is_group();
+        let group = self.settings.group(group).filter(is_meant);
+        group.is_some_and(|group| group.members.contains(name))
     }
 }
 
