@@ -25,7 +25,7 @@ pub(crate) async fn addresses(netns: &Netns) -> BTreeSet<IpAddr> {
         netns.try_clone().map_err(|error| ErrorChain(&error).to_string()).and_then(|netns| {
             let read = move || {
                 let tables = netns.enter().map_err(|error| ErrorChain(&error).to_string());
-                let tables = tables.map(|()| TABLES.map(|table| fs::read_to_string(table)));
+                let tables = tables.map(|()| TABLES.map(fs::read_to_string));
                 let _nobody_waits = found_tx.send(tables);
             };
             let begun = thread::Builder::new().name("ssh-logins".to_owned()).spawn(read);
