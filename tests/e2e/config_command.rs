@@ -365,7 +365,9 @@ async fn services_and_fences_are_told_apart_from_what_clients_have_set() {
     let shown = owners(&agent);
     let fenced = shown.split_once("# fenced, whatever is set above:\n").unwrap().1;
     assert!(
-        fenced.starts_with("# interface eth0\n#   enabled false  # fence of latch "),
+        fenced.starts_with(
+            "# interface eth0 # fence of latch local\n#   enabled false # fence of latch local"
+        ),
         "{shown}"
     );
     assert!(!config(&agent, &["show"], "").contains("enabled false"), "it is not configured");

@@ -40,7 +40,7 @@ async fn a_bond_without_members_names_the_one_that_was_lost_last() {
         }
 
         let status = "/interfaces/interface[name=bond0]/state/effective-status";
-        let cause = "/fault-state/alarm[id=link-down@interface:bond0]/cause";
+        let cause = "/fault-state/alarm[id=link-down@interface:bond0]/state/cause";
         other.ip("link set peer1 down");
         wait_for(&client, status, json!("DEGRADED")).await;
         assert_eq!(leaf(&client, cause).await, Value::Null);
