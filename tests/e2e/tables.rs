@@ -11,6 +11,7 @@ use holdfast_tests::services::{sized_port, sized_port_path, update};
 use holdfast_tests::terminal::at_terminal;
 use serde_json::{Value, json};
 
+use crate::config_command::config;
 use crate::documents::{STATIC_ROUTES, port, route};
 
 /// Standard output of a command, or its error message.
@@ -305,6 +306,8 @@ fn completed(agent: &AgentProcess, shell: &str, line: &str) -> String {
 async fn shells_complete_words_and_names_of_the_box() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let mut agent = AgentProcess::start(&net).await;
+    config(&agent, &["set", "interface", "eth0", "mtu", "1400"], "");
+    config(&agent, &["checkpoint", "before-upgrade"], "");
     for shell in ["bash", "zsh", "fish"] {
         for (line, there, missing) in [
             ("holdfast sh", "show", "user"),
@@ -314,6 +317,12 @@ async fn shells_complete_words_and_names_of_the_box() {
             ("holdfast show state /sys", "/system", "/interfaces"),
             ("holdfast user delete ", "admin", "eth0"),
             ("holdfast show graph --format ", "raw", "eth0"),
+            ("holdfast config set int", "interface", "interfaces"),
+            ("holdfast config set interface ", "eth0", "mtu"),
+            ("holdfast config delete interface eth0 m", "mtu", "eth0"),
+            ("holdfast config show interface eth0 enabled ", "true", "mtu"),
+            ("holdfast config rollback ", "before-upgrade", "eth0"),
+            ("holdfast config diff ", "1", "eth0"),
         ] {
             let found = completed(&agent, shell, line);
             let has = |word: &str| found.lines().any(|it| it.split('\t').next() == Some(word));

@@ -52,7 +52,8 @@ pub(crate) async fn complete(settings: &CompleteSettings) -> String {
 /// Candidates of the running agent; none without its answer.
 async fn asked(place: &Place<'_>, topic: Topic, text: &str) -> Vec<String> {
     let client = Client::new(&place.state_dir().socket());
-    let answer = timeout(ANSWER_TIMEOUT, client.document(&topic.address(text))).await;
+    let answer =
+        timeout(ANSWER_TIMEOUT, client.document(&topic.address(&place.positionals, text))).await;
     let Ok(Ok(answer)) = answer else { return Vec::new() };
     let prefix = topic.prefix();
     let words = answer.as_array().into_iter().flatten().filter_map(|it| it.as_str());
@@ -65,8 +66,8 @@ struct Place<'c> {
     command: &'c Command,
     /// Names of the subcommands on the way.
     path: Vec<&'c str>,
-    /// Number of the positional argument that comes next.
-    position: usize,
+    /// Positional arguments of the subcommand so far.
+    positionals: Vec<String>,
     /// Option whose value comes next.
     option: Option<&'c Arg>,
     /// True once `--` has ended the options.
@@ -82,7 +83,7 @@ impl<'c> Place<'c> {
         let mut place = Self {
             command,
             path: Vec::new(),
-            position: 0,
+            positionals: Vec::new(),
             option: None,
             is_after_options: false,
             state_dir: None,
@@ -97,7 +98,7 @@ impl<'c> Place<'c> {
         if let Some(option) = self.option.take() {
             self.note(option, word);
         } else if self.is_after_options {
-            self.position += 1;
+            self.positionals.push(word.to_owned());
         } else if word == "--" {
             self.is_after_options = true;
         } else if let Some(name) = word.strip_prefix("--") {
@@ -114,9 +115,9 @@ impl<'c> Place<'c> {
         } else if let Some(below) = self.command.find_subcommand(word) {
             self.command = below;
             self.path.push(below.get_name());
-            self.position = 0;
+            self.positionals.clear();
         } else {
-            self.position += 1;
+            self.positionals.push(word.to_owned());
         }
     }
 
@@ -152,7 +153,7 @@ impl<'c> Place<'c> {
             .last()
             .copied()
             .filter(|arg| arg.get_num_args().is_some_and(|it| it.max_values() > 1));
-        positional.get(self.position).copied().or(last)
+        positional.get(self.positionals.len()).copied().or(last)
     }
 
     /// Words that the definition of the command line gives.
@@ -168,7 +169,7 @@ impl<'c> Place<'c> {
         if word.starts_with('-') {
             let shown = self.command.get_arguments().filter(|arg| !arg.is_hide_set());
             words.extend(shown.filter_map(Arg::get_long).map(|name| format!("--{name}")));
-        } else if self.position == 0 {
+        } else if self.positionals.is_empty() {
             let shown = self.command.get_subcommands().filter(|below| !below.is_hide_set());
             words.extend(shown.map(|below| below.get_name().to_owned()));
         }
@@ -186,8 +187,14 @@ impl<'c> Place<'c> {
                 Topic::Instances
             }
             (["show", "state" | "why"], "path") => Topic::Paths,
-            (["config", "show" | "delete" | "edit"], "path") => Topic::Paths,
-            (["config", "set"], "target") => Topic::Paths,
+            (["config", "show" | "delete" | "edit"], "path")
+            | (["config", "set"], "target" | "values") => match word.starts_with('/') {
+                true => Topic::Paths,
+                false => Topic::ConfigWords,
+            },
+            (["config", "diff"], "what" | "to")
+            | (["config", "log"], "number")
+            | (["config", "rollback"], "target") => Topic::Revisions,
             (["show", "why"], "key") => Topic::Subjects,
             (["show", "timeline" | "graph"], "key") | (["show", "plan"], "keys") => Topic::Values,
             (["user", ..], "name") => Topic::Users,
@@ -270,6 +277,10 @@ mod tests {
             ("holdfast show why --path /sys", Some((Topic::Paths, "/sys"))),
             ("holdfast config set /sys", Some((Topic::Paths, "/sys"))),
             ("holdfast config show /sys", Some((Topic::Paths, "/sys"))),
+            ("holdfast config set interface eth0 m", Some((Topic::ConfigWords, "m"))),
+            ("holdfast config delete ", Some((Topic::ConfigWords, ""))),
+            ("holdfast config rollback --dry-run ", Some((Topic::Revisions, ""))),
+            ("holdfast config diff 1 ", Some((Topic::Revisions, ""))),
             ("holdfast show why link/", Some((Topic::Subjects, "link/"))),
             ("holdfast show plan link/a link/", Some((Topic::Values, "link/"))),
             ("holdfast service redeploy a", Some((Topic::Instances, "a"))),

@@ -17,12 +17,14 @@
 
 mod grammar;
 mod lines;
+mod next;
 mod parse;
 mod print;
 mod running;
 
 pub use grammar::Grammar;
 pub use lines::write_word;
+pub use next::{NextWord, next_word};
 pub use parse::{SkeletonLine, UNKNOWN, parse, parse_with_progress, read_skeleton};
 pub use print::{LinePrinter, line, print, print_with_notes};
 pub use running::running;

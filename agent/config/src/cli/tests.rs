@@ -1,5 +1,6 @@
 //! Tables of texts with their statements, and random trees that are printed and parsed again.
 
+mod next;
 mod random;
 mod reading;
 mod writing;

@@ -4,11 +4,13 @@ use axum::extract::{Query, State};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
 use holdfast_base::Caller;
+use holdfast_config::cli::{self, NextWord};
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Child;
-use holdfast_config::{InstancePath, Path, Step};
+use holdfast_config::{InstancePath, Keys, Path, Step};
 use holdfast_core::{CoreView, Datastore as _};
 use holdfast_platform::kinds::registry;
+use holdfast_store::RevisionRange;
 use serde::Deserialize;
 
 use super::rights::{LookError, require_reader};
@@ -18,10 +20,16 @@ use crate::settings::{CANDIDATES, Topic};
 /// Most candidates of an answer: more than anyone chooses from.
 const MOST: usize = 1000;
 
+/// Most revisions of an answer: each is read from the disk with its difference.
+const MOST_REVISIONS: usize = 50;
+
 /// Topic and begin of the candidates.
 #[derive(Debug, Deserialize)]
 struct Question {
     topic: Topic,
+    /// Words of the same argument before the candidates, a line each.
+    #[serde(default)]
+    before: String,
     /// Begin of the candidates.
     text: String,
 }
@@ -34,7 +42,7 @@ pub fn completion_routes(look: Look) -> Router {
 async fn candidates(
     State(look): State<Look>,
     Extension(caller): Extension<Caller>,
-    Query(Question { topic, text }): Query<Question>,
+    Query(Question { topic, before, text }): Query<Question>,
 ) -> Result<Json<Vec<String>>, LookError> {
     require_reader(&caller)?;
     let native = look.readable(&caller, &[]).await;
@@ -53,6 +61,8 @@ async fn candidates(
             let alarms = look.interface_alarms(&native).await?;
             alarms.iter().map(|alarm| alarm.condition.to_string()).collect()
         }
+        Topic::ConfigWords => config_words(&native, &before),
+        Topic::Revisions => revisions(&look, &native).await?,
         Topic::Paths => {
             let mut found = paths(&look, &caller, Origin::Native, &text).await;
             found.extend(paths(&look, &caller, Origin::OpenConfig, &text).await);
@@ -64,6 +74,37 @@ async fn candidates(
     found.dedup();
     found.truncate(MOST);
     Ok(Json(found))
+}
+
+/// Words that may come next on a line of the configuration: words of its grammar, keys of entries that are there, and names of
+/// values.
+fn config_words(native: &Readable, before: &str) -> Vec<String> {
+    let schema = native.models.schema(Origin::Native);
+    let line: Vec<&str> = before.lines().collect();
+    let (list, before) = match cli::next_word(schema, &line) {
+        NextWord::Words(words) => return words,
+        NextWord::Key { list, before } => (list, before),
+    };
+    let Some((last, above)) = list.0.split_last() else { return Vec::new() };
+    let Some(branch) = native.tree.find_branch(above) else { return Vec::new() };
+    let entries = branch.list(last.node).into_iter().flat_map(|list| list.iter());
+    let key = |(keys, _): (&Keys, _)| {
+        let is_meant = keys.iter().zip(&before).all(|(key, before)| key == before);
+        keys.get(before.len()).filter(|_| is_meant).map(ToString::to_string)
+    };
+    entries.filter_map(key).take(MOST).collect()
+}
+
+/// Numbers of the last revisions, and names of checkpoints. A caller with a pathz policy may have no part of a revision.
+async fn revisions(look: &Look, readable: &Readable) -> Result<Vec<String>, LookError> {
+    if readable.rights.is_some() {
+        return Ok(Vec::new());
+    }
+    let range = RevisionRange::newest(MOST_REVISIONS);
+    let list = look.core.revisions(range).await.map_err(LookError::failed)?;
+    let checkpoints = look.core.checkpoints().await.map_err(LookError::failed)?;
+    let numbers = list.revisions.iter().map(|listed| listed.revision.number.to_string());
+    Ok(numbers.chain(checkpoints.into_iter().map(|it| it.name.to_string())).collect())
 }
 
 /// Names of the values of the engine. Values have no paths by which a policy could judge them, so a caller with one

@@ -39,6 +39,10 @@ pub enum Topic {
     Interfaces,
     Instances,
     Paths,
+    /// Words of a line of the configuration, behind those that are there.
+    ConfigWords,
+    /// Revisions and checkpoints of the configuration.
+    Revisions,
     /// Values of the engine, by their keys.
     Values,
     /// All that has a reason: values, links and instances.
@@ -58,12 +62,14 @@ impl Topic {
         }
     }
 
-    /// Address on the local socket of the candidates that begin with a text.
-    pub fn address(self, text: &str) -> String {
+    /// Address on the local socket of the candidates that begin with a text, behind these words of the same argument.
+    pub fn address(self, before: &[String], text: &str) -> String {
         let name = match self {
             Self::Interfaces | Self::Resources => "interfaces",
             Self::Instances => "instances",
             Self::Paths => "paths",
+            Self::ConfigWords => "config-words",
+            Self::Revisions => "revisions",
             Self::Values => "values",
             Self::Subjects => "subjects",
             Self::Users => "users",
@@ -71,6 +77,7 @@ impl Topic {
         };
         let mut query = UriBuilder::new(CANDIDATES);
         query.add("topic", name);
+        query.add("before", &before.join("\n"));
         query.add("text", text);
         query.into_uri()
     }
