@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::alarms::{
-    DOWN, NATIVE, agent_with_port, fault, faults, leaf, wait_until_open, wait_until_over,
+    DOWN, NATIVE, agent_with_port, fault, faults, leaf, store, wait_until_open, wait_until_over,
 };
 use crate::foreign_routes::ports;
 use crate::impact::agent_with_ports;
@@ -82,6 +82,7 @@ async fn a_rule_is_an_alarm_while_it_fits_one() {
 
     // The result of a rule is a level, after a restart, too.
     let created = leaf(&client, NATIVE, LINKS, "time-created").await;
+    store(&agent, LINKS);
     agent.kill();
     agent.restart().await;
     let client = agent.gnmi().await;
@@ -218,6 +219,7 @@ async fn a_threshold_rule_is_an_alarm_while_leaves_are_beyond_it() {
     // The alarm of a threshold goes on over a restart, until the first look says something else.
     let sent = "rule-matched.noc/sent@agent";
     let created = leaf(&client, NATIVE, sent, "time-created").await;
+    store(&agent, sent);
     agent.kill();
     agent.restart().await;
     let client = agent.gnmi().await;

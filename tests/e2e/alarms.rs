@@ -119,8 +119,7 @@ async fn an_alarm_survives_a_kill_with_the_time_when_it_began() {
     wait_until_open(&client, other).await;
     let began = leaf(&client, NATIVE, DOWN, "time-created").await.unwrap();
     let last = client.read("holdfast_native:/fault-state/summary/last-event-id").await.unwrap();
-    // Rows are written beside: nothing waits for them.
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    store(&agent, DOWN);
     agent.kill();
     net.ip("link set p1 up");
     agent.restart().await;
@@ -331,6 +330,13 @@ pub(crate) fn acknowledge(agent: &AgentProcess, id: &str) -> String {
 /// Output of `holdfast fault ...`.
 pub(crate) fn fault(agent: &AgentProcess, arguments: &[&str]) -> String {
     printed(agent, "fault", arguments)
+}
+
+/// Waits until the rows of all alarms so far are on the disk. They are written in their order, beside everything else, and the
+/// answer to an operator waits for the row of what was said.
+pub(crate) fn store(agent: &AgentProcess, alarm: &str) {
+    let answer = fault(agent, &["ack", alarm]);
+    assert!(!answer.contains("not on disk"), "{answer}");
 }
 
 /// Output of a command at the box. It begins with `holdfast: ` where the command fails.
