@@ -26,6 +26,22 @@ format=$(cat "$stage/format")
 for script in preinst postinst prerm postrm; do
     sed "s/@FORMAT@/$format/" "packaging/debian/$script" >"$stage/scripts/$script"
 done
+# cargo-deb gives the package this version, unless an option gives it another one.
+version=$(cargo pkgid --locked --package holdfast | sed 's/.*[#@]//')-1
+previous=
+for argument in "$@"; do
+    [ "$previous" != --deb-version ] || version=$argument
+    previous=$argument
+done
+maintainer=$(sed -n 's/^maintainer = "\(.*\)"$/\1/p' agent/daemon/Cargo.toml)
+# The history of changes is that of the repository. The package says which program it has.
+cat >"$stage/changelog" <<TEXT
+holdfast ($version) unstable; urgency=medium
+
+  * Package of $("$program" --version).
+
+ -- $maintainer  $(LC_ALL=C date --utc --rfc-email --date "@$SOURCE_DATE_EPOCH")
+TEXT
 packaging/linked.sh licenses | gzip -9n >"$stage/LICENSES.gz"
 packaging/linked.sh sbom >"$stage/sbom.cdx.json"
 
