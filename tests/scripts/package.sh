@@ -1,6 +1,6 @@
 #!/bin/bash
-# The Debian package of the test build: made twice and compared, its layout, and its life in a root folder of its own. To
-# be run by private.sh: dpkg wants to be root.
+# The Debian package of the test build: made twice and compared, its layout, what lintian says, and its life in a root folder
+# of its own. To be run by private.sh: dpkg wants to be root.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 program=${CARGO_TARGET_DIR:-target}/debug/holdfast
@@ -49,6 +49,13 @@ grep -v 'man8/holdfast-' "$work/layout" | diff tests/data/package.txt - || fail 
 dpkg-deb --ctrl-tarfile "$work/one.deb" | tar -x -C "$work"
 grep -qx /etc/holdfast/holdfast.toml "$work/conffiles" || fail "the configuration file is no conffile"
 dpkg-deb --field "$work/one.deb" Depends | grep -q 'libc6 (>= ' || fail "the package needs no C library"
+changelog=./usr/share/doc/holdfast/changelog.Debian.gz
+newest=$(dpkg-deb --fsys-tarfile "$work/one.deb" | tar -x --to-stdout "$changelog" | gunzip | sed -n 1p)
+[[ $newest == "holdfast (1.0.0-1) "* ]] || fail "the newest version of the changelog is: $newest"
+
+# What Debian's own check says of it. The package is not uploaded to Debian, so there is no bug report that asks for it.
+# Warnings are shown, since each version of lintian knows new ones.
+lintian --allow-root --fail-on error --suppress-tags initial-upload-closes-no-bugs "$work/one.deb" || fail "lintian finds errors"
 
 # The first installation.
 in_root --install "$work/one.deb" || fail "not installed: $(cat "$work/log")"

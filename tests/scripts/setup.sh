@@ -55,6 +55,7 @@ test)
     need bsdutils script --version
     # The Debian package.
     need dpkg-dev dpkg-shlibdeps --version
+    need lintian lintian --version
     # The lab (tests/lab/README.md).
     need user-mode-linux linux.uml --version
     need kmod modprobe --version
