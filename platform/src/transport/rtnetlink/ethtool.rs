@@ -7,7 +7,7 @@ use std::io;
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST};
 
-use super::frame::{Frame, HEADER_LEN, aligned, u32_at};
+use super::frame::{ATTRIBUTE_HEADER_LEN, Frame, HEADER_LEN, aligned, attributes, u32_at};
 use super::query::{Listing, QueryError, QuerySocket};
 use super::window::put_header;
 use crate::values::{Duplex, Ethernet};
@@ -38,11 +38,8 @@ const UNKNOWN: u32 = u32::MAX;
 const GENERIC_HEADER_LEN: usize = 4;
 /// Version of both families; there is only one.
 const VERSION: u8 = 1;
-/// `struct nlattr`: length u16, type u16.
-const ATTRIBUTE_HEADER_LEN: usize = 4;
-/// `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`, which are not part of the type.
+/// `NLA_F_NESTED`.
 const NESTED: u16 = 0x8000;
-const TYPE_BITS: u16 = 0x3fff;
 
 /// The ethtool family, with a socket for queries to it.
 #[derive(Debug)]
@@ -143,17 +140,6 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 /// Attributes of a generic netlink message.
 fn body<'a>(frame: &Frame<'a>) -> &'a [u8] {
     frame.payload.get(GENERIC_HEADER_LEN..).unwrap_or_default()
-}
-
-/// Iterates over types and values, up to the first malformed one.
-fn attributes(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let [a, b, c, d, ..] = *octets else { return None };
-        let length = usize::from(u16::from_ne_bytes([a, b]));
-        let value = octets.get(ATTRIBUTE_HEADER_LEN..length)?;
-        octets = octets.get(aligned(length)..).unwrap_or_default();
-        Some((u16::from_ne_bytes([c, d]) & TYPE_BITS, value))
-    })
 }
 
 /// Decodes the settings in an answer, with the link that it names.

@@ -13,7 +13,7 @@ pub(crate) const HEADER_LEN: usize = 16;
 /// Messages and attributes start at multiples of this.
 const ALIGNMENT: usize = 4;
 /// `struct nlattr`: length u16, type u16.
-const ATTRIBUTE_HEADER_LEN: usize = 4;
+pub(super) const ATTRIBUTE_HEADER_LEN: usize = 4;
 
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -132,6 +132,17 @@ impl Frame<'_> {
         }
         None
     }
+}
+
+/// Iterates over the types and values of attributes, up to the first malformed one.
+pub(super) fn attributes(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (length, kind) = (u16_at(octets, 0)?, u16_at(octets, 2)?);
+        let length = usize::from(length);
+        let value = octets.get(ATTRIBUTE_HEADER_LEN..length)?;
+        octets = octets.get(aligned(length)..).unwrap_or_default();
+        Some((kind & NLA_TYPE_MASK, value))
+    })
 }
 
 /// Replaces bytes that are not UTF-8 by question marks in texts that any program may write, including nested
