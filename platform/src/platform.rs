@@ -10,6 +10,7 @@ use crate::collector::Collector;
 use crate::hostname::HostnameWriter;
 use crate::kinds::reading::Read;
 use crate::kinds::row_of;
+use crate::lag_state::{LacpPorts, LagSpeeds};
 use crate::netns::{Netns, NetnsError, NetnsSetting};
 use crate::probe::Probes;
 use crate::route_table::RouteTable;
@@ -104,6 +105,16 @@ impl Platform {
     /// Reader of the counters of links, as nodes of the native schema.
     pub fn collector(&self, native: &Schema) -> Collector {
         Collector::new(native, self.rtnetlink.line().clone())
+    }
+
+    /// Reader of what LACP counts and numbers on the members of bonds, as nodes of the native schema.
+    pub fn lacp_ports(&self, native: &Schema) -> LacpPorts {
+        LacpPorts::new(native, self.rtnetlink.line().clone())
+    }
+
+    /// Reader of the speeds of bonds, as nodes of the native schema.
+    pub fn lag_speeds(&self, native: &Schema) -> LagSpeeds {
+        LagSpeeds::new(native, self.rtnetlink.line().clone())
     }
 }
 

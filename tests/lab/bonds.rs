@@ -17,6 +17,9 @@ const PINGS_PER_SECOND: u32 = 10;
 /// Packets that may be lost when a member is cut: those of less than a second.
 const MOST_LOST: u32 = PINGS_PER_SECOND - 1;
 
+/// Speed of each cable, Mbit/s: the kernel gives it to each veth link.
+const CABLE_MBPS: u32 = 10_000;
+
 const LACP: &str = "/lacp/interfaces/interface[name=bond0]";
 
 /// Two boxes with two cables. The other one has its end of the bond by hand.
@@ -79,6 +82,59 @@ async fn are_agreed(client: &GnmiClient) -> bool {
     is_agreed(client, "eth1").await && is_agreed(client, "eth2").await
 }
 
+/// The details of a port in the file of its bond: those of this end (`actor`), or of the other one (`partner`).
+fn port_in_file(net: &Netns, link: &str, end: &str, field: &str) -> u64 {
+    let text = net.shell("cat /proc/net/bonding/bond0");
+    let (_, of_member) = text.split_once(&format!("Slave Interface: {link}\n")).unwrap();
+    let (_, of_end) = of_member.split_once(&format!("details {end} lacp pdu:")).unwrap();
+    let (_, value) = of_end.split_once(&format!("{field}: ")).unwrap();
+    value.lines().next().unwrap().parse().unwrap()
+}
+
+/// Each number is that of the file, and the two members have different ones.
+async fn assert_numbers_of_ports(net: &Netns, client: &GnmiClient) {
+    let mut own = Vec::new();
+    for link in ["eth1", "eth2"] {
+        let state = format!("{LACP}/members/member[interface={link}]/state");
+        for (leaf, end, field) in [
+            ("port-num", "actor", "port number"),
+            ("port-priority", "actor", "port priority"),
+            ("partner-port-num", "partner", "port number"),
+            ("partner-port-priority", "partner", "port priority"),
+        ] {
+            let shown = client.read(&format!("{state}/{leaf}")).await.unwrap();
+            assert_eq!(shown, json!(port_in_file(net, link, end, field)), "{link} {leaf}");
+        }
+        own.push(client.read(&format!("{state}/port-num")).await.unwrap());
+    }
+    assert_ne!(own[0], own[1]);
+}
+
+/// The counters of both directions go up by one LACPDU a second, which is the interval FAST. Counters that the
+/// kernel does not have are absent.
+async fn assert_lacpdus_are_counted(client: &GnmiClient) {
+    const WATCHED: Duration = Duration::from_secs(4);
+    let counters = format!("{LACP}/members/member[interface=eth1]/state/counters");
+    let read = async |leaf: &str| -> u64 {
+        let value = client.read(&format!("{counters}/{leaf}")).await.unwrap();
+        value.as_str().unwrap().parse().unwrap()
+    };
+    let all = async || (read("lacp-in-pkts").await, read("lacp-out-pkts").await);
+    let (received, sent) = all().await;
+    tokio::time::sleep(WATCHED).await;
+    let (then_received, then_sent) = all().await;
+    let seconds = WATCHED.as_secs();
+    for (before, after) in [(received, then_received), (sent, then_sent)] {
+        let rise = after - before;
+        assert!(before >= 1 && (seconds - 1..=seconds + 3).contains(&rise), "{before} to {after}");
+    }
+    for leaf in ["lacp-unknown-errors", "lacp-errors"] {
+        assert_eq!(read(leaf).await, 0, "{leaf}");
+    }
+    let shown = client.read(&counters).await.unwrap();
+    assert_eq!(shown.as_object().unwrap().len(), 4, "{shown}");
+}
+
 /// The ports, to be compared with those before the agent.
 fn ports(net: &Netns) -> Vec<Link> {
     ["eth1", "eth2"].map(|port| net.link(port)).to_vec()
@@ -112,6 +168,12 @@ async fn a_bond_agrees_with_another_box_and_survives_a_cut() {
         let members = client.read("/interfaces/interface[name=bond0]/aggregation/state/member");
         assert_eq!(members.await.unwrap(), json!(["eth1", "eth2"]));
 
+        assert_numbers_of_ports(&net, &client).await;
+        assert_lacpdus_are_counted(&client).await;
+        let lag_speed = "/interfaces/interface[name=bond0]/aggregation/state/lag-speed";
+        let speed = || async { client.read(lag_speed).await.ok() };
+        assert_eq!(speed().await, Some(json!(2 * CABLE_MBPS)));
+
         // One member is cut.
         let count = 3 * PINGS_PER_SECOND;
         let ping = agent
@@ -131,7 +193,14 @@ async fn a_bond_agrees_with_another_box_and_survives_a_cut() {
             !is_agreed(&client, "eth1").await
         })
         .await;
+        eventually_async("the bond is half as fast", || async {
+            speed().await == Some(json!(CABLE_MBPS))
+        })
+        .await;
+        other.ip("link set peer2 down");
+        eventually_async("no member is used", || async { speed().await.is_none() }).await;
         other.ip("link set peer1 up");
+        other.ip("link set peer2 up");
         eventually_async("both are used again", || are_agreed(&client)).await;
 
         // Changes that others make to a member are repaired.

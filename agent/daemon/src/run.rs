@@ -430,6 +430,8 @@ async fn start_core(
     let managed = PlatformSettings { netns, root, hostname: hostname.clone(), vault };
     let (platform, events) = Platform::start(&managed)?;
     let counters = Arc::new(platform.collector(&models.native));
+    let lacp_ports = Arc::new(platform.lacp_ports(&models.native));
+    let lag_speeds = Arc::new(platform.lag_speeds(&models.native));
     let route_table = platform.route_table();
     let slots = Slots::new(settings.image.image_command.clone());
     let packages = Packages::new(settings.state.path(), slots.clone());
@@ -465,6 +467,8 @@ async fn start_core(
     polled.push(counters.clone());
     polled.push(Arc::new(LinkRates::new(&models.native, counters)));
     polled.push(Arc::new(BoxClock::new(&models.native)));
+    polled.push(lacp_ports);
+    polled.push(lag_speeds);
     let bindable = Arc::new(profiles.clone());
     polled.push(ignored.clone());
     let folders = KernelFolders::default();

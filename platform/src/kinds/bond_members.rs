@@ -1,6 +1,6 @@
 //! Members of bonds, as the kernel shows them: which links a bond has, and what LACP has come to on each of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use holdfast_config::{InstancePath, Keys, NodeId, Schema, Step, Value};
@@ -167,6 +167,20 @@ impl BondIndex {
     /// Bonds that have to be read again, since the last call.
     pub(crate) fn take_in_doubt(&mut self) -> BTreeSet<SmolStr> {
         std::mem::take(&mut self.in_doubt)
+    }
+
+    /// Names of the bonds.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &SmolStr> {
+        self.bonds.keys()
+    }
+
+    /// Bonds with those of their members that run LACP.
+    pub(crate) fn with_lacp(&self) -> BTreeMap<SmolStr, Vec<SmolStr>> {
+        let mut bonds = BTreeMap::<_, Vec<SmolStr>>::new();
+        for member in self.members.values().filter(|member| member.state.is_some()) {
+            bonds.entry(member.bond.clone()).or_default().push(member.link.clone());
+        }
+        bonds
     }
 
     /// Names of the members of a bond, in order.

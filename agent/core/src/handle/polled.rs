@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Models, NodeId};
-use holdfast_platform::{BoxClock, Collector, LinkRates};
+use holdfast_platform::{BoxClock, Collector, LacpPorts, LagSpeeds, LinkRates};
 use holdfast_telemetry::PolledReading;
 
 /// A source of state that changes without an event: counters, and when they moved last.
@@ -148,6 +148,28 @@ impl PolledState for BoxClock {
 
 #[tonic::async_trait]
 impl PolledState for LinkRates {
+    fn nodes(&self) -> Vec<NodeId> {
+        Self::nodes(self)
+    }
+
+    async fn read(&self) -> PolledReading {
+        Self::read(self).await.into()
+    }
+}
+
+#[tonic::async_trait]
+impl PolledState for LacpPorts {
+    fn nodes(&self) -> Vec<NodeId> {
+        Self::nodes(self)
+    }
+
+    async fn read(&self) -> PolledReading {
+        Self::read(self).await.into()
+    }
+}
+
+#[tonic::async_trait]
+impl PolledState for LagSpeeds {
     fn nodes(&self) -> Vec<NodeId> {
         Self::nodes(self)
     }

@@ -18,6 +18,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 
+pub(crate) mod bond_readings;
 mod bonds;
 mod ethtool;
 mod frame;
@@ -31,6 +32,7 @@ mod submit;
 pub(crate) mod teardown;
 pub(crate) mod window;
 
+use bond_readings::{LacpPort, LagSpeed};
 use bonds::UnsettledBonds;
 use ethtool::Ethtool;
 use listener::Listener;
@@ -112,6 +114,8 @@ pub(crate) enum Command {
         answer: Sender<()>,
     },
     Counters(oneshot::Sender<Vec<LinkCounters>>),
+    LacpPorts(oneshot::Sender<Vec<LacpPort>>),
+    LagSpeeds(oneshot::Sender<Vec<LagSpeed>>),
     BestRoutes {
         of: Vec<Destination>,
         answer: oneshot::Sender<BestRoutes>,
@@ -308,6 +312,8 @@ impl Task {
                 drop(answer);
             }
             Command::Counters(answer) => drop(answer.send(self.counters())),
+            Command::LacpPorts(answer) => drop(answer.send(self.lacp_ports())),
+            Command::LagSpeeds(answer) => drop(answer.send(self.lag_speeds())),
             Command::BestRoutes { of, answer } => drop(answer.send(self.routes_of_daemons(of))),
             Command::Stop => {}
         }

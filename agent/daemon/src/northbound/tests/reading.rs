@@ -450,7 +450,7 @@ async fn only_the_sources_of_the_wanted_leaves_are_asked() {
     let (core, mut client) = box_with_ports().await;
     for (path, sources) in [
         (COUNTER, 1),
-        ("/interfaces", 3), // counters and rates of interfaces, and counters of VLANs
+        ("/interfaces", 4), // counters and rates of interfaces, speeds of bonds, and counters of VLANs
         ("/system/memory", 1),
         ("/system/state/current-datetime", 1),
         ("/system/memory/state/free", 1),
