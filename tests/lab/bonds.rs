@@ -291,9 +291,17 @@ async fn every_field_of_a_bond_is_changed_and_read_back() {
             .await;
             assert!(net.link("bond0").up, "{path}");
         }
+        // The priority of all bonds counts for a bond without its own.
+        client.update("/lacp/config/system-priority", json!(500)).await.unwrap();
+        assert_eq!(attribute(&net, "ad_actor_sys_prio"), json!(7));
         for leaf in ["system-mac", "system-priority", "active", "interval"] {
             client.delete(&format!("{lacp}/{leaf}")).await.unwrap();
         }
+        assert_eq!(attribute(&net, "ad_actor_sys_prio"), json!(500));
+        client.update("/lacp/config/system-priority", json!(501)).await.unwrap();
+        assert_eq!(attribute(&net, "ad_actor_sys_prio"), json!(501));
+        assert_eq!(client.read("/lacp/state/system-priority").await.unwrap(), json!(501));
+        client.delete("/lacp/config/system-priority").await.unwrap();
         assert_eq!(attribute(&net, "ad_actor_sys_prio"), json!(65_535));
         assert_eq!(attribute(&net, "ad_lacp_active"), json!("on"));
         assert_eq!(net.link("bond0").index, index);

@@ -148,11 +148,18 @@ pub(crate) struct Entry<'a> {
     /// List and keys of an entry within the object. A path is built only for error messages.
     inner: Option<(NodeId, &'a Keys)>,
     pub(crate) branch: &'a dyn BranchView,
+    /// Content of the object around it, where values follow from that, too.
+    above: Option<&'a dyn BranchView>,
 }
 
 impl<'a> Entry<'a> {
     pub(crate) fn of(path: &'a InstancePath, branch: &'a dyn BranchView) -> Self {
-        Self { path, inner: None, branch }
+        Self { path, inner: None, branch, above: None }
+    }
+
+    /// The entry within an object with this content.
+    pub(crate) fn below(self, above: Option<&'a dyn BranchView>) -> Self {
+        Self { above, ..self }
     }
 
     /// An entry of a list within this object.
@@ -165,7 +172,7 @@ impl<'a> Entry<'a> {
     where
         'a: 'b,
     {
-        Entry { path: self.path, inner: Some((list, keys)), branch }
+        Entry { path: self.path, inner: Some((list, keys)), branch, above: None }
     }
 
     /// Full path of the entry.
@@ -194,6 +201,11 @@ impl<'a> Entry<'a> {
 
     pub(crate) fn number<N: TryFrom<u64>>(&self, leaf: NodeId) -> Option<N> {
         number(self.value(leaf)?)
+    }
+
+    /// A leaf of the object around the entry.
+    pub(crate) fn number_above<N: TryFrom<u64>>(&self, leaf: NodeId) -> Option<N> {
+        number(self.above?.value(leaf)?)
     }
 
     pub(crate) fn bool(&self, leaf: NodeId) -> Option<bool> {

@@ -272,6 +272,7 @@ nodes!(
     /// `interface` of LACP.
     LacpNodes {
         lacp: "",
+        default_system_priority: "/system-priority",
         entry: "/interface",
         interval: "/interface/interval",
         active: "/interface/active",
@@ -315,17 +316,23 @@ impl NativeLacp {
         if let Some((mac, reason)) = mac.and_then(|mac| Some((mac, not_of_one_host(mac)?))) {
             return Err(entry.leaf_error(nodes.system_mac, format!("{mac} is {reason}")));
         }
-        let priority = entry.number(nodes.system_priority).unwrap_or(DEFAULT_PRIORITY);
-        if priority == 0 {
-            let reason = "the kernel takes priorities from 1 on";
-            return Err(entry.leaf_error(nodes.system_priority, reason));
-        }
+        let of_all = || entry.number_above(nodes.default_system_priority);
+        let priority = priority(entry, nodes.system_priority)?.or_else(of_all);
+        let priority = priority.unwrap_or(DEFAULT_PRIORITY);
         Ok(Lacp {
             is_fast: entry.text(nodes.interval).is_some_and(|interval| interval == FAST),
             is_active: entry.bool(nodes.active).unwrap_or(true),
             system: Some(LacpSystem { mac, priority }),
             ..Lacp::new(bond.clone())
         })
+    }
+}
+
+/// Priority of a system in a leaf of an entry.
+pub(super) fn priority(entry: &Entry<'_>, leaf: NodeId) -> Result<Option<u16>, ObjectError> {
+    match entry.number(leaf) {
+        Some(0) => Err(entry.leaf_error(leaf, "the kernel takes priorities from 1 on")),
+        other => Ok(other),
     }
 }
 

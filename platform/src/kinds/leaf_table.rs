@@ -148,6 +148,10 @@ fn native_path(schema: &Schema, leaf: NodeId) -> NativePath {
             path.within.extend([slash, node.name.as_str()]);
         }
     }
+    // A leaf of the container itself, for all objects in it.
+    if path.within.is_empty() {
+        path.within.extend(nodes.last().map(|leaf| schema.node(*leaf).name.as_str()));
+    }
     path
 }
 

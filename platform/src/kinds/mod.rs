@@ -51,6 +51,7 @@ pub mod ethernet;
 #[cfg(test)]
 mod kernel_tests;
 pub mod lacp;
+pub mod lacp_defaults;
 #[cfg(test)]
 mod leaf_table;
 pub mod link;
@@ -78,6 +79,7 @@ pub use bond_members::{BOND_MEMBERS, LACP_MEMBER};
 pub use credential::{ACCOUNT, CREDENTIAL_FILE, GLOME_LOGIN, PASSWORD, PROGRAM, SSH_SERVER};
 pub use ethernet::{ETHERNET, ETHERNET_CONFIG};
 pub use lacp::LACP;
+pub use lacp_defaults::LACP_DEFAULTS;
 pub use link::{LINK, LINK_ADMIN, LINK_MASTER, LINK_MTU, LINK_UP, PORT};
 pub use link_setting::{FORWARDING, IGNORE_LINKDOWN};
 pub use neighbor::NEIGHBOR;
@@ -107,6 +109,7 @@ pub static KINDS: LazyLock<Vec<KindRow>> = LazyLock::new(|| {
         row::<address::ConnectedPrefixDescriptor>(),
         row::<neighbor::NeighborDescriptor>(),
         row::<lacp::LacpDescriptor>(),
+        row::<lacp_defaults::LacpDefaultsDescriptor>(),
         row::<bond_members::BondMembersDescriptor>(),
         row::<bond_members::LacpMemberDescriptor>(),
         row::<link::LinkMasterDescriptor>(),

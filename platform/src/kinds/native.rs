@@ -82,6 +82,11 @@ pub(crate) trait NativeKind: Debug + Send + Sync {
         None
     }
 
+    /// Entries whose values depend on a leaf of this object around them ([`Entry::number_above`]).
+    fn heirs(&self) -> Option<Heirs> {
+        None
+    }
+
     /// Owner of the values of an entry, where another entry may ask for the same ones.
     fn owner(&self, _: &InstancePath) -> Option<Owner> {
         None
@@ -96,6 +101,15 @@ pub(crate) trait NativeKind: Debug + Send + Sync {
     fn status_nodes(&self) -> Vec<StatusNodes> {
         Vec::new()
     }
+}
+
+/// Entries whose values depend on a leaf of the object around them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heirs {
+    /// Their list, which stands in the object.
+    pub(crate) list: NodeId,
+    /// The leaf of the object.
+    pub(crate) leaf: NodeId,
 }
 
 /// Where the entries of one list have their effective status.

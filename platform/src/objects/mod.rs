@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_config::{
-    Branch, InstancePath, Keys, LeafMeta, NodeId, Provenance, Schema, Step, Value,
+    Branch, InstancePath, Keys, LeafMeta, NodeId, Provenance, Schema, Step, Tree, Value,
 };
 use holdfast_scheduler::{Key, KindId, ObjectValue, Owner};
 use ipnet::Ipv4Net;
@@ -25,9 +25,9 @@ mod route;
 #[cfg(test)]
 mod tests;
 
-use crate::kinds::entry::{Entry, ip_text, link_above, number, only_text};
+use crate::kinds::entry::{BranchView, Entry, ip_text, link_above, number, only_text};
 use crate::kinds::link::native::NativeLink;
-use crate::kinds::native::{ForLinks, NativeKind, nodes};
+use crate::kinds::native::{ForLinks, Heirs, NativeKind, nodes};
 use crate::kinds::route::native::RouteNodes;
 use crate::kinds::system::SystemNodes;
 use crate::kinds::{KINDS, LINK};
@@ -73,6 +73,8 @@ pub struct Registry {
     natives: Vec<Arc<dyn NativeKind>>,
     /// Places in `natives`, by list or container.
     by_node: HashMap<NodeId, usize>,
+    /// Entries whose values depend on the object around them, by the list or container of that object.
+    heirs: HashMap<NodeId, Heirs>,
     /// Places in `natives`, by kind of value.
     by_kind: HashMap<KindId, usize>,
     link: NativeLink,
@@ -92,6 +94,7 @@ impl Registry {
         let mut registry = Self {
             natives: Vec::new(),
             by_node: HashMap::new(),
+            heirs: HashMap::new(),
             by_kind: HashMap::new(),
             link: NativeLink::find(native)?,
             v4: ForLinks::find(|list| Ipv4Nodes::find(native, &format!("{list}/ipv4")))?,
@@ -112,6 +115,8 @@ impl Registry {
     fn add(&mut self, kind: Option<KindId>, native: Arc<dyn NativeKind>) {
         let place = self.natives.len();
         self.by_node.extend(native.lists().into_iter().map(|node| (node, place)));
+        let heirs = native.heirs();
+        self.heirs.extend(native.lists().into_iter().filter_map(|node| Some((node, heirs?))));
         self.by_kind.extend(kind.map(|kind| (kind, place)));
         self.natives.push(native);
     }
@@ -148,6 +153,46 @@ impl Registry {
     ) -> Result<ObjectValues, ObjectError> {
         let entry = Entry::of(path, branch);
         self.object(&entry)?.values(&entry)
+    }
+
+    /// Converts one native object of a tree to values with their keys, as [`Registry::values`] does. The values of some objects
+    /// follow from the object around them, too.
+    ///
+    /// # Errors
+    /// When no value can express the object. The error names the leaf at fault.
+    pub fn values_in(
+        &self,
+        tree: &Tree<Provenance>,
+        path: &InstancePath,
+        branch: &Branch<Provenance>,
+    ) -> Result<ObjectValues, ObjectError> {
+        let above = self.leaf_above(path).map(|mut leaf| {
+            leaf.0.pop();
+            leaf
+        });
+        let above = above.and_then(|object| tree.branch(&object));
+        let above = above.map(|branch| &**branch as &dyn BranchView);
+        let entry = Entry::of(path, branch).below(above);
+        self.object(&entry)?.values(&entry)
+    }
+
+    /// The leaf of the object around one that the values of the inner one depend on.
+    pub fn leaf_above(&self, path: &InstancePath) -> Option<InstancePath> {
+        let (last, above) = path.0.split_last()?;
+        let heirs = self.heirs.get(&above.last()?.node)?;
+        let leaf = Step::node(heirs.leaf);
+        (heirs.list == last.node).then(|| InstancePath([above, &[leaf]].concat()))
+    }
+
+    /// Entries of a tree whose values depend on the leaves of an object around them.
+    pub fn objects_below(&self, tree: &Tree<Provenance>, path: &InstancePath) -> Vec<InstancePath> {
+        let heirs = path.last().and_then(|step| self.heirs.get(&step.node));
+        let found =
+            heirs.and_then(|heirs| Some((heirs.list, tree.branch(path)?.list(heirs.list)?)));
+        let entries = found.into_iter().flat_map(|(node, list)| {
+            list.iter().map(move |(keys, _)| path.join(Step::entry(node, keys.clone())))
+        });
+        entries.collect()
     }
 
     /// Keys of the values that a native object asks for, also of one that is refused or incomplete: those that a change

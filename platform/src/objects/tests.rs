@@ -68,7 +68,7 @@ impl Model {
         let tree = self.tree(lines, layer);
         let path = self.path(object);
         let branch = tree.find_branch(&path.0).unwrap_or_default();
-        let values = self.registry.values(&path, &branch)?;
+        let values = self.registry.values_in(&tree, &path, &branch)?;
         let mut keys: Vec<Key> = values.iter().map(|(key, _)| key.clone()).collect();
         let mut all_keys = self.registry.keys(&path, &branch).unwrap().to_vec();
         keys.sort_unstable();
@@ -175,6 +175,15 @@ fn objects_become_values() {
         "LACP of bond0",
         &["is_fast: true", "is_active: false", "priority: 7", "2, 0, 0, 0, 0, 9"],
     );
+    let of_all = "/lacp/system-priority = 5";
+    check(lacp, of_all, "LACP of bond0", &["priority: 5"]);
+    check(
+        lacp,
+        &format!("{of_all}\n{lacp}/system-priority = 7"),
+        "LACP of bond0",
+        &["priority: 7"],
+    );
+    check("/lacp", of_all, "LACP of all bonds", &["priority: 5"]);
     check(
         "/interfaces/interface[name=v0]",
         "/interfaces/interface[name=v0]/type = veth

@@ -218,6 +218,11 @@ impl Footprint {
         entries.into_iter().for_each(|entry| self.native.add(&entry.0, Access::Write));
     }
 
+    /// Adds native nodes that values follow from, outside of this crate, such as a leaf that is the default of other entries.
+    pub fn add_read(&mut self, nodes: impl IntoIterator<Item = InstancePath>) {
+        nodes.into_iter().for_each(|node| self.native.add(&node.0, Access::Read));
+    }
+
     /// True when nothing that one of them writes is read or written by the other. The cost is in proportion to the
     /// smaller one, times the logarithm of the other.
     pub fn keeps_clear_of(&self, other: &Self) -> bool {

@@ -170,7 +170,7 @@ impl Examiner {
         let changes = parallel::map(changed, |(change, owner)| {
             let path = change.path;
             let branch = change.new?;
-            let values = self.registry.values(&path, &branch);
+            let values = self.registry.values_in(configuration.effective(), &path, &branch);
             // An earlier version has accepted it. The rest of the box must come up nevertheless.
             let refused = |error: &ObjectError| {
                 tracing::error!(path = %self.display(&error.path, Origin::OpenConfig), error = %ErrorChain(error), "stored configuration is not carried out");
@@ -212,13 +212,18 @@ impl Examiner {
         let mut around: BTreeSet<InstancePath> =
             came_or_went.filter_map(|it| self.registry.object_around(&it.path)).collect();
         for change in &changed {
+            around.extend(self.registry.objects_below(new.effective(), &change.path));
+        }
+        for change in &changed {
             around.remove(&change.path);
         }
         for path in around {
             let [before, after] = [old, new].map(|it| it.effective().branch(&path).cloned());
             let Some((before, after)) = before.zip(after) else { continue };
-            let values = |branch| self.registry.values(&path, branch).unwrap_or_default();
-            if !are_same(&values(&before), &values(&after)) {
+            let values = |of: &Configuration, branch| {
+                self.registry.values_in(of.effective(), &path, branch).unwrap_or_default()
+            };
+            if !are_same(&values(old, &before), &values(new, &after)) {
                 let object = path.last().map(|step| step.node);
                 changed.extend(object.map(|object| ObjectChange {
                     object,
@@ -291,6 +296,9 @@ impl Examiner {
         // Two changes that each leave an address to a link may leave none together.
         let around = changes.iter().filter_map(|it| self.registry.object_around(&it.path));
         footprint.add_entries(around.collect::<BTreeSet<_>>());
+        // Another change may set what the values of this one follow from.
+        let above = changes.iter().filter_map(|it| self.registry.leaf_above(&it.path));
+        footprint.add_read(above.collect::<BTreeSet<_>>());
         let footprint = Arc::new(footprint);
         Ok(Candidate {
             intent,
@@ -347,7 +355,8 @@ impl Examiner {
             Some(branch) => self.registry.keys(&path, branch)?,
             None => ObjectKeys::new(),
         };
-        let converted = new.map(|branch| (self.registry.values(&path, &branch), branch));
+        let tree = configuration.effective();
+        let converted = new.map(|branch| (self.registry.values_in(tree, &path, &branch), branch));
         let (values, entry) = match converted {
             None => (ObjectValues::new(), None),
             Some((Ok(values), branch)) => (values, Some(branch)),

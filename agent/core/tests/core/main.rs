@@ -15,6 +15,7 @@ mod admission;
 mod changes;
 mod fences;
 mod impact;
+mod lacp;
 mod polled;
 mod ports;
 mod reconcile;

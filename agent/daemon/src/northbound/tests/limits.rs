@@ -228,7 +228,7 @@ async fn the_first_error_in_order_is_reported() {
         (NO_SYSTEM, path("/.../bogus"), ""),
         (NO_SYSTEM, path("/*/config/hostname"), ""),
         (NO_SYSTEM, path("/*/config/bogus"), ""),
-        (NO_SYSTEM, path("/*/config[name=x]/bogus"), ""),
+        (NO_SYSTEM, path("/*/dns[name=x]/bogus"), ""),
         (NO_SYSTEM, path("/interfaces/bogus"), "Unimplemented"),
         (NO_SYSTEM, path("/interfaces/*/bogus"), "Unimplemented"),
         ("", path("/interfaces/interface[name=eth9]/config/bogus"), "Unimplemented"),
