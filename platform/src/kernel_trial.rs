@@ -310,7 +310,7 @@ pub(crate) fn required(row: &'static LinkRow, far_end: &'static str) -> MadeLink
             ParamType::Enum(words) => Param::Name(words.first().copied().unwrap_or("").into()),
             ParamType::Ip => Param::Ip(IPV4),
             ParamType::Link => Param::Name(SmolStr::new_static(GROUND)),
-            ParamType::FarEnd => Param::Name(SmolStr::new_static(far_end)),
+            ParamType::FarEnd | ParamType::OwnName => Param::Name(SmolStr::new_static(far_end)),
         };
         made.with(param.leaf, value)
     })

@@ -63,7 +63,7 @@ impl Change {
 
 /// Leaves by their path without keys: where the kernel has them, and how they change. A path below `ip` stands for both families. A path
 /// below `vlan` that is not here is like the one of the port.
-const LEAVES: [(&str, &str, Change); 50] = [
+const LEAVES: [(&str, &str, Change); 51] = [
     ("type", "`IFLA_INFO_KIND`", Change::Recreate),
     ("enabled", "`IFF_UP`", Change::InPlace),
     ("description", "`IFLA_IFALIAS`", Change::InPlace),
@@ -102,6 +102,7 @@ const LEAVES: [(&str, &str, Change); 50] = [
     ("macvlan/mode", "`IFLA_MACVLAN_MODE`", Change::InPlace),
     ("ipvlan/device", "`IFLA_LINK`", Change::Recreate),
     ("ipvlan/mode", "`IFLA_IPVLAN_MODE`", Change::InPlace),
+    ("vlan/link-name", "`IFLA_IFNAME`", Change::Recreate),
     ("vlan/vlan-id", "`IFLA_VLAN_ID`", Change::Recreate),
     ("vlan/protocol", "`IFLA_VLAN_PROTOCOL`", Change::Recreate),
     ("ipv4/enabled", "whether the addresses are on the link", Change::InPlace),

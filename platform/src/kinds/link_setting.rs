@@ -377,10 +377,12 @@ pub(crate) fn read(
     sysctl: LinkSysctl,
     link: &str,
     family: Family,
-    on_our_link: bool,
+    links: &LinkIndex,
     mut read: impl FnMut(&str) -> io::Result<Option<String>>,
 ) -> io::Result<Option<LinkSetting>> {
-    let Some(values) = numbers(sysctl, link, family, &mut read)? else { return Ok(None) };
+    let values = numbers(sysctl, &links.own_name(link), family, &mut read)?;
+    let Some(values) = values else { return Ok(None) };
+    let on_our_link = links.is_ours(link);
     let least = if sysctl.row().has_least { least(sysctl, family, read)? } else { None };
     Ok(Some(LinkSetting { sysctl, link: link.into(), family, values, least, on_our_link }))
 }
@@ -658,7 +660,7 @@ pub(crate) static SETTINGS: ClassRow = ClassRow {
     decode: |_, _, _, _| Vec::new(),
 };
 
-fn encode(op: Op<'_, LinkSetting>, _: &mut LinkIndex) -> Result<Requests, EncodeError> {
+fn encode(op: Op<'_, LinkSetting>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     let (part, values) = match op {
         Op::Create(new) | Op::Adopt { new, .. } | Op::Update { new, .. } => (new, &new.values[..]),
         Op::Delete(old) => (old, old.sysctl.row().without_us),
@@ -667,7 +669,8 @@ fn encode(op: Op<'_, LinkSetting>, _: &mut LinkIndex) -> Result<Requests, Encode
         }
         Op::Release { old, restore } => (old, &restore.values[..]),
     };
-    let paths = setting_paths(part.sysctl, &part.link, part.family);
+    let own_name = links.own_name(&part.link);
+    let paths = setting_paths(part.sysctl, &own_name, part.family);
     let writes = paths.zip(values);
     Ok(writes.map(|(path, value)| Request::Sysctl { path, value: value.to_string() }).collect())
 }

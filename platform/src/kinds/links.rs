@@ -24,6 +24,8 @@ const LAST_INDEX: u32 = i32::MAX as u32;
 pub struct LinkIndex {
     by_name: HashMap<SmolStr, u32>,
     by_index: HashMap<u32, Entry>,
+    /// Links that are known by another name than the kernel's, by that of the kernel. It may have some that are gone.
+    by_own_name: HashMap<SmolStr, u32>,
     last_reserved: u32,
     mtus: MtuLimits,
     bonds: BondIndex,
@@ -34,6 +36,8 @@ pub struct LinkIndex {
 #[derive(Clone, Debug)]
 struct Entry {
     name: SmolStr,
+    /// Name of the link in the kernel, where it is known by another one.
+    own_name: Option<SmolStr>,
     /// The link carries our mark, or will when its creation is complete.
     ours: bool,
     /// A request has set the mark, and its notification may still be outstanding.
@@ -74,6 +78,49 @@ impl LinkIndex {
     /// Name of the link with this index.
     pub fn name(&self, index: u32) -> Option<&SmolStr> {
         self.by_index.get(&index).map(|entry| &entry.name)
+    }
+
+    /// Name in the kernel of the link that is known by this name.
+    pub(crate) fn own_name(&self, name: &str) -> SmolStr {
+        let entry = self.index(name).and_then(|index| self.by_index.get(&index));
+        entry.and_then(|entry| entry.own_name.clone()).unwrap_or_else(|| name.into())
+    }
+
+    /// Name by which a link is known that has this name in the kernel.
+    pub(crate) fn known_name(&self, own_name: &SmolStr) -> SmolStr {
+        let entry = self.by_own_name.get(own_name).and_then(|index| self.by_index.get(index));
+        let entry = entry.filter(|entry| entry.own_name.as_ref() == Some(own_name));
+        entry.map_or(own_name, |entry| &entry.name).clone()
+    }
+
+    /// Records the name that a request gives to a link in the kernel.
+    pub(crate) fn expect_own_name(&mut self, name: &str, own_name: SmolStr) {
+        let Some(index) = self.index(name).filter(|_| own_name != name) else { return };
+        if let Some(entry) = self.by_index.get_mut(&index) {
+            entry.own_name = Some(own_name.clone());
+            self.by_own_name.insert(own_name, index);
+        }
+    }
+
+    /// Name by which a VLAN is known: that of our mark, or the one that it had before with the same name in the kernel. The kernel
+    /// announces a new link before its mark, and others may remove the mark.
+    pub(crate) fn name_of_vlan(
+        &self,
+        index: u32,
+        own_name: &SmolStr,
+        mark: Option<SmolStr>,
+    ) -> SmolStr {
+        let before = self.by_index.get(&index);
+        let before = before.filter(|entry| entry.own_name.as_ref() == Some(own_name));
+        mark.or_else(|| Some(before?.name.clone())).unwrap_or_else(|| own_name.clone())
+    }
+
+    /// True for a link whose name is the one by which another link is known that has another name in the kernel.
+    pub(crate) fn is_hidden(&self, index: u32, name: &str) -> bool {
+        let entry = self.index(name).filter(|known| *known != index);
+        let entry = entry.and_then(|known| self.by_index.get(&known));
+        let is_vlan_here = self.by_index.get(&index).is_some_and(|it| it.name == name);
+        !is_vlan_here && entry.is_some_and(|entry| entry.own_name.is_some())
     }
 
     /// Last seen operational state of the link with this index.
@@ -155,6 +202,7 @@ impl LinkIndex {
     ///
     /// A renamed link is known by its new name afterwards; the old name, whose key is gone, is returned.
     pub fn observe(&mut self, link: &mut Link, time_ns: u64) -> Option<SmolStr> {
+        let own_name = Some(link.own_name()).filter(|own_name| *own_name != link.name);
         let facts = link.facts.as_mut()?;
         let earlier = self.by_index.get(&facts.index);
         facts.last_change_ns = match earlier {
@@ -175,6 +223,7 @@ impl LinkIndex {
         facts.ours = mark_seen;
         let entry = Entry {
             name: link.name.clone(),
+            own_name,
             // The kernel announces a new link before its mark.
             ours: facts.ours || marked,
             marked,
@@ -216,6 +265,7 @@ impl LinkIndex {
             stays
         });
         self.by_name.retain(|_, index| keep(*index));
+        self.by_own_name.retain(|_, index| keep(*index));
     }
 
     /// Removes a link by name, when its deletion was sent or its creation failed.
@@ -255,6 +305,7 @@ impl LinkIndex {
         let oper = OperState::default();
         let entry = Entry {
             name: name.into(),
+            own_name: None,
             ours,
             marked: ours,
             mark_seen: false,
@@ -282,6 +333,9 @@ impl LinkIndex {
         {
             self.drop_early(stale);
         }
+        if let Some(own_name) = &entry.own_name {
+            self.by_own_name.insert(own_name.clone(), index);
+        }
         self.by_index.insert(index, entry);
     }
 }
@@ -289,7 +343,7 @@ impl LinkIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::{LinkFacts, LinkKind};
+    use crate::values::{LinkFacts, LinkKind, MadeLink, VLAN};
 
     fn link_with_state(name: &str, index: u32, oper: OperState) -> Link {
         let facts = LinkFacts { index, oper, ..LinkFacts::default() };
@@ -328,6 +382,48 @@ mod tests {
         assert_eq!(links.forget(7), None);
         links.retain(|index| index != 3);
         assert_eq!(check(&links, &["eth0", "eth1"], &[3, 7]), (vec![None, None], vec![None, None]));
+    }
+
+    /// A VLAN with a name of its own in the kernel, as the kernel shows it.
+    fn named_vlan(name: &str, index: u32, own_name: &str) -> Link {
+        let made = MadeLink::new(&VLAN).with("link-name", own_name);
+        Link { kind: made.into(), ..link_with_state(name, index, OperState::Up) }
+    }
+
+    #[test]
+    fn a_vlan_is_known_by_another_name_than_that_of_the_kernel() {
+        let mut links = LinkIndex::new();
+        let mark = |name: &str| Some(SmolStr::new(name));
+        let mgmt = SmolStr::new("mgmt");
+        // Before the mark of a new link is seen, its reserved index tells.
+        let index = links.reserve("eth0.5", true);
+        links.expect_own_name("eth0.5", mgmt.clone());
+        assert_eq!(links.name_of_vlan(index, &mgmt, None), "eth0.5");
+        assert_eq!(links.name_of_vlan(index + 1, &mgmt, None), "mgmt", "another link");
+        links.observe(&mut named_vlan("eth0.5", index, "mgmt"), 1);
+        assert_eq!(
+            (links.own_name("eth0.5"), links.known_name(&mgmt)),
+            (mgmt.clone(), "eth0.5".into())
+        );
+        assert_eq!(
+            (links.own_name("eth1"), links.known_name(&"eth1".into())),
+            ("eth1".into(), "eth1".into())
+        );
+        // Others rename the link: the mark tells.
+        let other = SmolStr::new("other");
+        assert_eq!(links.name_of_vlan(index, &other, None), "other");
+        assert_eq!(links.name_of_vlan(index, &other, mark("eth0.5")), "eth0.5");
+        // A link of others with the name by which the VLAN is known has none.
+        assert!(links.is_hidden(7, "eth0.5"));
+        assert!(!links.is_hidden(index, "eth0.5") && !links.is_hidden(7, "eth0.6"));
+        links.observe(&mut named_vlan("eth0.5", index, "other"), 2);
+        assert_eq!((links.known_name(&other), links.known_name(&mgmt)), ("eth0.5".into(), mgmt));
+        links.forget(index);
+        assert_eq!((links.known_name(&other), links.own_name("eth0.5")), (other, "eth0.5".into()));
+        assert!(!links.is_hidden(7, "eth0.5"));
+        // A link whose name the kernel shares with us is in nobody's way.
+        links.observe(&mut link_with_state("eth0.6", 8, OperState::Up), 3);
+        assert!(!links.is_hidden(9, "eth0.6"));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use smol_str::SmolStr;
 mod access;
 mod entries;
 mod instances;
+mod own_names;
 mod pairs;
 mod reconciliation;
 mod route;

@@ -7,7 +7,9 @@ use holdfast_scheduler::{Key, ObjectValue, Segment, SharedValue};
 use imbl::{OrdMap, OrdSet};
 use smol_str::SmolStr;
 
+use super::own_names::{NameFault, OwnNames, ProposedNames};
 use super::{ObjectError, Registry};
+use crate::kinds::entry::LINK_STEP;
 use crate::kinds::{self, link};
 use crate::values::{Link, LinkKind};
 
@@ -18,6 +20,8 @@ pub struct VethPairs {
     ends: OrdMap<SmolStr, LinkKind>,
     /// Pairs of a peer and a veth link that names it.
     namers: OrdSet<(SmolStr, SmolStr)>,
+    /// Names that VLANs give to their links. They are updated and checked at the same moments as pairs.
+    own_names: OwnNames,
 }
 
 impl VethPairs {
@@ -28,6 +32,8 @@ impl VethPairs {
     ) {
         for (key, value) in changes {
             let Some(name) = link_name(key) else { continue };
+            let link = value.and_then(|value| value.as_any().downcast_ref::<Link>());
+            self.own_names.update(&name, link);
             let new = value.and_then(pair_kind).cloned();
             let peer_name = new.as_ref().and_then(LinkKind::far_end);
             let old = match new {
@@ -53,7 +59,7 @@ impl VethPairs {
 
 impl Registry {
     /// Refuses changed links that contradict others: the peer of a veth link is a veth link that names it back, or a link
-    /// that the agent does not create, and no two links name one peer. Only changed links are checked, against all links, so
+    /// that the agent does not create, and no two links name one peer. A VLAN gives its link a name that no other link has. Only changed links are checked, against all links, so
     /// the costs are in proportion to the changes.
     ///
     /// # Errors
@@ -72,6 +78,17 @@ impl Registry {
             after.names.insert(name.clone());
             paths.push((path, name));
         }
+        let own_names = ProposedNames {
+            before: &pairs.own_names,
+            changed: &after.changed.own_names,
+            names: &after.names,
+        };
+        for (path, name) in &paths {
+            let Some(NameFault { is_given, reason }) = own_names.fault(name) else { continue };
+            let leaf = is_given.then(|| Step::node(self.link.vlan.link_name));
+            let path = leaf.map_or_else(|| (*path).clone(), |leaf| path.join(leaf));
+            return Err(ObjectError { path, reason, incomplete: false });
+        }
         for (path, name) in paths {
             let Some(kind) = after.changed.ends.get(&name) else { continue };
             if let Some(reason) = after.contradiction(&name, kind) {
@@ -87,7 +104,7 @@ impl Registry {
 }
 
 impl VethPairs {
-    /// Entries of the other ends of changed veth links, before and after: those that [`Registry::admit_pairs`] looks
+    /// Entries of the other ends of changed veth links, and of the names that VLANs give to their links, before and after: those that [`Registry::admit_pairs`] looks
     /// at besides the changed ones. Two changes are admitted alike in either order if neither touches such an entry
     /// of the other.
     pub fn other_ends<'v>(
@@ -105,6 +122,14 @@ impl VethPairs {
                 entry.join(Step::entry(node.node, Keys::single(Value::Str(end))))
             };
             entries.extend(before.into_iter().chain(after).map(entry));
+            let link = value.and_then(|value| value.as_any().downcast_ref::<Link>());
+            let own_name = link.map(Link::own_name).filter(|own_name| *own_name != name);
+            let own_names = self.own_names.given(&name).cloned().into_iter().chain(own_name);
+            let interface = |name| {
+                let above = InstancePath(path.0[..LINK_STEP].to_vec());
+                above.join(Step::entry(path.0[LINK_STEP].node, Keys::single(Value::Str(name))))
+            };
+            entries.extend(own_names.map(interface));
         }
         entries
     }
@@ -180,15 +205,19 @@ mod tests {
 
     use super::*;
     use crate::objects::tests::Model;
-    use crate::values::{BRIDGE, MadeLink, VETH};
+    use crate::values::{BRIDGE, MadeLink, VETH, VLAN};
 
-    /// Links as `a-b` (a veth link and the other end that it names), `a=bridge`, `a=port`; a name alone is one that goes.
+    /// Links as `a-b` (a veth link and the other end that it names), `a=bridge`, `a=port`, `p.5=m` (a VLAN whose link is called
+    /// m); a name alone is one that goes.
     fn changes(text: &str) -> Vec<(Key, Option<SharedValue>)> {
         let change = |word: &str| {
             let kind = match (word.split_once('-'), word.split_once('=')) {
                 (Some((_, end)), _) => Some(MadeLink::new(&VETH).with("peer", end).into()),
                 (_, Some((_, "bridge"))) => Some(LinkKind::from(&BRIDGE)),
                 (_, Some((_, "port"))) => Some(LinkKind::Physical),
+                (_, Some((_, own_name))) => {
+                    Some(MadeLink::new(&VLAN).with("link-name", own_name).into())
+                }
                 _ => None,
             };
             let name = word.split(['-', '=']).next().unwrap();
@@ -201,7 +230,12 @@ mod tests {
         let changes = changes(text);
         let path = |key: &Key| {
             let name = link_name(key).unwrap();
-            model.path(&format!("/interfaces/interface[name={name}]"))
+            match name.split_once('.') {
+                Some((port, index)) => {
+                    model.path(&format!("/interfaces/interface[name={port}]/vlan[index={index}]"))
+                }
+                None => model.path(&format!("/interfaces/interface[name={name}]")),
+            }
         };
         let paths: Vec<_> = changes.iter().map(|(key, _)| path(key)).collect();
         let requests = paths.iter().zip(&changes);
@@ -263,6 +297,20 @@ mod tests {
         check("a-b", "b=bridge", &["interface[name=b]/type: link `b`", "link `a` names it"]);
         check("a-b b-a", "b=bridge", &["interface[name=b]/type: link `b`", "link `a` names it"]);
         check("a-b", "a=bridge b=bridge", &[]);
+        // The link of a VLAN has a name that no other configured link has.
+        let link_name = "/vlan[index=5]/link-name: the link of VLAN `p.5` cannot be called `m`";
+        check("", "p.5=m p=port", &[]);
+        check("m=port", "p.5=m", &[link_name, "interface `m` is configured"]);
+        check("m=bridge", "p.5=m", &[link_name, "interface `m` is configured"]);
+        check("p.6=m", "p.5=m", &[link_name, "the link of VLAN `p.6` is called so"]);
+        check("p.5=m", "m=port", &["interface[name=m]: the link of VLAN `p.5` is called `m`"]);
+        check("", "p.5=m m=port", &["`m`"]);
+        check("m=port", "p.5=m m", &[]);
+        check("p.5=m", "p.5=n m=port", &[]);
+        check("p.5=m p.6=n", "p.5=n p.6=m", &[]);
+        check("p.6=m", "p.5=m p.6", &[]);
+        check("p.5=m", "p.5 m=port", &[]);
+        check("p.5=m", "p.5=m", &[]);
         // Stored before there was this rule: what does not concern the pair goes on, and both ways out are open.
         check("a-c b-a", "x-y e=port", &[]);
         check("a-c b-a", "a-c", &["link `b` still names `a`"]);

@@ -237,6 +237,14 @@ fn objects_become_values() {
             "sysctl: Forwarding, family: V6, values: [1]",
         ],
     );
+    let long = "/interfaces/interface[name=a-long-name-123]/vlan[index=100]";
+    check(
+        long,
+        &format!("{long}/vlan-id = 7\n{long}/link-name = mgmt"),
+        "link a-long-name-123.100 called mgmt",
+        &["device: a-long-name-123, link-name: mgmt"],
+    );
+    check(vlan, &format!("{vlan}/vlan-id = 7\n{vlan}/link-name = eth0.100"), "link eth0.100", &[]);
     check(
         vlan,
         "/interfaces/interface[name=eth0]/vlan[index=100]/vlan-id = 7
@@ -522,7 +530,16 @@ fn impossible_objects_are_refused() {
         check(&entry, &lines, &format!("{entry}{leaf}"), reason);
     };
     vlan("eth0", 100, "mtu = 1400", "/vlan-id", "mandatory");
-    vlan("a-long-name-12", 100, "vlan-id = 7", "", "more than 15 bytes");
+    vlan("a-long-name-12", 100, "vlan-id = 7", "", "`link-name` gives it another name");
+    let called = |name: &str, reason: &str| {
+        let lines = format!(
+            "vlan-id = 7\n/interfaces/interface[name=eth0]/vlan[index=100]/link-name = {name}"
+        );
+        vlan("eth0", 100, &lines, "/link-name", reason);
+    };
+    called("eth1.5", "the name of VLAN 5 of `eth1`");
+    called("gre0", "which nobody can delete");
+    called("all", "settings for all links");
     vlan("eth0.5", 100, "vlan-id = 7", "", "cannot stand on a VLAN");
     vlan("lo", 100, "vlan-id = 7", "", "carries no VLANs");
     let (lo, leaf_of_lo) =

@@ -11,13 +11,15 @@ use super::rows::row_of_kind;
 use super::{
     Attribute, Link, LinkFacts, LinkKind, MadeLink, OperState, Param, ParamRow, ParamType,
 };
+use crate::kinds::entry::vlan_of;
 use crate::kinds::links::LinkIndex;
 use crate::kinds::types::{MacAddr, OUR_ALTNAME_PREFIX};
 
 /// The link that an `RTM_NEWLINK` describes.
 ///
 /// `None` for messages that are about a link's port in a bridge only (`AF_BRIDGE`); the bridge
-/// sends them on the same multicast group.
+/// sends them on the same multicast group. `None` also for a link of others that has the name by which the agent knows another
+/// link, which is a VLAN with a name of its own.
 pub(crate) fn decode(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
     if message.header.interface_family == AddressFamily::Bridge {
         return None;
@@ -26,6 +28,7 @@ pub(crate) fn decode(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
     let mut link = Link::new("", LinkKind::Physical);
     let mut facts = LinkFacts { index: message.header.index, ..LinkFacts::default() };
     let mut lower = None;
+    let mut mark = None;
     let info = info_of(message);
     link.enabled = flags.contains(LinkFlags::Up);
     if flags.contains(LinkFlags::Loopback) {
@@ -45,7 +48,7 @@ pub(crate) fn decode(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
             LinkAttribute::OperState(state) => facts.oper = oper_state(*state),
             LinkAttribute::CarrierChanges(count) => facts.carrier_changes = *count,
             LinkAttribute::AfSpecUnspec(families) => link.ipv6_enabled = ipv6_enabled(families),
-            LinkAttribute::PropList(list) => facts.ours = list.iter().any(is_our_name),
+            LinkAttribute::PropList(list) => mark = list.iter().find_map(our_mark),
             _ => {}
         }
     }
@@ -57,6 +60,20 @@ pub(crate) fn decode(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
     let elsewhere = |attribute: &_| matches!(attribute, LinkAttribute::LinkNetNsId(_));
     let lower = lower.filter(|_| !message.attributes.iter().any(elsewhere));
     link.kind = kind(info, lower, links).unwrap_or(link.kind);
+    facts.ours = mark.is_some();
+    if let LinkKind::Made(made) = &mut link.kind
+        && let Some(position) = made.row().position_of_own_name()
+    {
+        let marked = mark.filter(|mark| vlan_of(mark).is_some());
+        let known = links.name_of_vlan(facts.index, &link.name, marked);
+        if known != link.name {
+            made.set(position, Some(Param::Name(link.name.clone())));
+            link.name = known;
+        }
+    }
+    if links.is_hidden(facts.index, &link.name) {
+        return None;
+    }
     link.master_kind = info.iter().find_map(|info| match info {
         LinkInfo::PortKind(kind) => Some(kind.to_smolstr()),
         _ => None,
@@ -77,8 +94,10 @@ fn ipv6_enabled(families: &[AfSpecUnspec]) -> Option<bool> {
     })
 }
 
-fn is_our_name(prop: &Prop) -> bool {
-    matches!(prop, Prop::AltIfName(name) if name.starts_with(OUR_ALTNAME_PREFIX))
+/// The name that our mark has for a link.
+fn our_mark(prop: &Prop) -> Option<SmolStr> {
+    let Prop::AltIfName(name) = prop else { return None };
+    name.strip_prefix(OUR_ALTNAME_PREFIX).map(SmolStr::new)
 }
 
 fn oper_state(state: State) -> OperState {
@@ -127,6 +146,7 @@ fn kind(info: &[LinkInfo], lower: Option<&SmolStr>, links: &LinkIndex) -> Option
             Attribute::FarEnd | Attribute::Below => {
                 made.set(position, lower.cloned().map(Param::Name))
             }
+            Attribute::OwnName => {} // the caller knows by which other name the link is known
             Attribute::Data { take, .. } => {
                 let Some(data) = data else { continue };
                 if param.is_hidden.is_some_and(|is_hidden| is_hidden(data)) {

@@ -127,7 +127,8 @@ fn make(new: &Link, made: &MadeLink, links: &mut LinkIndex) -> Result<Requests, 
     info.extend(data_of_new(made, links)?.map(LinkInfo::Data));
     let mut message = LinkMessage::default();
     message.header.index = links.reserve(&new.name, true);
-    message.attributes.push(LinkAttribute::IfName(new.name.to_string()));
+    links.expect_own_name(&new.name, new.own_name());
+    message.attributes.push(LinkAttribute::IfName(new.own_name().to_string()));
     message.attributes.push(LinkAttribute::LinkInfo(info));
     for (row, param) in made.params() {
         if let (Attribute::Below, Some(Param::Name(below))) = (row.attribute, param) {
@@ -197,7 +198,7 @@ fn ipv6(old: Option<&Link>, new: &Link, links: &LinkIndex) -> Option<Request> {
     let old = old.filter(|_| has_room(present, Family::V6));
     let observed = old.and_then(|old| old.ipv6_enabled);
     let on = new.ipv6_enabled.filter(|on| Some(*on) != observed)?;
-    let path = format!("net/ipv6/conf/{}/disable_ipv6", new.name);
+    let path = format!("net/ipv6/conf/{}/disable_ipv6", links.own_name(&new.name));
     Some(Request::Sysctl { path, value: u8::from(!on).to_string() })
 }
 

@@ -324,7 +324,10 @@ impl Descriptor for LinkDescriptor {
     }
 
     fn label(&self, link: &Link) -> String {
-        format!("link {}", link.name)
+        match link.kind.made().and_then(MadeLink::own_name) {
+            Some(own_name) => format!("link {} called {own_name}", link.name),
+            None => format!("link {}", link.name),
+        }
     }
 
     fn effect(&self) -> Effect {
@@ -351,9 +354,11 @@ impl Descriptor for LinkDescriptor {
         needs
     }
 
-    /// Two links of one identity exclude each other.
+    /// Two links of one identity exclude each other, and two links of one name in the kernel.
     fn claims(&self, link: &Link) -> Vec<Claim> {
-        link.kind.made().map(|made| (made.row().claims)(made)).unwrap_or_default()
+        let name = Claim::alone(Facet::of(LINK, "name").str(&link.own_name()));
+        let identities = link.kind.made().map(|made| (made.row().claims)(made));
+        identities.into_iter().flatten().chain([name]).collect()
     }
 
     fn provides(&self, link: &Link) -> Vec<Offer> {

@@ -108,6 +108,7 @@ nodes!(
         enabled: "/enabled",
         description: "/description",
         mtu: "/mtu",
+        link_name: "/link-name",
         state_id: "/state/vlan-id",
     }
 );
@@ -127,7 +128,7 @@ nodes!(
 pub(crate) struct NativeLink {
     pub(crate) interfaces: InterfaceNodes,
     pub(crate) nodes: LinkNodes,
-    vlan: VlanNodes,
+    pub(crate) vlan: VlanNodes,
     states: ForLinks<LinkStateNodes>,
     v4: ForLinks<LinkFamilyNodes>,
     v6: ForLinks<LinkFamilyNodes>,
@@ -276,7 +277,9 @@ fn param(ty: ParamType, value: &Value) -> Result<Param, String> {
         (ParamType::Ip, _) if let Some(text) = name => {
             text.parse().map(Param::Ip).map_err(|error: AddrParseError| error.to_string())
         }
-        (ParamType::Enum(_) | ParamType::Link | ParamType::FarEnd, _) if let Some(name) = name => {
+        (ParamType::Enum(_) | ParamType::Link | ParamType::FarEnd | ParamType::OwnName, _)
+            if let Some(name) = name =>
+        {
             Ok(Param::Name(name))
         }
         _ => Err("the value is of another type than this leaf".to_owned()),
@@ -422,18 +425,22 @@ impl NativeLink {
         let nodes = &self.vlan;
         let port = entry.name_of_step(LINK_STEP)?;
         let name = entry.link_name()?;
-        let fault = match name_fault(&name) {
-            None if vlan_of(port).is_some() => Some("a VLAN cannot stand on a VLAN"),
-            None if port == "lo" => Some("the loopback link carries no VLANs"),
-            fault => fault,
+        let fault = match &**port {
+            _ if vlan_of(port).is_some() => Some("a VLAN cannot stand on a VLAN"),
+            "lo" => Some("the loopback link carries no VLANs"),
+            _ => None,
         };
         if let Some(reason) = fault {
             return Err(entry.error(format!("the link of this VLAN cannot be `{name}`: {reason}")));
         }
+        let own_name = self.own_name_of_vlan(&name, entry)?;
         let id: u32 = entry.number(nodes.id).ok_or_else(|| entry.incomplete(nodes.id))?;
         let mut made = MadeLink::new(&VLAN_ROW).with("vlan-id", id).with("device", port.as_str());
         if let Some(protocol) = entry.text(nodes.protocol) {
             made = made.with("protocol", protocol.as_str());
+        }
+        if own_name != name {
+            made = made.with("link-name", own_name.as_str());
         }
         let link = Link {
             enabled: entry.bool(nodes.enabled).unwrap_or(true),
@@ -441,6 +448,50 @@ impl NativeLink {
             ..Link::new(name, made.into())
         };
         self.with_families(link, entry, nodes.mtu, None)
+    }
+
+    /// Name in the kernel of the link of a VLAN that the agent knows by `name`.
+    fn own_name_of_vlan(&self, name: &SmolStr, entry: &Entry<'_>) -> Result<SmolStr, ObjectError> {
+        let leaf = self.vlan.link_name;
+        let Some(own_name) = entry.text(leaf).filter(|own_name| own_name != name) else {
+            let fault = |reason| {
+                let way = "`link-name` gives it another name";
+                entry.error(format!("the link of this VLAN cannot be `{name}`: {reason}; {way}"))
+            };
+            return name_fault(name).map_or(Ok(name.clone()), |reason| Err(fault(reason)));
+        };
+        let reason = match vlan_of(&own_name) {
+            Some((port, index)) => Some(format!("it is the name of VLAN {index} of `{port}`")),
+            None if MADE_BY_THE_KERNEL.contains(&own_name.as_str()) => Some(MADE_ANYWAY.to_owned()),
+            None => name_fault(&own_name).map(str::to_owned),
+        };
+        match reason {
+            Some(reason) => {
+                let reason = format!("`{own_name}` cannot be the name of this link: {reason}");
+                Err(entry.leaf_error(leaf, reason))
+            }
+            None => Ok(own_name),
+        }
+    }
+
+    /// Refuses a name for the link of a VLAN that a link of others has.
+    fn admit_own_name(
+        &self,
+        path: &InstancePath,
+        link: &Link,
+        holder: Option<&Link>,
+    ) -> Result<(), ObjectError> {
+        let own_name = link.own_name();
+        let Some(holder) = holder.filter(|it| own_name != link.name && !it.is_ours()) else {
+            return Ok(());
+        };
+        let kind = holder.kind.name();
+        let reason = format!(
+            "the link of VLAN `{}` cannot be called `{own_name}`: a {kind} link has this name",
+            link.name
+        );
+        let path = path.join(Step::node(self.vlan.link_name));
+        Err(ObjectError { path, reason, incomplete: false })
     }
 
     /// Adds what a link has of IP, and its MTU, which the families share.
@@ -578,8 +629,7 @@ impl NativeLink {
                 fault(&format!("`lo` is the loopback link, not a {other} link"))
             }
             _ if MADE_BY_THE_KERNEL.contains(&name.as_str()) => {
-                let reason = "the kernel itself makes a link of this name, which nobody can delete";
-                Err(entry.error(format!("`{name}` cannot be the name of a link: {reason}")))
+                Err(entry.error(format!("`{name}` cannot be the name of a link: {MADE_ANYWAY}")))
             }
             other if let Some(row) = self.rows.iter().find(|it| it.row.name == other) => {
                 row.made(name, entry).map(LinkKind::Made)
@@ -654,7 +704,9 @@ impl NativeLink {
         if port.is_none() || made.below().as_deref() != port {
             return Err("a VLAN is modelled by the name of its port, a dot and a number".to_owned());
         }
-        let leaf_of = [("vlan-id", self.vlan.id), ("protocol", self.vlan.protocol)];
+        let vlan = &self.vlan;
+        let leaf_of =
+            [("vlan-id", vlan.id), ("protocol", vlan.protocol), ("link-name", vlan.link_name)];
         for (param, value) in made.params() {
             let leaf = leaf_of.iter().find(|(name, _)| *name == param.leaf).map(|(_, leaf)| *leaf);
             let value = value.filter(|it| param.default.map(Param::from).as_ref() != Some(*it));
@@ -678,7 +730,7 @@ impl NativeLink {
         let nodes = self.states.of_link(&link.name);
         let path = self.interfaces.link(&link.name);
         let mut leaves = Leaves::of(nodes.state);
-        leaves.text(nodes.state_name, &link.name);
+        leaves.text(nodes.state_name, &link.own_name());
         leaves.text_enum(nodes.state_admin, admin_status(link.enabled));
         let told = status.map_or(OperState::NotPresent, |status| status.told);
         leaves.text_enum(nodes.state_oper, told.name());
@@ -698,7 +750,7 @@ impl NativeLink {
         let nodes = self.states.of_link(&link.name);
         let path = self.interfaces.link(&link.name);
         let mut leaves = Leaves::of(nodes.state);
-        leaves.text(nodes.state_name, &link.name);
+        leaves.text(nodes.state_name, &link.own_name());
         leaves.text_enum(nodes.state_kind, link.kind.model_name());
         if let Some(Param::Uint(id)) = link.kind.made().and_then(|made| made.get("vlan-id"))
             && vlan_of(&link.name).is_some()
@@ -817,6 +869,7 @@ impl NativeKind for NativeLink {
             self.admit_kind(path, link, observed)?;
             self.admit_mac(path, link, observed)?;
         }
+        self.admit_own_name(path, link, planes(&key(&link.own_name())).observed())?;
         let observed = planes(&ethernet::key(&link.name));
         self.admit_ethernet(path, link, link_planes.intended(), observed)
     }
@@ -885,6 +938,9 @@ fn admin_status(enabled: bool) -> &'static str {
 /// Names of links that modules of the kernel make when they are loaded, and of the bonding module's file among the links.
 const MADE_BY_THE_KERNEL: [&str; 7] =
     ["gre0", "gretap0", "erspan0", "tunl0", "sit0", "ip6tnl0", "bonding_masters"];
+
+/// Reason to refuse one of these names.
+const MADE_ANYWAY: &str = "the kernel itself makes a link of this name, which nobody can delete";
 
 /// Why the kernel takes no link of this name (`dev_valid_name()`, and the folders of the sysctls).
 fn name_fault(name: &str) -> Option<&'static str> {

@@ -65,6 +65,11 @@ impl LinkRow {
         self.params.iter().position(|param| param.leaf == leaf)
     }
 
+    /// Position of the parameter that is the name of the link in the kernel; `None` for a kind whose links are known by that.
+    pub(crate) fn position_of_own_name(&self) -> Option<usize> {
+        self.params.iter().position(|param| param.ty == ParamType::OwnName)
+    }
+
     /// True for the kinds of links that come in pairs.
     pub(crate) fn is_pair(&self) -> bool {
         self.params.iter().any(|param| matches!(param.attribute, Attribute::FarEnd))
@@ -153,6 +158,8 @@ pub enum ParamType {
     Link,
     /// Name of the other end of a pair, which is made together with this one.
     FarEnd,
+    /// Name of the link itself in the kernel, where the agent knows it by another one.
+    OwnName,
 }
 
 /// Value of a parameter.
@@ -240,6 +247,8 @@ pub enum Attribute {
     FarEnd,
     /// `IFLA_LINK`: the link below.
     Below,
+    /// `IFLA_IFNAME`.
+    OwnName,
     /// An attribute in `IFLA_INFO_DATA`. Links stand there by their index.
     Data {
         /// Adds it.
@@ -383,6 +392,11 @@ impl MadeLink {
     /// Name of the other end of a pair.
     pub fn far_end(&self) -> Option<SmolStr> {
         self.named(ParamType::FarEnd)
+    }
+
+    /// Name of the link in the kernel, where the agent knows it by another one.
+    pub fn own_name(&self) -> Option<SmolStr> {
+        self.named(ParamType::OwnName)
     }
 
     /// True for a link whose MTU follows from that of other links.

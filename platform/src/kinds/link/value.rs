@@ -18,7 +18,8 @@ use crate::kinds::types::MacAddr;
 /// counts the 14-byte Ethernet header, which the map between the models takes care of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// Interface name, 1 to 15 bytes (`IFNAMSIZ`).
+    /// Name by which the agent knows the link: `PORT.INDEX` for a VLAN. It is that of the kernel, of 1 to 15 bytes (`IFNAMSIZ`),
+    /// unless the kind has another one ([`Link::own_name`]).
     pub name: SmolStr,
     /// Kind of device, with the parameters of that kind.
     pub kind: LinkKind,
@@ -86,6 +87,11 @@ impl Link {
             settings: Vec::new(),
             facts: None,
         }
+    }
+
+    /// Name of the link in the kernel: that of a VLAN may be another one than `PORT.INDEX`, by which the agent knows it.
+    pub fn own_name(&self) -> SmolStr {
+        self.kind.made().and_then(MadeLink::own_name).unwrap_or_else(|| self.name.clone())
     }
 
     /// True when the kernel showed that this agent made the link.
@@ -259,7 +265,7 @@ fn param_of_json(ty: ParamType, value: &Json) -> Option<Param> {
         ParamType::Bool => Param::Bool(value.as_bool()?),
         ParamType::Uint => Param::Uint(value.as_u64()?.try_into().ok()?),
         ParamType::Ip => Param::Ip(value.as_str()?.parse().ok()?),
-        ParamType::Enum(_) | ParamType::Link | ParamType::FarEnd => {
+        ParamType::Enum(_) | ParamType::Link | ParamType::FarEnd | ParamType::OwnName => {
             Param::Name(value.as_str()?.into())
         }
     })

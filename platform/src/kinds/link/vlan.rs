@@ -43,6 +43,9 @@ pub static VLAN: LinkRow = LinkRow {
             is_mandatory: true,
             ..ParamRow::new("device", ParamType::Link, Attribute::Below)
         },
+        // Another name would be a change in place for the kernel. Routes and settings know a link by its name, so the agent makes
+        // another link.
+        ParamRow::new("link-name", ParamType::OwnName, Attribute::OwnName),
     ],
     is_type: false,
     goes_down_with_below: true,

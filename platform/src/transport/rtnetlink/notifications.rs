@@ -220,7 +220,7 @@ impl Task {
 
     /// Reads the links whose carrier has changed. False where there are none.
     fn read_urgent(&mut self) -> bool {
-        let urgent = self.urgent.take();
+        let urgent = self.urgent.take(); // by their names in the kernel
         for link in &urgent {
             let time_ns = now_ns();
             let codecs = self.codecs;

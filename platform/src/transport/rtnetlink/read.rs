@@ -18,6 +18,7 @@ use super::notifications::facts_of;
 use super::query::{self, Listing, QueryError};
 use super::{Event, LinkCounters, Task};
 use crate::kinds::CLASSES;
+use crate::kinds::links::LinkIndex;
 use crate::kinds::reading::{ClassList, ClassRow, Query};
 use crate::kinds::{self, link, link_setting, route};
 use crate::transport::BestRoutes;
@@ -137,7 +138,8 @@ impl Task {
     }
 
     fn get_link(&mut self, name: &SmolStr) -> QueryResult {
-        let facts = none_if_refused(self.get(&query::link(name)), &[Errno::ENODEV])?;
+        let facts =
+            none_if_refused(self.get(&query::link(&self.links.own_name(name))), &[Errno::ENODEV])?;
         if facts.is_empty() {
             self.links.forget_early(name);
         }
@@ -164,13 +166,14 @@ impl Task {
         let Some(ethtool) = ethtool else { return Vec::new() };
         let indices = links.iter().filter_map(|link| index.index(link));
         let settings = indices.filter_map(|index| ethtool.link(index, buffer));
-        settings.map(ethernet_fact).collect()
+        settings.map(|settings| ethernet_fact(settings, index)).collect()
     }
 
     fn list_ethernet(&mut self) -> QueryResult {
-        let Self { ethtool, buffer, .. } = self;
+        let Self { ethtool, buffer, links, .. } = self;
         let Some(ethtool) = ethtool else { return Ok(Vec::new()) };
-        Ok(ethtool.links(buffer)?.into_iter().map(ethernet_fact).collect())
+        let all = ethtool.links(buffer)?.into_iter();
+        Ok(all.map(|settings| ethernet_fact(settings, links)).collect())
     }
 
     pub(super) fn get_setting(
@@ -179,8 +182,7 @@ impl Task {
         link: &str,
         family: Family,
     ) -> io::Result<Vec<Fact>> {
-        let ours = self.links.is_ours(link);
-        let setting = link_setting::read(setting, link, family, ours, sysctl::read)?;
+        let setting = link_setting::read(setting, link, family, &self.links, sysctl::read)?;
         let time_ns = now_ns();
         let observed = setting.map(codecs::link_setting);
         Ok(observed.into_iter().map(|(key, value)| Fact { key, value, time_ns }).collect())
@@ -386,12 +388,15 @@ impl Task {
     /// Counters of all links; empty when the kernel does not report them.
     pub(super) fn counters(&mut self) -> Vec<LinkCounters> {
         let mut counters = Vec::new();
-        let Self { queries: asker, buffer, .. } = self;
+        let Self { queries: asker, buffer, links, .. } = self;
         let listed =
             asker.list(&query::links_with_counters(), buffer, &mut |listing| match listing {
                 Listing::Begin => counters.clear(),
                 Listing::Object(frame) => {
-                    counters.extend(frame.decode().ok().and_then(counters_of))
+                    let found = frame.decode().ok().and_then(counters_of);
+                    counters.extend(
+                        found.map(|it| LinkCounters { link: links.known_name(&it.link), ..it }),
+                    )
                 }
             });
         if let Err(error) = listed {
@@ -411,7 +416,8 @@ fn none_if_refused(facts: QueryResult, with: &[Errno]) -> QueryResult {
     }
 }
 
-fn ethernet_fact(ethernet: Ethernet) -> Fact {
+fn ethernet_fact(ethernet: Ethernet, links: &LinkIndex) -> Fact {
+    let ethernet = Ethernet { link: links.known_name(&ethernet.link), ..ethernet };
     let key = crate::kinds::ethernet::key(&ethernet.link);
     Fact { key, value: Some(Arc::new(ethernet)), time_ns: now_ns() }
 }

@@ -98,7 +98,7 @@ impl SimLink {
                 Param::Uint(index) => Some(index),
                 _ => None,
             },
-            Attribute::FarEnd => None,
+            Attribute::FarEnd | Attribute::OwnName => None,
         });
         index.collect()
     }

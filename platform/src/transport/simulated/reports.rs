@@ -52,10 +52,9 @@ impl State {
     }
 
     pub(super) fn settings(&self, link: &str) -> Vec<(Key, Option<SharedValue>)> {
-        let ours = self.links.is_ours(link);
         let part = |(sysctl, family)| {
             let file = |path: &str| Ok(self.machine.sysctls.get(path).cloned());
-            let value = link_setting::read(sysctl, link, family, ours, file).ok().flatten();
+            let value = link_setting::read(sysctl, link, family, &self.links, file).ok().flatten();
             let key = link_setting::key(sysctl, link, family);
             (key, value.map(|value| Arc::new(value) as SharedValue))
         };
@@ -73,7 +72,8 @@ impl State {
         for message in &messages {
             states.extend(kinds::decode(message, 0, self.time_ns, &mut self.links));
         }
-        let names: Vec<_> = self.machine.links.values().map(|link| link.name.clone()).collect();
+        let own_names = self.machine.links.values().map(|link| link.name.as_str().into());
+        let names: Vec<_> = own_names.map(|own_name| self.links.known_name(&own_name)).collect();
         states.extend(names.iter().flat_map(|name| self.settings(name)));
         let cables = self.machine.links.values().filter_map(|link| link.ethernet.clone());
         states.extend(

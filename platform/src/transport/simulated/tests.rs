@@ -18,7 +18,7 @@ type Change = Vec<(Key, Option<SharedValue>)>;
 /// `port eth0 up|down [mtu N] [alias X] [master X|aggregate X] [v4-forwarding]
 /// [proxy-arp]`, `veth a b`, `bridge br0`,
 /// `bond b0 [mode X] [min-links N]`, `lacp b0 [fast] [passive] [priority N]`,
-/// `vxlan vx 7 dev a`, `dummy d0`, `vlan PORT.ID [down]`, `address eth0 192.0.2.1/24`, `neighbor eth0 192.0.2.7 MAC`,
+/// `vxlan vx 7 dev a`, `dummy d0`, `vlan PORT.ID [down] [called m]`, `address eth0 192.0.2.1/24`, `neighbor eth0 192.0.2.7 MAC`,
 /// `route PREFIX [metric N] via GATEWAY|dev LINK|drop ...`, `hostname X`, `motd X`.
 pub(crate) fn values(text: &str) -> Vec<(Key, SharedValue)> {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).flat_map(object).collect()
@@ -85,7 +85,8 @@ fn link(words: &[&str]) -> Link {
         "vlan" => {
             let (port, index) = words[1].split_once('.').unwrap();
             let id = index.parse::<u32>().unwrap();
-            MadeLink::new(&VLAN).with("vlan-id", id).with("device", port).into()
+            let vlan = MadeLink::new(&VLAN).with("vlan-id", id).with("device", port);
+            after("called").map_or(vlan.clone(), |name| vlan.with("link-name", name)).into()
         }
         "bond" => {
             let bond = MadeLink::new(&BOND).with("mode", after("mode").unwrap_or("802.3ad"));
@@ -543,6 +544,87 @@ fn a_vlan_is_up_with_its_port() {
     assert!(agent.kernel.observed(&kinds::link::key("eth0.5")).is_none());
 }
 
+/// VLANs with names of their own in the kernel.
+const CALLED: &str = "port eth0
+    vlan eth0.5 called mgmt v4-forwarding
+    vlan eth0.6 called data
+    address eth0.5 192.0.2.1/24
+    route 10.0.0.0/8 via 192.0.2.2";
+
+/// A VLAN is known as PORT.INDEX, whatever its link is called. Another name makes another link, and all that stands on it
+/// follows.
+#[test]
+fn a_vlan_has_the_name_in_the_kernel_that_it_is_given() {
+    let mut agent = SimulatedBox::new(&["eth0"]);
+    let untouched = agent.contents();
+    let is_called = |agent: &SimulatedBox, vlan: &str, name: &str| {
+        let observed = agent.kernel.observed(&kinds::link::key(vlan)).unwrap();
+        let link = observed.as_any().downcast_ref::<Link>().unwrap();
+        assert_eq!((link.own_name().as_str(), link.enabled), (name, true), "{vlan}");
+        assert!(agent.kernel.is_marked(name), "{name}");
+    };
+    commit(&mut agent, NOTHING, CALLED);
+    is_called(&agent, "eth0.5", "mgmt");
+    let whole = agent.contents();
+    assert!(whole.iter().any(|it| it.contains("10.0.0.0/8")), "{whole:?}");
+
+    // A restarted agent knows the links by their marks, and asks for nothing.
+    let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
+    let before = agent.kernel.requests();
+    let mut again = SimulatedBox::restarted(agent.kernel.clone(), values(CALLED), restores);
+    again.run_until_idle();
+    assert_eq!(agent.kernel.requests(), before);
+
+    // Both links swap their names.
+    let swapped =
+        CALLED.replace("mgmt", "x").replace("data", "mgmt").replace("called x", "called data");
+    let plan = again.plan(change(CALLED, &swapped)).unwrap();
+    for step in ["delete link eth0.5 called mgmt", "create link eth0.5 called data", "10.0.0.0/8"] {
+        assert!(plan.contains(step), "{step} in {plan}");
+    }
+    commit(&mut again, CALLED, &swapped);
+    is_called(&again, "eth0.5", "data");
+    is_called(&again, "eth0.6", "mgmt");
+
+    // The name without configuration, and back.
+    let plain = CALLED.replace(" called mgmt", "").replace(" called data", "");
+    commit(&mut again, &swapped, &plain);
+    is_called(&again, "eth0.5", "eth0.5");
+    commit(&mut again, &plain, CALLED);
+    assert_same(&again.contents(), &whole, "there and back");
+
+    // The link vanishes, and is made again by its name.
+    again.kernel.unplug("mgmt");
+    again.run_until_idle();
+    assert_same(&again.contents(), &whole, "made again");
+    commit(&mut again, CALLED, NOTHING);
+    assert_same(&again.contents(), &untouched, "gone");
+}
+
+/// Two links cannot have one name in the kernel, whichever of them comes first. When both change, one gives its name to the
+/// other.
+#[test]
+fn names_of_links_in_the_kernel_exclude_each_other() {
+    const VLAN: &str = "port eth0\nvlan eth0.5 called m";
+    for other in ["dummy m", "vlan eth0.6 called m"] {
+        let other = format!("port eth0\n{other}");
+        for (first, second) in [(VLAN, other.as_str()), (other.as_str(), VLAN)] {
+            let mut agent = SimulatedBox::new(&["eth0"]);
+            commit(&mut agent, NOTHING, first);
+            let second = second.replacen("port eth0\n", "", 1);
+            let refused = agent.plan(change(NOTHING, &second)).unwrap_err().to_string();
+            for part in ["link eth0.5 called m", "conflicts with", "only one of them can exist"] {
+                assert!(refused.contains(part), "{part} in {refused}");
+            }
+        }
+    }
+    let mut agent = SimulatedBox::new(&["eth0"]);
+    commit(&mut agent, NOTHING, VLAN);
+    let given = "port eth0\nvlan eth0.5 called n\ndummy m";
+    commit(&mut agent, VLAN, given);
+    commit(&mut agent, given, VLAN);
+}
+
 #[test]
 fn a_failed_change_of_any_kind_is_undone() {
     const PORT: &str = "port eth0 mtu 1400 v4-forwarding proxy-arp\naddress eth0 192.0.2.1/24";
@@ -563,6 +645,8 @@ fn a_failed_change_of_any_kind_is_undone() {
             UPLINKS,
             "port eth0\naddress eth0 192.0.2.1/24\nroute 10.0.0.0/8 via 192.0.2.2 via 198.51.100.2",
         ),
+        ("", CALLED),
+        (CALLED, "port eth0\nvlan eth0.5 called data\naddress eth0.5 192.0.2.1/24"),
         ("", "hostname box\nport eth0 mtu 1400"),
         ("motd a", "motd b\nport eth0 mtu 1400"),
         ("", BONDED),

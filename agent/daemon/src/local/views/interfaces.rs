@@ -63,7 +63,7 @@ pub(super) async fn document(
     let earlier: BTreeMap<String, &Value> = links(&earlier).into_iter().collect();
     let all = now.top("interfaces");
     let mut found = links(&all);
-    found.retain(|(link, _)| name.is_none_or(|name| link == name));
+    found.retain(|(link, it)| name.is_none_or(|name| link == name || own_name(link, it) == name));
     if let (Some(name), true) = (name, found.is_empty()) {
         let text =
             format!("there is no interface `{name}`, neither on the box nor in the configuration");
@@ -97,6 +97,11 @@ fn links(interfaces: &Value) -> Vec<(String, &Value)> {
         );
     }
     all
+}
+
+/// Name of a link in the kernel, which differs from `PORT.INDEX` where a VLAN gives its link another one.
+fn own_name<'v>(known_as: &'v str, link: &'v Value) -> &'v str {
+    link["state"]["name"].as_str().unwrap_or(known_as)
 }
 
 fn is_of(alarm: &Alarm, name: &str) -> bool {
@@ -138,7 +143,7 @@ fn intent_of(view: &CoreView<'_>, name: &str) -> LinkIntent {
 fn shown(name: &str, of: &Value) -> Map<String, Value> {
     let state = &of["state"];
     let mut entry = Map::new();
-    entry.insert("name".into(), json!(name));
+    entry.insert("name".into(), json!(own_name(name, of)));
     for leaf in SHOWN {
         if !state[*leaf].is_null() {
             entry.insert((*leaf).to_owned(), state[*leaf].clone());
