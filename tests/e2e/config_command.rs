@@ -336,7 +336,7 @@ async fn the_log_says_who_changed_what_and_leads_back() {
 const ACCOUNT: &str = "daemon";
 const STRANGER: &str = "games";
 
-/// What services and fences hold is named, and is not taken for a part of what clients have set.
+/// Leaves of services and fences are named, and are not taken for a part of what clients have set.
 #[tokio::test]
 async fn services_and_fences_are_told_apart_from_what_clients_have_set() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");

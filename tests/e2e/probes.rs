@@ -168,7 +168,7 @@ async fn next_hops_of_routes_are_probed_without_entries_where_the_settings_say_s
     here.net.ip("neigh flush dev eth0");
     wait_until_open(client, GATEWAY).await;
     wait_for(client, &route("0.0.0.0/0"), "DOWN").await;
-    assert_eq!(leaf(client, NATIVE, other, "severity").await, None, "it is no default route");
+    assert_eq!(leaf(client, NATIVE, other, "severity").await, None, "it is not a default route");
 
     client.update(SETTING, json!("all")).await.unwrap();
     wait_until_open(client, other).await;

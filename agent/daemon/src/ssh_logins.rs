@@ -17,8 +17,8 @@ const ESTABLISHED: &str = "01";
 /// The tables of both families. They are those of the network namespace of the thread that reads them.
 const TABLES: [&str; 2] = ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"];
 
-/// Lists the addresses in this network namespace to which SSH connections are open. What cannot be read is logged, and counts as
-/// no connection.
+/// Lists the addresses in this network namespace to which SSH connections are open. A table that cannot be read is logged, and
+/// counts as empty.
 pub(crate) async fn addresses(netns: &Netns) -> BTreeSet<IpAddr> {
     let (found_tx, found_rx) = oneshot::channel();
     let begun =

@@ -82,7 +82,7 @@ enum Source {
     /// Another address on its local socket.
     Address(&'static str),
     Doctor,
-    /// What clients have set, from the agent or from its database.
+    /// The configuration of clients, from the agent or from its database.
     Export,
     Version,
     /// Output of a program.

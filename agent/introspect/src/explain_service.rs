@@ -236,7 +236,7 @@ fn state_line(state: &Value) -> String {
     if let Some(gate) = state["Gate"].as_str().filter(|gate| !waits_for.contains(*gate)) {
         let _infallible = write!(text, "  (then gate `{gate}`)");
     }
-    // What has failed is said above, with its reason.
+    // The failure is said above, with its reason.
     let has_failed = state["ActionFailure"].is_string();
     if let Some(action) = state["Action"].as_str().filter(|_| !has_failed) {
         let wait = state["ActionWaitsFor"].as_str();

@@ -6,7 +6,7 @@ use crate::schema::types::BuiltinType;
 use crate::schema::{NodeId, NodeKind, Schema};
 use crate::value::Value;
 
-/// What a line may go on with.
+/// The continuation of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextWord {
     /// One of these words. A value without names has none.

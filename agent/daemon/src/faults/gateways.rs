@@ -8,7 +8,6 @@ use holdfast_config::schema::Schema;
 use holdfast_config::tree::{Branch, List, ListEntry as _, Tree};
 use holdfast_config::{Keys, MissingNode, NodeId, Provenance, Value};
 use holdfast_faults::{MAX_PROBES, Probe, ProbeMode, Require};
-use holdfast_platform::kinds::entry::vlan_name;
 use smol_str::{SmolStr, format_smolstr};
 use tracing::warn;
 
@@ -216,14 +215,12 @@ impl RouteNodes {
         let address: IpAddr = hop.value(self.target)?.to_string().parse().ok()?;
         let is_ambiguous =
             matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
-        let link = is_ambiguous.then(|| hop.value(self.interface)).flatten();
-        let link = link.map(|link| {
-            let index = number(hop, self.subinterface).unwrap_or_default();
-            match index {
-                0 => link.to_string().into(),
-                index => vlan_name(&link.to_string(), index),
-            }
-        });
-        Some((address, link))
+        if !is_ambiguous {
+            return Some((address, None));
+        }
+        // The link of a VLAN may have a name of its own, which the route does not tell.
+        let is_vlan = number(hop, self.subinterface).is_some_and(|index| index > 0);
+        let link = hop.value(self.interface).filter(|_| !is_vlan)?;
+        Some((address, Some(link.to_string().into())))
     }
 }

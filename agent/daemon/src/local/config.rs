@@ -505,7 +505,7 @@ impl ConfigState {
         let layers = self.core.client_layers_at(&target).await?;
         let compared = spawn_blocking(move || {
             let alone = before.with_services(None);
-            // What services have set is no part of it: nothing happens to that unless they are walked.
+            // Leaves that services have set are left out: nothing happens to them unless the services are walked.
             let now = alone.with_client_of(&alone.layers().of_clients());
             intended::lines_between(&now, &now.with_client_of(&layers))
         });

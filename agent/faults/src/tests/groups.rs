@@ -260,7 +260,7 @@ fn a_bond_is_degraded_by_a_member_and_its_own_alarm_is_caused_by_the_last_one() 
     faults.impact(&down("d"), &["a", "b", "c"], &[]);
     assert_eq!(faults.cause(&down("d")), Some(down("b")));
     assert_eq!((faults.cause(&down("a")), faults.cause(&down("b"))), (None, None));
-    assert_eq!(faults.lost("d"), ["a", "b"], "the bond is no evidence for the loss of a member");
+    assert_eq!(faults.lost("d"), ["a", "b"], "the bond is not evidence for the loss of a member");
     // The kernel may tell of the bond first.
     for condition in [down("a"), down("b"), down("d")] {
         faults.ends(&condition);
