@@ -2,7 +2,8 @@
 //!
 //! The routes leave by VLANs and a bond with LACP, which have to come back, too.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ impl Effort {
 }
 
 /// Path of all routes of the box.
-const STATIC: &str =
+pub(crate) const STATIC: &str =
     "holdfast_native:/network-instances/network-instance[name=DEFAULT]/static[name=DEFAULT]";
 
 /// Gateways of the routes in turn: by the bond itself, by a VLAN on it, and by a VLAN of a port.
@@ -102,12 +103,21 @@ fn wired() -> (Netns, Netns) {
     (net, other)
 }
 
+/// File in the shared folder with a line for each Set that was answered: its number.
+pub(crate) const ANSWERED: &str = "answered";
+
+/// Adds the number of a Set to the file of those that were answered.
+pub(crate) fn record_answer(number: u32) {
+    let file = File::options().create(true).append(true).open(in_share(ANSWERED));
+    writeln!(file.unwrap(), "{number}").unwrap();
+}
+
 /// Number in the last line of a file, such as that of the last Set that was answered.
-fn answered(file: &Path) -> Option<u32> {
+pub(crate) fn answered(file: &Path) -> Option<u32> {
     fs::read_to_string(file).ok()?.lines().last()?.parse().ok()
 }
 
-fn in_share(name: &str) -> PathBuf {
+pub(crate) fn in_share(name: &str) -> PathBuf {
     Path::new(SHARE).join(name)
 }
 
@@ -125,9 +135,7 @@ async fn sets_without_end() {
     let routes = routes_asked();
     for number in before.. {
         client.set(whole(number, routes)).await.unwrap();
-        let line =
-            format!("{}{number}\n", fs::read_to_string(in_share("answered")).unwrap_or_default());
-        fs::write(in_share("answered"), line).unwrap();
+        record_answer(number);
     }
 }
 
@@ -180,21 +188,22 @@ async fn cut_power_again_and_again() {
     let disk = Disk::new().unwrap();
     let mut before = None;
     for cut in 0..effort.cuts {
-        let guest = Guest::boot(Some(&disk)).unwrap();
+        let mut guest = Guest::boot(Some(&disk)).unwrap();
         fs::write(guest.shared_file("routes"), format!("{}\n", effort.routes)).unwrap();
         if let Some(last) = before {
             fs::write(guest.shared_file("before"), format!("{last}\n")).unwrap();
             let run = guest.run(&script_of(TEST, CHECK));
             assert_eq!(run.status, Some(0), "after cut {cut}: {}", run.output);
         }
-        let file = guest.shared_file("answered");
+        let file = guest.shared_file(ANSWERED);
         let _never_ends = guest.start(&script_of(TEST, SETS)).unwrap();
         eventually_within(FIRST_ANSWER, "a Set is answered", || {
             std::future::ready(answered(&file).is_some())
         })
         .await;
         tokio::time::sleep(BETWEEN_MOMENTS * (cut % MOMENTS)).await;
-        before = answered(&file);
         guest.cut_power();
+        // Not before the cut: another Set may be answered in between.
+        before = answered(&file);
     }
 }

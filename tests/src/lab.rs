@@ -167,6 +167,7 @@ impl Shared {
 #[derive(Debug)]
 pub struct Guest {
     child: Child,
+    has_power: bool,
     scripts: Mutex<Scripts>,
     shared: Arc<Shared>,
     share: TempDir,
@@ -208,7 +209,7 @@ impl Guest {
             told.told.notify_all();
         });
         let scripts = Mutex::new(Scripts { names, last: 0 });
-        let guest = Self { child, scripts, shared, share, _library: library };
+        let guest = Self { child, has_power: true, scripts, shared, share, _library: library };
         let console = guest.shared.wait(BOOT_LIMIT, |console| console.is_ready);
         let tail = console.text();
         match (console.is_ready, console.has_ended) {
@@ -264,15 +265,21 @@ impl Guest {
     }
 
     /// Ends the guest between two instructions. Data that it had not written to its disk is gone.
-    pub fn cut_power(self) {}
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
+    pub fn cut_power(&mut self) {
+        // Once: another group of processes may have the number later.
+        if !std::mem::take(&mut self.has_power) {
+            return;
+        }
         if let Ok(id) = i32::try_from(self.child.id()) {
             let _ended_already = killpg(Pid::from_raw(id), Signal::SIGKILL);
         }
         let _ended_already = self.child.wait();
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.cut_power();
     }
 }
 
