@@ -99,6 +99,15 @@ def root_archive(release):
     return archive
 
 
+def unpack_root(release, root):
+    """Makes a root folder."""
+    root.mkdir()
+    call("tar", "--extract", "--preserve-permissions", "--file", root_archive(release), "--directory", root)
+    # Only the tests of NetworkManager start it: it configures all ports that nobody has configured. Without it, its
+    # second unit holds network-online.target back for a minute.
+    call("systemctl", "--root", root, "mask", "NetworkManager.service", "NetworkManager-wait-online.service")
+
+
 class Box:
     """A box in a container, with a folder `share` that it sees as /share."""
 
@@ -114,13 +123,7 @@ class Box:
         self.folder = folder
 
     def start(self):
-        self.root.mkdir()
-        archive = root_archive(self.release)
-        call("tar", "--extract", "--preserve-permissions", "--file", archive, "--directory", self.root)
-        # Only the tests of NetworkManager start it: it configures all ports that nobody has configured. Without it, its
-        # second unit holds network-online.target back for a minute.
-        units = ["NetworkManager.service", "NetworkManager-wait-online.service"]
-        call("systemctl", "--root", self.root, "mask", *units)
+        unpack_root(self.release, self.root)
         for namespace in (self.namespace, self.far):
             call("ip", "netns", "add", namespace)
             call("ip", "-n", namespace, "link", "set", "lo", "up")
