@@ -3,6 +3,9 @@
 //! A guest is a process: User-Mode Linux with the file system of the host as its root, read only. So the binaries of this
 //! build are there, and a test can run in it: [`in_lab!`](crate::in_lab) starts the same test once more in the guest, by its
 //! name. The guest has every kind of link that the agent knows, and its devices are namespaces joined by veth.
+//!
+//! Another guest is a box that systemd runs: its root is a disk on which the package is installed
+//! ([`Disk::with_systemd`], [`Guest::boot_systemd`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -19,6 +22,8 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::agent::{PASSWORD, binary};
+
 /// Environment variable of tests that run in a guest: the part of the test that is to run there.
 const IN_GUEST: &str = "HOLDFAST_LAB";
 /// The part of a test that has one alone.
@@ -26,6 +31,8 @@ const WHOLE: &str = "whole";
 
 /// The folder in the guest that it shares with the host.
 pub const SHARE: &str = "/mnt/share";
+/// The folder of a guest that systemd runs in which the file system of the host is, read only.
+const HOST: &str = "/host";
 /// The folder in the guest whose disk outlives a power cut.
 pub const DISK: &str = "/mnt/disk";
 
@@ -33,8 +40,8 @@ pub const DISK: &str = "/mnt/disk";
 const MEMORY: &str = "mem=1G";
 /// Bytes of a disk: a hundred times what the database of a test has. The file is sparse.
 const DISK_BYTES: u64 = 1 << 28;
-/// Time limit for a boot; it takes 2 s on an idle machine.
-const BOOT_LIMIT: Duration = Duration::from_secs(60);
+/// Time limit for a boot; on an idle machine it takes 2 s, and 10 s with systemd.
+const BOOT_LIMIT: Duration = Duration::from_secs(180);
 /// Time limit for one script. The slowest test of the lab takes a tenth of it.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(300);
 /// Lines of the console that a failure shows.
@@ -79,6 +86,23 @@ impl Disk {
         Ok(disk)
     }
 
+    /// Makes the disk of a box that systemd runs. The package of this build is installed there, its unit is enabled, and
+    /// the user `admin` has the password of tests.
+    ///
+    /// # Errors
+    /// When the disk cannot be made.
+    pub fn with_systemd() -> Result<Self, LabError> {
+        let folder = TempDir::with_prefix("holdfast-lab-").map_err(failed("a disk"))?;
+        let disk = Self { folder };
+        let password = disk.folder.path().join("password");
+        fs::write(&password, format!("{PASSWORD}\n")).map_err(failed("a file"))?;
+        let mut made = Command::new("python3");
+        made.arg(folder_of_tests().join("scripts/systemd_disk.py"));
+        made.args([binary(), password, disk.path()]);
+        succeed(&mut made).map_err(failed("the disk of a box with systemd"))?;
+        Ok(disk)
+    }
+
     fn path(&self) -> PathBuf {
         self.folder.path().join("disk.img")
     }
@@ -104,7 +128,8 @@ pub struct Run {
 /// Words that the console of a guest told.
 #[derive(Debug, Default)]
 struct Console {
-    is_ready: bool,
+    /// Number of boots after which the guest was ready for scripts.
+    boots: usize,
     has_ended: bool,
     done: HashMap<u64, i32>,
     tail: VecDeque<String>,
@@ -113,7 +138,7 @@ struct Console {
 impl Console {
     fn take(&mut self, line: &str) {
         match line.trim_end().strip_prefix("lab: ") {
-            Some("ready") => self.is_ready = true,
+            Some("ready") => self.boots += 1,
             Some(word) => {
                 let done = word.strip_prefix("done ").and_then(|it| it.split_once(' '));
                 if let Some((id, status)) = done
@@ -187,14 +212,35 @@ impl Guest {
     /// # Errors
     /// When something that a guest needs is missing, or it does not get ready.
     pub fn boot(disk: Option<&Disk>) -> Result<Self, LabError> {
+        Self::start_linux(|share| {
+            let mut linux = linux_on_host_files(share);
+            if let Some(disk) = disk {
+                linux.arg(joined("ubda=", &disk.path()));
+            }
+            linux
+        })
+    }
+
+    /// Starts a guest that systemd runs from a disk, and waits until it takes scripts.
+    ///
+    /// # Errors
+    /// When something that a guest needs is missing, or it does not get ready.
+    pub fn boot_systemd(disk: &Disk) -> Result<Self, LabError> {
+        Self::start_linux(|share| {
+            let mut linux = linux(share);
+            linux.args(["root=/dev/ubda", "rw"]).arg(joined("ubda=", &disk.path()));
+            linux
+        })
+    }
+
+    /// Starts the command of a guest, which has the folder that it shares.
+    fn start_linux(command: impl FnOnce(&Path) -> Command) -> Result<Self, LabError> {
         let library = build_library()?;
         let share = TempDir::with_prefix("holdfast-lab-").map_err(failed("a folder"))?;
-        let mut linux = linux(library.path(), share.path());
+        let mut linux = command(share.path());
+        preload(&mut linux, library.path());
         // A guest has processes of its own, which end with it.
         linux.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        if let Some(disk) = disk {
-            linux.arg(joined("ubda=", &disk.path()));
-        }
         let mut child = linux.spawn().map_err(failed(LINUX))?;
         let shared = Arc::new(Shared::default());
         let pipes = child.stdin.take().zip(child.stdout.take());
@@ -210,15 +256,22 @@ impl Guest {
         });
         let scripts = Mutex::new(Scripts { names, last: 0 });
         let guest = Self { child, has_power: true, scripts, shared, share, _library: library };
-        let console = guest.shared.wait(BOOT_LIMIT, |console| console.is_ready);
-        let tail = console.text();
-        match (console.is_ready, console.has_ended) {
-            (true, _) => {}
-            (_, true) => return Err(LabError::Ended { console: tail }),
-            (_, false) => return Err(LabError::Late { console: tail }),
-        }
-        drop(console);
+        guest.wait_for_boot(1)?;
         Ok(guest)
+    }
+
+    /// Waits until the guest has booted as often as this and takes scripts. A guest that reboots stays the same process.
+    ///
+    /// # Errors
+    /// When it ends instead, or does not get ready.
+    pub fn wait_for_boot(&self, count: usize) -> Result<(), LabError> {
+        let console = self.shared.wait(BOOT_LIMIT, |console| console.boots >= count);
+        let tail = console.text();
+        match (console.boots >= count, console.has_ended) {
+            (true, _) => Ok(()),
+            (_, true) => Err(LabError::Ended { console: tail }),
+            (_, false) => Err(LabError::Late { console: tail }),
+        }
     }
 
     /// Starts a shell script, and returns its number.
@@ -247,6 +300,11 @@ impl Guest {
             Some(_) => Run { status, output },
             None => Run { status, output: format!("{output}\nconsole of the guest: {tail}") },
         }
+    }
+
+    /// Whether a script has ended.
+    pub fn is_done(&self, id: u64) -> bool {
+        self.shared.console().done.contains_key(&id)
     }
 
     /// Runs a shell script to its end.
@@ -286,17 +344,27 @@ impl Drop for Guest {
 /// The program of a guest, with the package that has it.
 const LINUX: &str = "linux.uml, of the package user-mode-linux";
 
-/// The command of a guest with a folder that it shares.
-fn linux(library: &Path, share: &Path) -> Command {
+/// The command of a guest with a folder that it shares, without a root.
+fn linux(share: &Path) -> Command {
     let mut linux = Command::new("linux.uml");
     linux
-        .args([MEMORY, "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"])
-        .args(["con=null", "con0=fd:0,fd:1"])
-        .arg(joined("init=", &folder().join("init")))
+        .args([MEMORY, "quiet", "con=null", "con0=fd:0,fd:1"])
         .arg(joined("lab_share=", share))
-        .env("LD_PRELOAD", library.join(LIBRARY))
         .stderr(Stdio::null());
     linux
+}
+
+/// The command of a guest whose root is the file system of the host.
+fn linux_on_host_files(share: &Path) -> Command {
+    let mut linux = linux(share);
+    linux
+        .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"])
+        .arg(joined("init=", &folder_of_tests().join("lab/init")));
+    linux
+}
+
+fn preload(linux: &mut Command, library: &Path) {
+    linux.env("LD_PRELOAD", library.join(LIBRARY));
 }
 
 /// Runs a guest with a shell for a person at this terminal, on a box whose programs are in this folder.
@@ -307,8 +375,11 @@ pub fn run_shell(programs: &Path) -> Result<(), LabError> {
     let library = build_library()?;
     let share = TempDir::with_prefix("holdfast-lab-").map_err(failed("a folder"))?;
     let terminal = std::env::var("TERM").unwrap_or_else(|_| "linux".to_owned());
-    let mut linux = linux(library.path(), share.path());
-    linux.arg(joined("lab_shell=", &folder().join("box"))).arg(joined("lab_programs=", programs));
+    let mut linux = linux_on_host_files(share.path());
+    preload(&mut linux, library.path());
+    linux
+        .arg(joined("lab_shell=", &folder_of_tests().join("lab/box")))
+        .arg(joined("lab_programs=", programs));
     linux.arg(format!("TERM={terminal}"));
     linux.status().map_err(failed(LINUX))?;
     Ok(())
@@ -320,9 +391,8 @@ fn joined(name: &str, path: &Path) -> OsString {
     argument
 }
 
-/// The folder of the lab's own files.
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("lab")
+fn folder_of_tests() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 const LIBRARY: &str = "fp_state.so";
@@ -332,7 +402,7 @@ fn build_library() -> Result<TempDir, LabError> {
     let built = TempDir::with_prefix("holdfast-lab-").map_err(failed("a folder"))?;
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(built.path().join(LIBRARY));
-    cc.arg(folder().join("fp_state.c"));
+    cc.arg(folder_of_tests().join("lab/fp_state.c"));
     succeed(&mut cc).map_err(failed("cc, for tests/lab/fp_state.c"))?;
     Ok(built)
 }
@@ -359,6 +429,15 @@ pub fn script_of(test: &str, part: &str) -> String {
     let folder = env!("CARGO_MANIFEST_DIR");
     let program = program.display();
     format!("cd {folder} && {IN_GUEST}={part} exec {program} --exact {test} --nocapture")
+}
+
+/// The same script for a guest that systemd runs, where it has the programs and the libraries of the host.
+///
+/// # Panics
+/// When the path of this program is not known.
+#[must_use]
+pub fn script_in_host_files(test: &str, part: &str) -> String {
+    format!("exec chroot {HOST} sh -c '{}'", script_of(test, part))
 }
 
 /// Runs a test of this binary in the guest that tests share.
