@@ -14,7 +14,7 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -413,10 +413,17 @@ pub fn part() -> Option<String> {
     std::env::var(IN_GUEST).ok()
 }
 
-/// The guest that the tests of this process share. It ends with the process, whose pipe it reads.
-fn common_guest() -> &'static Guest {
-    static GUEST: OnceLock<Guest> = OnceLock::new();
-    GUEST.get_or_init(|| Guest::boot(None).unwrap_or_else(|error| panic!("{error}")))
+/// The guest that the tests of this process share. It ends with the last test that has it: a guest that only reads the end
+/// of its pipe outlived its process now and then.
+fn common_guest() -> Arc<Guest> {
+    static GUEST: Mutex<Weak<Guest>> = Mutex::new(Weak::new());
+    let mut guest = GUEST.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(running) = guest.upgrade() {
+        return running;
+    }
+    let booted = Arc::new(Guest::boot(None).unwrap_or_else(|error| panic!("{error}")));
+    *guest = Arc::downgrade(&booted);
+    booted
 }
 
 /// The script that runs a part of a test of this binary in a guest.
