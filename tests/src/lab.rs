@@ -302,7 +302,7 @@ impl Guest {
         }
     }
 
-    /// Whether a script has ended.
+    /// True once a script has ended.
     pub fn is_done(&self, id: u64) -> bool {
         self.shared.console().done.contains_key(&id)
     }
@@ -438,7 +438,7 @@ pub fn script_of(test: &str, part: &str) -> String {
     format!("cd {folder} && {IN_GUEST}={part} exec {program} --exact {test} --nocapture")
 }
 
-/// The same script for a guest that systemd runs, where it has the programs and the libraries of the host.
+/// The script for a guest that systemd runs. It runs with the programs and libraries of the host.
 ///
 /// # Panics
 /// When the path of this program is not known.

@@ -21,7 +21,7 @@ pub(super) fn find_key(engine: &Engine, text: &str) -> Result<Key, HttpError> {
     let candidates = candidates(engine, text);
     match candidates.as_slice() {
         [] => Err(HttpError::not_found(format!(
-            "there is no value `{text}`: `show values` lists all; a link, an address, a prefix or `gateway ADDRESS` is found, too"
+            "there is no value `{text}`: `show values` lists all values, and you can also name a link, an address, a prefix or `gateway ADDRESS`"
         ))),
         [key] => Ok(key.clone()),
         several => {

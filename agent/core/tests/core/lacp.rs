@@ -96,8 +96,10 @@ async fn a_bond_that_comes_with_a_change_of_the_priority_takes_the_new_one() {
         let folder = tempfile::tempdir().unwrap();
         let agent = Agent::start(&kernel, folder.path()).await;
         agent.update_all(&[&of_all(5), &bond("b0")]).await.unwrap();
-        let (change, entry) = (of_all(6), of_bond("b0", ""));
-        let (change, entry) = ([change.as_str()], [entry.as_str()]);
+        let change = of_all(6);
+        let entry = of_bond("b0", "");
+        let change = [change.as_str()];
+        let entry = [entry.as_str()];
         let [first, second] = if priority_first { [&change, &entry] } else { [&entry, &change] };
         let (one, other) = tokio::join!(agent.update_all(first), agent.update_all(second));
         one.and(other).unwrap();

@@ -97,7 +97,7 @@ pub(super) fn names(subject: &Subject) -> Vec<Finding> {
     let own = subject.state_folder().join(IDENTITY_FOLDER).join("cert.pem");
     let path = tls.tls_cert.as_ref().unwrap_or(&own);
     let Ok(chain) = tls::read_certificates(path) else {
-        return Finding::skipped("there is no file with the certificate for clients");
+        return Finding::skipped("the certificate for clients is not in a file");
     };
     let Some(leaf) = chain.first().and_then(|der| tls::parse(der).ok()) else {
         return Finding::skipped("the certificate for clients cannot be read");

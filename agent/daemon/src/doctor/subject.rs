@@ -38,7 +38,7 @@ pub struct Subject {
     pub(crate) root: PathBuf,
     /// Options of the agent: of the one that runs, or of the unit, or else the defaults.
     pub(crate) settings: RunSettings,
-    /// Whether the configuration file is without mistakes; the error names them. `None` when the box has no such file.
+    /// The check of the configuration file, which fails with the mistakes. `None` when the box has no such file.
     pub(crate) file: Option<Result<(), String>>,
     pub(crate) agent: AgentAnswer,
     /// The agent that manages the network namespace.

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_config::schema::Schema;
 use holdfast_config::tree::{List, ListEntry as _, Tree};
-use holdfast_config::{Keys, MissingNode, NodeId, Provenance, Value};
+use holdfast_config::{MissingNode, NodeId, Provenance, Value};
 use holdfast_faults::UplinkGroup;
 use smol_str::SmolStr;
 
+use super::links::name_of;
 use super::settings::number;
 
 /// Follows the bonds of the configuration.
@@ -98,11 +99,4 @@ fn exchange<T: PartialEq>(map: &mut BTreeMap<SmolStr, T>, link: &SmolStr, now: O
         None => drop(map.remove(link)),
     }
     true
-}
-
-fn name_of(keys: &Keys) -> Option<&SmolStr> {
-    match keys.first() {
-        Some(Value::Str(name)) => Some(name),
-        _ => None,
-    }
 }

@@ -17,7 +17,7 @@ use holdfast_faults::{
 use holdfast_services::expression::Conditions;
 
 use super::probes::MAX_PACKETS;
-use super::settings::{ConfigBranch, SettingNodes, entries, entry_path};
+use super::settings::{ConfigBranch, PatternLeaves, SettingNodes, entries, entry_path, globs};
 use super::thresholds;
 
 /// Targets of one probe: more than are needed to tell a dead target from a dead way.
@@ -43,11 +43,11 @@ impl FaultSettingsCheck {
 
     /// Refuses patterns that fit no alarm: an entry that does nothing would look like one that works.
     fn patterns(&self, part: &ConfigBranch) -> Result<(), Refusal> {
-        for list in self.nodes.lists_with_patterns() {
+        for PatternLeaves { list, types, resources } in self.nodes.pattern_leaves() {
             for (keys, entry) in entries(part, list) {
-                let types = self.nodes.type_patterns(list, entry);
+                let types = globs(entry, types);
                 let types = types.iter().filter(|pattern| !pattern.fits_a_type());
-                let resources = self.nodes.resource_patterns(list, entry);
+                let resources = globs(entry, resources);
                 let resources = resources.iter().filter(|pattern| !pattern.fits_a_resource());
                 let reason = types.map(type_refusal).chain(resources.map(resource_refusal)).next();
                 if let Some(reason) = reason {

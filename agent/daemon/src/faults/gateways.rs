@@ -40,10 +40,11 @@ impl ProbedRoutes {
     }
 
     fn has(self, prefix: Option<&Value>) -> bool {
-        let is_default = || prefix.is_some_and(|it| DEFAULT_ROUTES.contains(&&*it.to_string()));
         match self {
             Self::None => false,
-            Self::DefaultRoutes => is_default(),
+            Self::DefaultRoutes => {
+                prefix.is_some_and(|it| DEFAULT_ROUTES.contains(&&*it.to_string()))
+            }
             Self::All => true,
         }
     }

@@ -290,7 +290,8 @@ impl LinkNodes {
     }
 }
 
-fn name_of(keys: &Keys) -> Option<&SmolStr> {
+/// Name of the link whose keys these are.
+pub(super) fn name_of(keys: &Keys) -> Option<&SmolStr> {
     match keys.first() {
         Some(Value::Str(name)) => Some(name),
         _ => None,

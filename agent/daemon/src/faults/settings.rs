@@ -34,6 +34,14 @@ pub(super) struct SettingNodes {
     pub(super) maintenance: MaintenanceNodes,
 }
 
+/// Leaves or leaf-lists of a list with patterns of alarms.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PatternLeaves {
+    pub(super) list: NodeId,
+    pub(super) types: NodeId,
+    pub(super) resources: NodeId,
+}
+
 /// Nodes of the configuration of maintenance.
 #[derive(Debug)]
 pub(super) struct MaintenanceNodes {
@@ -277,31 +285,15 @@ impl SettingNodes {
         settings
     }
 
-    /// Lists whose entries choose alarms by patterns.
-    pub(super) fn lists_with_patterns(&self) -> [NodeId; 4] {
-        [self.policy.list, self.shelf.list, self.rule.list, self.monitor.list]
-    }
-
-    /// The patterns of types in an entry of one of these lists.
-    pub(super) fn type_patterns(&self, list: NodeId, entry: &ConfigBranch) -> Vec<Glob> {
-        let leaves = [
-            (self.policy.list, self.policy.kind),
-            (self.shelf.list, self.shelf.kind),
-            (self.rule.list, self.rule.kind),
-            (self.monitor.list, self.monitor.types),
-        ];
-        patterns(list, &leaves, entry)
-    }
-
-    /// The patterns of resources in an entry of one of these lists.
-    pub(super) fn resource_patterns(&self, list: NodeId, entry: &ConfigBranch) -> Vec<Glob> {
-        let leaves = [
-            (self.policy.list, self.policy.resource),
-            (self.shelf.list, self.shelf.resource),
-            (self.rule.list, self.rule.resource),
-            (self.monitor.list, self.monitor.resources),
-        ];
-        patterns(list, &leaves, entry)
+    /// The leaves by which entries choose alarms.
+    pub(super) fn pattern_leaves(&self) -> [PatternLeaves; 4] {
+        let leaves = |list, types, resources| PatternLeaves { list, types, resources };
+        [
+            leaves(self.policy.list, self.policy.kind, self.policy.resource),
+            leaves(self.shelf.list, self.shelf.kind, self.shelf.resource),
+            leaves(self.rule.list, self.rule.kind, self.rule.resource),
+            leaves(self.monitor.list, self.monitor.types, self.monitor.resources),
+        ]
     }
 
     /// The routes whose next hops are probed without entries of their own.
@@ -540,14 +532,8 @@ fn names(entry: &ConfigBranch, node: NodeId) -> BTreeSet<SmolStr> {
     }
 }
 
-/// Patterns in the leaf or leaf-list that an entry of a list has.
-fn patterns(list: NodeId, leaves: &[(NodeId, NodeId)], entry: &ConfigBranch) -> Vec<Glob> {
-    let leaf = leaves.iter().find(|(of_list, _)| *of_list == list);
-    leaf.map(|(_, leaf)| globs(entry, *leaf)).unwrap_or_default()
-}
-
 /// Patterns in a leaf or leaf-list.
-fn globs(entry: &ConfigBranch, node: NodeId) -> Vec<Glob> {
+pub(super) fn globs(entry: &ConfigBranch, node: NodeId) -> Vec<Glob> {
     match entry.value(node) {
         Some(Value::List(patterns)) => {
             patterns.iter().map(|pattern| Glob::new(&pattern.to_string())).collect()

@@ -137,8 +137,8 @@ impl Frame<'_> {
 /// Iterates over the types and values of attributes, up to the first malformed one.
 pub(super) fn attributes(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
-        let (length, kind) = (u16_at(octets, 0)?, u16_at(octets, 2)?);
-        let length = usize::from(length);
+        let length = usize::from(u16_at(octets, 0)?);
+        let kind = u16_at(octets, 2)?;
         let value = octets.get(ATTRIBUTE_HEADER_LEN..length)?;
         octets = octets.get(aligned(length)..).unwrap_or_default();
         Some((kind & NLA_TYPE_MASK, value))
