@@ -61,6 +61,7 @@ mod mtu_limits;
 pub mod native;
 pub mod neighbor;
 pub mod reading;
+pub mod relation;
 pub mod route;
 pub mod row;
 pub mod state;

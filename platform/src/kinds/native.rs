@@ -11,6 +11,7 @@ use smol_str::SmolStr;
 
 use super::entry::{Entry, ObjectError, ObjectKeys, ObjectValues, ip_text, vlan_index, vlan_of};
 use super::reading::first_text;
+use super::relation::Relation;
 use super::state::{Planes, StateEntry};
 
 /// Finds the nodes of a kind in a schema.
@@ -55,6 +56,11 @@ pub(crate) trait NativeKind: Debug + Send + Sync {
         _: &dyn Fn(&Key) -> Planes<'p>,
     ) -> Result<(), ObjectError> {
         Ok(())
+    }
+
+    /// Rules among its objects, for an empty configuration.
+    fn relations(&self) -> Vec<Box<dyn Relation>> {
+        Vec::new()
     }
 
     /// State leaves of one key.

@@ -19,12 +19,10 @@ use smol_str::SmolStr;
 mod access;
 mod entries;
 mod instances;
-mod own_names;
-mod pairs;
 mod reconciliation;
 mod route;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::kinds::entry::{BranchView, Entry, ip_text, link_above, number, only_text};
 use crate::kinds::link::native::NativeLink;
@@ -39,12 +37,12 @@ use state::{Leaves, Planes, StateEntry};
 pub use crate::kinds::entry::{ObjectError, ObjectKeys, ObjectValues};
 pub use crate::kinds::link::status::{DownBy, LinkStatus, LinkStatusSettings, PenaltySettings};
 pub use crate::kinds::native::{Adoption, EntryShare, ModelError, StatusNodes, ValueEntry};
+pub use crate::kinds::relation::{LocatedChange, Relations};
 pub use crate::kinds::state;
 #[cfg(test)]
 pub(crate) use crate::kinds::system::System;
 pub use access::{GRPC_SERVER, Profiles};
 pub use instances::DEFAULT_INSTANCE;
-pub use pairs::VethPairs;
 pub use reconciliation::{DriftAction, Setting};
 pub use route::RouteHop;
 
@@ -128,6 +126,11 @@ impl Registry {
         self.entries.profiles = profiles;
         self.add(None, Arc::new(self.entries.clone()));
         self
+    }
+
+    /// The rules among objects of one kind, for an empty configuration.
+    pub fn relations(&self) -> Relations {
+        Relations(self.natives.iter().flat_map(|native| native.relations()).collect())
     }
 
     fn native_of(&self, path: &InstancePath) -> Option<&dyn NativeKind> {

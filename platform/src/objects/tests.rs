@@ -17,19 +17,19 @@ use crate::values::{
 use holdfast_scheduler::SharedValue;
 
 /// Configuration as `path = value` lines of the native model; the registry and its schema.
-pub(super) struct Model {
+pub(crate) struct Model {
     schema: Schema,
-    pub(super) registry: Registry,
+    pub(crate) registry: Registry,
 }
 
 impl Model {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let schema = Schema::native().unwrap();
         let registry = Registry::new(&schema).unwrap();
         Self { schema, registry }
     }
 
-    pub(super) fn path(&self, text: &str) -> InstancePath {
+    pub(crate) fn path(&self, text: &str) -> InstancePath {
         let path: Path = text.parse().unwrap();
         self.schema.resolve_write(&path).unwrap()
     }
@@ -87,7 +87,7 @@ impl Model {
         self.lines(&self.registry.configured_state(&path, &branch).unwrap())
     }
 
-    pub(super) fn path_text(&self, path: &InstancePath) -> String {
+    pub(crate) fn path_text(&self, path: &InstancePath) -> String {
         path.to_path(&self.schema).to_string()
     }
 

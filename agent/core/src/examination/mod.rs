@@ -26,7 +26,7 @@ use holdfast_config::{
 };
 use holdfast_platform::kinds;
 use holdfast_platform::objects::{
-    ModelError, ObjectError, ObjectKeys, ObjectValues, Profiles, Registry, VethPairs,
+    ModelError, ObjectError, ObjectKeys, ObjectValues, Profiles, Registry, Relations,
 };
 use holdfast_platform::values::Link;
 use holdfast_scheduler::{Engine, IntentChange, Key, Owner, PlanError, SharedValue};
@@ -248,7 +248,7 @@ impl Examiner {
         &self,
         old: &Configuration,
         (configuration, mut footprint): (Configuration, Footprint),
-        (pairs, intent, is_dry_run): (&VethPairs, Box<Intent>, bool),
+        (relations, intent, is_dry_run): (&Relations, Box<Intent>, bool),
     ) -> Result<Candidate, CommitError> {
         let configuration = configuration.with_surroundings(Surroundings::default());
         // Values that were accepted earlier come back as they were.
@@ -292,7 +292,7 @@ impl Examiner {
         }
         let touched = configuration.touched_instances(old);
         let credentials = CredentialValues::default();
-        footprint.add_entries(pairs.other_ends(located_differences(&changes)));
+        footprint.add_entries(relations.entries_beside(located_differences(&changes)));
         // Two changes that each leave an address to a link may leave none together.
         let around = changes.iter().filter_map(|it| self.registry.object_around(&it.path));
         footprint.add_entries(around.collect::<BTreeSet<_>>());

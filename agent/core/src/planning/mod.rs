@@ -12,7 +12,7 @@ use std::time::Instant;
 use holdfast_config::Configuration;
 use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
-use holdfast_platform::objects::VethPairs;
+use holdfast_platform::objects::Relations;
 use holdfast_platform::objects::state::Planes;
 use holdfast_scheduler::{
     Author, Delta, Engine, IntentChange, Key, Level, Plan, PlanError, Planning, SharedValue,
@@ -56,7 +56,7 @@ pub(crate) struct CommitPlan {
 pub(crate) struct CandidatePlanner {
     pub(crate) engine: SharedEngine,
     pub(crate) examiner: Arc<Examiner>,
-    pub(crate) pairs: Arc<VethPairs>,
+    pub(crate) relations: Arc<Relations>,
     pub(crate) store: Store,
     pub(crate) ticket: Ticket,
     pub(crate) author: Author,
@@ -185,7 +185,7 @@ impl CandidatePlanner {
         let registry = &self.examiner.registry;
         let refused = |error| self.examiner.object_error(&error, self.origin);
         // First, since what the kernel shows under the name of an end may be the far end of another one.
-        registry.admit_pairs(&self.pairs, located_differences(changes)).map_err(refused)?;
+        self.relations.admit(located_differences(changes)).map_err(refused)?;
         for portion in changes.chunks(VALIDATED_UNDER_GUARD) {
             let engine = self.engine.read();
             for EntryChange { path, values, .. } in portion {
@@ -198,19 +198,20 @@ impl CandidatePlanner {
         Ok(())
     }
 
-    /// The values of a key, without the observed one where that is the far end of a veth link of ours.
+    /// The values of a key, without the observed one where the kernel made that together with an object of ours.
     fn planes<'e>(&self, engine: &'e Engine, key: &Key) -> Planes<'e> {
         let [intended, applied, observed] = engine.planes(key);
-        let is_shown = |it: &&SharedValue| !self.is_far_end_of_ours(engine, key, it);
+        let is_shown = |it: &&SharedValue| !self.is_made_with_ours(engine, key, it);
         as_planes([intended, applied, observed.filter(is_shown)])
     }
 
-    /// True for the far end of a veth link that we made: it has no mark of ours, and goes when that link does.
-    fn is_far_end_of_ours(&self, engine: &Engine, key: &Key, observed: &SharedValue) -> bool {
-        let Some(near) = self.pairs.near_end(key, &**observed) else { return false };
-        let [.., observed_near] = engine.planes(&near);
-        let kind = engine.registry().descriptor(near.kind());
-        kind.zip(observed_near).is_some_and(|(kind, observed_near)| kind.owned(&**observed_near))
+    /// True for an object that the kernel made with one of ours, such as the far end of a veth link: it has no mark of ours,
+    /// and goes when that one does.
+    fn is_made_with_ours(&self, engine: &Engine, key: &Key, observed: &SharedValue) -> bool {
+        let Some(ours) = self.relations.made_with(key, &**observed) else { return false };
+        let [.., observed_ours] = engine.planes(&ours);
+        let kind = engine.registry().descriptor(ours.kind());
+        kind.zip(observed_ours).is_some_and(|(kind, observed_ours)| kind.owned(&**observed_ours))
     }
 }
 

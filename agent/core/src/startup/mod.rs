@@ -10,7 +10,7 @@ use holdfast_config::edit::EditErrors;
 use holdfast_config::rows::{LayersReader, RowSplit, layer_rows_diff};
 use holdfast_config::services::Services;
 use holdfast_config::{Configuration, Layers, Models, Tree, document};
-use holdfast_platform::objects::{Profiles, VethPairs};
+use holdfast_platform::objects::Profiles;
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{failure, kinds, pre_image};
 use holdfast_scheduler::{Engine, IntentChange, TxnId};
@@ -136,8 +136,8 @@ impl Core {
         let settings = reconcile::settings(&examiner.registry, &configured);
         // Values that were stored before there was a rule for them are not judged: they fail in the kernel, and say
         // so.
-        let mut pairs = VethPairs::default();
-        pairs.update(configured.iter().flat_map(EntryChange::differences));
+        let mut relations = examiner.registry.relations();
+        relations.update(configured.iter().flat_map(EntryChange::differences));
         let credential_intent = credential_values.iter().cloned().map(IntentChange::from);
         let intent = configured.iter().flat_map(EntryChange::intent);
         let intent: Vec<_> = intent.chain(credential_intent).collect();
@@ -177,7 +177,7 @@ impl Core {
         let mut task = CoreTask {
             in_force: InForce::new(
                 configuration,
-                pairs,
+                relations,
                 credential_values.into_iter().collect(),
                 credentials,
             ),

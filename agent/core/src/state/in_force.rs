@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_config::Configuration;
-use holdfast_platform::objects::VethPairs;
+use holdfast_platform::objects::Relations;
 use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::Credentials;
 use tokio::sync::watch;
@@ -17,8 +17,8 @@ use crate::request::Values;
 pub(crate) struct InForce {
     configuration: Configuration,
     configuration_tx: watch::Sender<Configuration>,
-    /// Links of the configuration that is final: what the ends of veth pairs are judged by.
-    pairs: Arc<VethPairs>,
+    /// Relations among the objects of the configuration that is final.
+    relations: Arc<Relations>,
     /// Values of the credentials in force, which no layer holds.
     credential_values: BTreeMap<Key, SharedValue>,
     /// Artefacts of credentialz among them.
@@ -28,13 +28,13 @@ pub(crate) struct InForce {
 impl InForce {
     pub(crate) fn new(
         configuration: Configuration,
-        pairs: VethPairs,
+        relations: Relations,
         credential_values: BTreeMap<Key, SharedValue>,
         credentials: Arc<Credentials>,
     ) -> Self {
         let (configuration_tx, _) = watch::channel(configuration.clone());
-        let pairs = Arc::new(pairs);
-        Self { configuration, configuration_tx, pairs, credential_values, credentials }
+        let relations = Arc::new(relations);
+        Self { configuration, configuration_tx, relations, credential_values, credentials }
     }
 
     pub(crate) fn configuration(&self) -> &Configuration {
@@ -46,8 +46,8 @@ impl InForce {
         self.configuration_tx.subscribe()
     }
 
-    pub(crate) fn pairs(&self) -> &Arc<VethPairs> {
-        &self.pairs
+    pub(crate) fn relations(&self) -> &Arc<Relations> {
+        &self.relations
     }
 
     pub(crate) fn credentials(&self) -> &Arc<Credentials> {
@@ -89,9 +89,9 @@ impl InForce {
         self.configuration_tx.send_replace(self.configuration.clone());
     }
 
-    /// Takes the links among changed entries.
-    pub(crate) fn update_pairs(&mut self, changes: &[EntryChange]) {
-        let pairs = Arc::make_mut(&mut self.pairs);
-        pairs.update(changes.iter().flat_map(EntryChange::differences));
+    /// Takes changed entries into the relations.
+    pub(crate) fn update_relations(&mut self, changes: &[EntryChange]) {
+        let relations = Arc::make_mut(&mut self.relations);
+        relations.update(changes.iter().flat_map(EntryChange::differences));
     }
 }

@@ -201,7 +201,7 @@ impl CoreTask {
         }
         self.in_force.announce();
         self.reconcile_as(reconcile::settings(&self.examiner.registry, &changes));
-        self.in_force.update_pairs(&changes);
+        self.in_force.update_relations(&changes);
         let is_large = commit.machine.is_large();
         let revision = self.publisher.chain().reserve(is_large);
         let stamp = CommitStamp { time_ns: now_ns(), revision };

@@ -37,7 +37,7 @@ impl CoreTask {
             Intent::FactoryReset { .. } => self.in_force.removal_of_credentials(),
             _ => Values::new(),
         };
-        let pairs = Arc::clone(self.in_force.pairs());
+        let relations = Arc::clone(self.in_force.relations());
         let cancel = intent.cancel();
         let (surrounded, state) = self.with_surroundings(&intent, commit);
         let examined = spawn_blocking(move || {
@@ -51,7 +51,7 @@ impl CoreTask {
                 (intent, applied.map_err(CommitError::Edit)?)
             };
             let mut candidate =
-                examiner.examine(&configuration, applied, (&pairs, intent, is_dry_run))?;
+                examiner.examine(&configuration, applied, (&relations, intent, is_dry_run))?;
             let mut values = removed;
             let states = candidate.intent.credential_states(&credentials);
             if let (Some(source), Some([from, to])) = (source, &states) {

@@ -23,7 +23,7 @@ impl CoreTask {
         let planner = CandidatePlanner {
             engine: self.engine.clone(),
             examiner: Arc::clone(&self.examiner),
-            pairs: Arc::clone(self.in_force.pairs()),
+            relations: Arc::clone(self.in_force.relations()),
             store: self.store.clone(),
             ticket: commit.ticket,
             author: commit.reply.author(),

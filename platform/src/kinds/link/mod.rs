@@ -10,6 +10,8 @@ mod ipvlan;
 mod macvlan;
 mod mtu;
 pub(crate) mod native;
+mod own_names;
+mod pairs;
 mod row;
 pub(crate) mod rows;
 pub(crate) mod status;

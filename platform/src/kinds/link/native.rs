@@ -8,6 +8,8 @@ use holdfast_scheduler::{Key, ObjectValue, SharedValue};
 use smallvec::smallvec;
 use smol_str::SmolStr;
 
+use super::own_names::OwnNames;
+use super::pairs::{FarEndLeaves, VethPairs};
 use super::status::LinkStatus;
 use super::{
     DUMMY, LEAST_IPV6_MTU, LINK_ROWS, Link, LinkKind, LinkRow, MadeLink, OperState, Param,
@@ -24,6 +26,7 @@ use crate::kinds::native::{
     VLAN, ValueEntry, find, nodes,
 };
 use crate::kinds::reading::first_text;
+use crate::kinds::relation::Relation;
 use crate::kinds::state::{Leaves, Planes, StateEntry, enum_value, text_value};
 use crate::kinds::types::{Family, MacAddr};
 
@@ -308,11 +311,13 @@ impl NativeLink {
         })
     }
 
-    /// Leaf that names the other end of a pair, with its container; `None` for other kinds.
-    pub(crate) fn far_end_leaf(&self, row: &LinkRow) -> Option<Vec<NodeId>> {
-        let far_end = row.params.iter().find(|param| param.ty == ParamType::FarEnd)?;
-        let row = self.rows.iter().find(|it| it.row.name == row.name)?;
-        Some(row.leaf(far_end.leaf)?.to_vec())
+    /// The kinds of pairs, each with the leaf that names the other end, and the containers around it.
+    fn far_end_leaves(&self) -> FarEndLeaves {
+        let far_end = |row: &BoundRow| {
+            let param = row.row.params.iter().find(|param| param.ty == ParamType::FarEnd)?;
+            Some((row.row.name, row.leaf(param.leaf)?.to_vec()))
+        };
+        self.rows.iter().filter_map(far_end).collect()
     }
 
     fn link(&self, name: &SmolStr, entry: &Entry<'_>) -> Result<Link, ObjectError> {
@@ -872,6 +877,13 @@ impl NativeKind for NativeLink {
         self.admit_own_name(path, link, planes(&key(&link.own_name())).observed())?;
         let observed = planes(&ethernet::key(&link.name));
         self.admit_ethernet(path, link, link_planes.intended(), observed)
+    }
+
+    fn relations(&self) -> Vec<Box<dyn Relation>> {
+        vec![
+            Box::new(OwnNames::new(self.vlan.link_name)),
+            Box::new(VethPairs::new(self.nodes.kind, self.far_end_leaves())),
+        ]
     }
 
     fn state(&self, _: &Key, planes: Planes<'_>) -> Option<StateEntry> {

@@ -1,5 +1,6 @@
 //! Links: ports that exist before us, and links that we create.
 
+use holdfast_scheduler::SharedValue;
 use serde::de::Error as _;
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -53,6 +54,11 @@ pub struct Link {
     pub settings: Vec<WantedSetting>,
     /// Facts that only the kernel knows; `None` in an intended value.
     pub facts: Option<LinkFacts>,
+}
+
+/// The link that a value is.
+pub(super) fn link_of(value: &SharedValue) -> Option<&Link> {
+    value.as_any().downcast_ref()
 }
 
 impl Link {

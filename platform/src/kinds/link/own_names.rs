@@ -2,14 +2,28 @@
 
 use std::collections::BTreeSet;
 
+use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_scheduler::{Key, KindId, SharedValue};
 use imbl::{OrdMap, OrdSet};
 use smol_str::SmolStr;
 
-use crate::values::Link;
+use super::value::link_of;
+use super::{LINK, Link};
+use crate::kinds::entry::{LINK_STEP, ObjectError};
+use crate::kinds::reading::first_text;
+use crate::kinds::relation::{LocatedChange, Relation};
+
+/// The rule for `link-name`, with the names of the configured links.
+#[derive(Clone, Debug)]
+pub(super) struct OwnNames {
+    /// The leaf by which a VLAN names its link.
+    leaf: NodeId,
+    names: NameIndex,
+}
 
 /// Index of the configured links by their names, and of the names that VLANs give to theirs. A copy costs nothing.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OwnNames {
+struct NameIndex {
     /// Names by which the configured links are known.
     configured: OrdSet<SmolStr>,
     /// Names that VLANs give to their links, by the names by which these are known.
@@ -20,16 +34,76 @@ pub(super) struct OwnNames {
 
 /// Reason to refuse the name of a link in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NameFault {
+struct NameFault {
     /// True where the link is a VLAN whose `link-name` is at fault.
-    pub(super) is_given: bool,
-    pub(super) reason: String,
+    is_given: bool,
+    reason: String,
 }
 
 impl OwnNames {
+    pub(super) fn new(leaf: NodeId) -> Self {
+        Self { leaf, names: NameIndex::default() }
+    }
+}
+
+impl Relation for OwnNames {
+    fn kind(&self) -> KindId {
+        LINK
+    }
+
+    fn update(&mut self, key: &Key, value: Option<&SharedValue>) {
+        let Some(name) = first_text(key) else { return };
+        self.names.update(&name, value.and_then(link_of));
+    }
+
+    fn refusal(&self, changes: &[LocatedChange<'_>]) -> Option<ObjectError> {
+        let mut changed = NameIndex::default();
+        let mut names = BTreeSet::new();
+        let mut paths = Vec::new();
+        for (path, key, value) in changes {
+            let Some(name) = first_text(key) else { continue };
+            changed.update(&name, value.and_then(link_of));
+            names.insert(name.clone());
+            paths.push((*path, name));
+        }
+        let after = ProposedNames { before: &self.names, changed: &changed, names: &names };
+        paths.into_iter().find_map(|(path, name)| {
+            let NameFault { is_given, reason } = after.fault(&name)?;
+            let leaf = is_given.then(|| Step::node(self.leaf));
+            let path = leaf.map_or_else(|| path.clone(), |leaf| path.join(leaf));
+            Some(ObjectError { path, reason, incomplete: false })
+        })
+    }
+
+    fn entries_beside(&self, changes: &[LocatedChange<'_>]) -> Vec<InstancePath> {
+        let mut entries = Vec::new();
+        for (path, key, value) in changes {
+            let Some(name) = first_text(key) else { continue };
+            let after = value.and_then(link_of).and_then(given_name);
+            let own_names = self.names.given.get(&name).cloned().into_iter().chain(after);
+            let interface = |name| {
+                let above = InstancePath(path.0[..LINK_STEP].to_vec());
+                above.join(Step::entry(path.0[LINK_STEP].node, Keys::single(Value::Str(name))))
+            };
+            entries.extend(own_names.map(interface));
+        }
+        entries
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Relation> {
+        Box::new(self.clone())
+    }
+}
+
+/// The name that a VLAN gives to its link.
+fn given_name(link: &Link) -> Option<SmolStr> {
+    Some(link.own_name()).filter(|own_name| *own_name != link.name)
+}
+
+impl NameIndex {
     /// Updates the index by a link that is configured from now on, or not any more.
-    pub(super) fn update(&mut self, name: &SmolStr, link: Option<&Link>) {
-        let given = link.map(Link::own_name).filter(|own_name| own_name != name);
+    fn update(&mut self, name: &SmolStr, link: Option<&Link>) {
+        let given = link.and_then(given_name);
         match link {
             Some(_) => self.configured.insert(name.clone()),
             None => self.configured.remove(name),
@@ -44,11 +118,6 @@ impl OwnNames {
         self.holders.extend(given.map(|own_name| (own_name, name.clone())));
     }
 
-    /// The name that a VLAN gives to its link.
-    pub(super) fn given(&self, name: &SmolStr) -> Option<&SmolStr> {
-        self.given.get(name)
-    }
-
     /// The links that are given a name.
     fn holders<'s>(&'s self, own_name: &'s SmolStr) -> impl Iterator<Item = &'s SmolStr> {
         let from = (own_name.clone(), SmolStr::default());
@@ -58,17 +127,17 @@ impl OwnNames {
 }
 
 /// The index as it would be after a change.
-pub(super) struct ProposedNames<'n> {
-    pub(super) before: &'n OwnNames,
-    pub(super) changed: &'n OwnNames,
+struct ProposedNames<'n> {
+    before: &'n NameIndex,
+    changed: &'n NameIndex,
     /// Names of changed links, also of deleted ones.
-    pub(super) names: &'n BTreeSet<SmolStr>,
+    names: &'n BTreeSet<SmolStr>,
 }
 
 impl ProposedNames<'_> {
     /// Reason to refuse the name of a changed link.
-    pub(super) fn fault(&self, name: &SmolStr) -> Option<NameFault> {
-        if let Some(own_name) = self.changed.given(name) {
+    fn fault(&self, name: &SmolStr) -> Option<NameFault> {
+        if let Some(own_name) = self.changed.given.get(name) {
             let is_given = true;
             if self.is_configured(own_name) {
                 let reason = format!(

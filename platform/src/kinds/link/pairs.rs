@@ -1,146 +1,131 @@
 //! Veth pairs: the two ends of a pair are two objects, and each names the other.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use holdfast_config::{InstancePath, Keys, Step, Value};
-use holdfast_scheduler::{Key, ObjectValue, Segment, SharedValue};
+use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_scheduler::{Key, KindId, ObjectValue, SharedValue};
 use imbl::{OrdMap, OrdSet};
 use smol_str::SmolStr;
 
-use super::own_names::{NameFault, OwnNames, ProposedNames};
-use super::{ObjectError, Registry};
-use crate::kinds::entry::LINK_STEP;
-use crate::kinds::{self, link};
-use crate::values::{Link, LinkKind};
+use super::value::link_of;
+use super::{LINK, Link, LinkKind, key};
+use crate::kinds::entry::ObjectError;
+use crate::kinds::reading::first_text;
+use crate::kinds::relation::{LocatedChange, Relation};
+
+/// Kinds of pairs by name, each with the leaf that names the other end, and the containers around it.
+pub(super) type FarEndLeaves = Arc<[(&'static str, Vec<NodeId>)]>;
+
+/// The rule for veth pairs: the peer of a veth link is a veth link that names it back, or a link that the agent does not
+/// create, and no two links name one peer.
+#[derive(Clone, Debug)]
+pub(super) struct VethPairs {
+    /// The leaf with the kind of a link.
+    kind: NodeId,
+    far_ends: FarEndLeaves,
+    links: PairIndex,
+}
 
 /// Index of the configured links that the agent creates, by name and by the peer that they name. A copy costs nothing.
 #[derive(Clone, Debug, Default)]
-pub struct VethPairs {
+struct PairIndex {
     /// By name.
     ends: OrdMap<SmolStr, LinkKind>,
     /// Pairs of a peer and a veth link that names it.
     namers: OrdSet<(SmolStr, SmolStr)>,
-    /// Names that VLANs give to their links. They are updated and checked at the same moments as pairs.
-    own_names: OwnNames,
 }
 
 impl VethPairs {
-    /// Updates the index by changed values; `None` is a deletion. Values that are not links are ignored.
-    pub fn update<'v>(
-        &mut self,
-        changes: impl IntoIterator<Item = (&'v Key, Option<&'v SharedValue>)>,
-    ) {
-        for (key, value) in changes {
-            let Some(name) = link_name(key) else { continue };
-            let link = value.and_then(|value| value.as_any().downcast_ref::<Link>());
-            self.own_names.update(&name, link);
-            let new = value.and_then(pair_kind).cloned();
-            let peer_name = new.as_ref().and_then(LinkKind::far_end);
-            let old = match new {
-                Some(kind) => self.ends.insert(name.clone(), kind),
-                None => self.ends.remove(&name),
-            };
-            if let Some(end) = old.as_ref().and_then(LinkKind::far_end) {
-                self.namers.remove(&(end, name.clone()));
-            }
-            self.namers.extend(peer_name.map(|end| (end, name)));
-        }
+    pub(super) fn new(kind: NodeId, far_ends: FarEndLeaves) -> Self {
+        Self { kind, far_ends, links: PairIndex::default() }
     }
 
-    /// Key of the configured veth link whose peer is `observed`, read under `key`. The kernel creates and deletes both
-    /// together.
-    pub fn near_end(&self, key: &Key, observed: &dyn ObjectValue) -> Option<Key> {
-        let observed: &Link = observed.as_any().downcast_ref()?;
-        let near = observed.kind.far_end()?;
-        let far = link_name(key)?;
-        (self.ends.get(&near).and_then(LinkKind::far_end) == Some(far)).then(|| link::key(&near))
+    /// The leaf of a link that contradicts others, from its entry on.
+    fn leaf_at_fault(&self, kind: &LinkKind, entry: &InstancePath) -> InstancePath {
+        let far_end = self.far_ends.iter().find(|(name, _)| *name == kind.name());
+        let leaf = far_end.map_or(std::slice::from_ref(&self.kind), |(_, leaf)| leaf);
+        leaf.iter().fold(entry.clone(), |path, node| path.join(Step::node(*node)))
     }
 }
 
-impl Registry {
-    /// Refuses changed links that contradict others: the peer of a veth link is a veth link that names it back, or a link
-    /// that the agent does not create, and no two links name one peer. A VLAN gives its link a name that no other link has. Only changed links are checked, against all links, so
-    /// the costs are in proportion to the changes.
-    ///
-    /// # Errors
-    /// Names the leaf of the changed link, and the links that it does not fit.
-    pub fn admit_pairs<'v>(
-        &self,
-        pairs: &VethPairs,
-        changes: impl IntoIterator<Item = (&'v InstancePath, &'v Key, Option<&'v SharedValue>)>,
-    ) -> Result<(), ObjectError> {
-        let mut paths = Vec::new();
-        let mut after =
-            ProposedPairs { before: pairs, changed: VethPairs::default(), names: BTreeSet::new() };
-        for (path, key, value) in changes {
-            let Some(name) = link_name(key) else { continue };
-            after.changed.update([(key, value)]);
-            after.names.insert(name.clone());
-            paths.push((path, name));
-        }
-        let own_names = ProposedNames {
-            before: &pairs.own_names,
-            changed: &after.changed.own_names,
-            names: &after.names,
-        };
-        for (path, name) in &paths {
-            let Some(NameFault { is_given, reason }) = own_names.fault(name) else { continue };
-            let leaf = is_given.then(|| Step::node(self.link.vlan.link_name));
-            let path = leaf.map_or_else(|| (*path).clone(), |leaf| path.join(leaf));
-            return Err(ObjectError { path, reason, incomplete: false });
-        }
-        for (path, name) in paths {
-            let Some(kind) = after.changed.ends.get(&name) else { continue };
-            if let Some(reason) = after.contradiction(&name, kind) {
-                let leaf = kind.made().and_then(|made| self.link.far_end_leaf(made.row()));
-                let leaf = leaf.unwrap_or_else(|| vec![self.link.nodes.kind]);
-                let path =
-                    leaf.into_iter().fold(path.clone(), |path, node| path.join(Step::node(node)));
-                return Err(ObjectError { path, reason, incomplete: false });
-            }
-        }
-        Ok(())
+impl Relation for VethPairs {
+    fn kind(&self) -> KindId {
+        LINK
     }
-}
 
-impl VethPairs {
-    /// Entries of the other ends of changed veth links, and of the names that VLANs give to their links, before and after: those that [`Registry::admit_pairs`] looks
-    /// at besides the changed ones. Two changes are admitted alike in either order if neither touches such an entry
-    /// of the other.
-    pub fn other_ends<'v>(
-        &self,
-        changes: impl IntoIterator<Item = (&'v InstancePath, &'v Key, Option<&'v SharedValue>)>,
-    ) -> Vec<InstancePath> {
+    fn update(&mut self, key: &Key, value: Option<&SharedValue>) {
+        self.links.update(key, value);
+    }
+
+    fn refusal(&self, changes: &[LocatedChange<'_>]) -> Option<ObjectError> {
+        let mut changed = PairIndex::default();
+        let mut names = BTreeSet::new();
+        for (_, key, value) in changes {
+            changed.update(key, *value);
+            names.extend(first_text(key));
+        }
+        let after = ProposedPairs { before: &self.links, changed: &changed, names: &names };
+        changes.iter().find_map(|(path, key, _)| {
+            let name = first_text(key)?;
+            let kind = changed.ends.get(&name)?;
+            let reason = after.contradiction(&name, kind)?;
+            Some(ObjectError { path: self.leaf_at_fault(kind, path), reason, incomplete: false })
+        })
+    }
+
+    fn entries_beside(&self, changes: &[LocatedChange<'_>]) -> Vec<InstancePath> {
         let mut entries = Vec::new();
         for (path, key, value) in changes {
-            let Some((name, node)) = link_name(key).zip(path.last()) else { continue };
-            let before = self.ends.get(&name).and_then(LinkKind::far_end);
+            let Some((name, node)) = first_text(key).zip(path.last()) else { continue };
+            let before = self.links.ends.get(&name).and_then(LinkKind::far_end);
             let after = value.and_then(pair_kind).and_then(LinkKind::far_end);
             let entry = |end: SmolStr| {
-                let mut entry = path.clone();
+                let mut entry = (*path).clone();
                 entry.0.pop();
                 entry.join(Step::entry(node.node, Keys::single(Value::Str(end))))
             };
             entries.extend(before.into_iter().chain(after).map(entry));
-            let link = value.and_then(|value| value.as_any().downcast_ref::<Link>());
-            let own_name = link.map(Link::own_name).filter(|own_name| *own_name != name);
-            let own_names = self.own_names.given(&name).cloned().into_iter().chain(own_name);
-            let interface = |name| {
-                let above = InstancePath(path.0[..LINK_STEP].to_vec());
-                above.join(Step::entry(path.0[LINK_STEP].node, Keys::single(Value::Str(name))))
-            };
-            entries.extend(own_names.map(interface));
         }
         entries
+    }
+
+    /// The configured veth link whose peer was read. The kernel creates and deletes both together.
+    fn made_with(&self, far: &Key, observed: &dyn ObjectValue) -> Option<Key> {
+        let observed: &Link = observed.as_any().downcast_ref()?;
+        let near = observed.kind.far_end()?;
+        let far = first_text(far)?;
+        (self.links.ends.get(&near).and_then(LinkKind::far_end) == Some(far)).then(|| key(&near))
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Relation> {
+        Box::new(self.clone())
+    }
+}
+
+impl PairIndex {
+    /// Updates the index by a changed link; `None` is a deletion.
+    fn update(&mut self, key: &Key, value: Option<&SharedValue>) {
+        let Some(name) = first_text(key) else { return };
+        let new = value.and_then(pair_kind).cloned();
+        let peer_name = new.as_ref().and_then(LinkKind::far_end);
+        let old = match new {
+            Some(kind) => self.ends.insert(name.clone(), kind),
+            None => self.ends.remove(&name),
+        };
+        if let Some(end) = old.as_ref().and_then(LinkKind::far_end) {
+            self.namers.remove(&(end, name.clone()));
+        }
+        self.namers.extend(peer_name.map(|end| (end, name)));
     }
 }
 
 /// The index as it would be after a change.
 struct ProposedPairs<'p> {
-    before: &'p VethPairs,
-    changed: VethPairs,
+    before: &'p PairIndex,
+    changed: &'p PairIndex,
     /// Names of changed links, also of deleted ones.
-    names: BTreeSet<SmolStr>,
+    names: &'p BTreeSet<SmolStr>,
 }
 
 impl ProposedPairs<'_> {
@@ -171,32 +156,23 @@ impl ProposedPairs<'_> {
     }
 
     fn pair_kind(&self, name: &SmolStr) -> Option<&LinkKind> {
-        let side = if self.names.contains(name) { &self.changed } else { self.before };
+        let side = if self.names.contains(name) { self.changed } else { self.before };
         side.ends.get(name)
     }
 
     /// The veth links that name this one as their other end, those that do not change first.
     fn namers<'s>(&'s self, end: &'s SmolStr) -> impl Iterator<Item = &'s SmolStr> {
-        let of = move |pairs: &'s VethPairs| {
+        let of = move |pairs: &'s PairIndex| {
             let from = (end.clone(), SmolStr::default());
             pairs.namers.range(from..).take_while(move |(it, _)| it == end).map(|(_, namer)| namer)
         };
-        of(self.before).filter(|namer| !self.names.contains(*namer)).chain(of(&self.changed))
-    }
-}
-
-/// The name of the link that a key is of.
-fn link_name(key: &Key) -> Option<SmolStr> {
-    match key.segments().next() {
-        Some(Segment::Str(name)) if key.kind() == kinds::LINK => Some(name.into()),
-        _ => None,
+        of(self.before).filter(|namer| !self.names.contains(*namer)).chain(of(self.changed))
     }
 }
 
 /// The kind of a link, if configuring it makes one.
 fn pair_kind(value: &SharedValue) -> Option<&LinkKind> {
-    let link: &Link = value.as_any().downcast_ref()?;
-    Some(&link.kind).filter(|kind| kind.is_made_by_us())
+    Some(&link_of(value)?.kind).filter(|kind| kind.is_made_by_us())
 }
 
 #[cfg(test)]
@@ -204,6 +180,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::kinds::relation::Relations;
     use crate::objects::tests::Model;
     use crate::values::{BRIDGE, MadeLink, VETH, VLAN};
 
@@ -221,15 +198,15 @@ mod tests {
                 _ => None,
             };
             let name = word.split(['-', '=']).next().unwrap();
-            (link::key(name), kind.map(|kind| Arc::new(Link::new(name, kind)) as SharedValue))
+            (key(name), kind.map(|kind| Arc::new(Link::new(name, kind)) as SharedValue))
         };
         text.split_whitespace().map(change).collect()
     }
 
-    fn refusal(model: &Model, pairs: &VethPairs, text: &str) -> Option<String> {
+    fn refusal(model: &Model, relations: &Relations, text: &str) -> Option<String> {
         let changes = changes(text);
         let path = |key: &Key| {
-            let name = link_name(key).unwrap();
+            let name = first_text(key).unwrap();
             match name.split_once('.') {
                 Some((port, index)) => {
                     model.path(&format!("/interfaces/interface[name={port}]/vlan[index={index}]"))
@@ -240,7 +217,7 @@ mod tests {
         let paths: Vec<_> = changes.iter().map(|(key, _)| path(key)).collect();
         let requests = paths.iter().zip(&changes);
         let requests = requests.map(|(path, (key, value))| (path, key, value.as_ref()));
-        let refusal = model.registry.admit_pairs(pairs, requests).err()?;
+        let refusal = relations.admit(requests).err()?;
         assert!(!refusal.incomplete);
         let place = model.path_text(&refusal.path);
         Some(format!("{place}: {}", refusal.reason))
@@ -250,18 +227,18 @@ mod tests {
     fn the_ends_of_a_veth_pair_have_to_fit() {
         let model = Model::new();
         let check = |before: &str, change: &str, want: &[&str]| {
-            let mut pairs = VethPairs::default();
+            let mut relations = model.registry.relations();
             // The present links were taken in one by one, with detours.
             for (key, value) in changes(before) {
-                let name = link_name(&key).unwrap();
+                let name = first_text(&key).unwrap();
                 let detour = changes(&format!("{name}-detour"));
-                pairs.update(detour.iter().map(|(key, value)| (key, value.as_ref())));
-                pairs.update([(&key, value.as_ref())]);
+                relations.update(detour.iter().map(|(key, value)| (key, value.as_ref())));
+                relations.update([(&key, value.as_ref())]);
             }
-            let found = refusal(&model, &pairs, change);
+            let found = refusal(&model, &relations, change);
             assert_eq!(found.is_some(), !want.is_empty(), "{before}; {change}: {found:?}");
             let turned: Vec<&str> = change.split(' ').rev().collect();
-            let turned = refusal(&model, &pairs, &turned.join(" "));
+            let turned = refusal(&model, &relations, &turned.join(" "));
             assert_eq!(turned.is_some(), found.is_some(), "the order does not matter: {change}");
             let found = found.unwrap_or_default();
             want.iter()
@@ -329,26 +306,27 @@ mod tests {
             [name.to_owned(), format!("{name}=port")].into_iter().chain(pairs).collect::<Vec<_>>()
         };
         let [a, b, c] = ["a", "b", "c"].map(links);
-        let after = |before: &VethPairs, text: &str| {
-            let mut pairs = before.clone();
-            pairs.update(changes(text).iter().map(|(key, value)| (key, value.as_ref())));
-            pairs
+        let after = |before: &Relations, text: &str| {
+            let mut relations = before.clone();
+            relations.update(changes(text).iter().map(|(key, value)| (key, value.as_ref())));
+            relations
         };
-        let touched = |before: &VethPairs, text: &str| {
+        let touched = |before: &Relations, text: &str| {
             let changes = changes(text);
             let entry = |key: &Key| {
-                model.path(&format!("/interfaces/interface[name={}]", link_name(key).unwrap()))
+                model.path(&format!("/interfaces/interface[name={}]", first_text(key).unwrap()))
             };
             let entries: Vec<_> = changes.iter().map(|(key, _)| entry(key)).collect();
             let requests = entries.iter().zip(&changes);
             let requests = requests.map(|(path, (key, value))| (path, key, value.as_ref()));
-            before.other_ends(requests).into_iter().chain(entries.clone()).collect::<BTreeSet<_>>()
+            let beside = before.entries_beside(requests).into_iter();
+            beside.chain(entries.clone()).collect::<BTreeSet<_>>()
         };
         let mut clear = 0;
         let mut refused = 0;
         for state in a.iter().flat_map(|a| b.iter().map(move |b| format!("{a} {b}"))) {
             for state in c.iter().map(|c| format!("{state} {c}")) {
-                let before = after(&VethPairs::default(), &state);
+                let before = after(&model.registry.relations(), &state);
                 for (one, other) in a.iter().flat_map(|a| b.iter().chain(&c).map(move |it| (a, it)))
                 {
                     if !touched(&before, one).is_disjoint(&touched(&before, other)) {
