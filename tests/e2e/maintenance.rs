@@ -9,6 +9,7 @@ use holdfast_proto::holdfast::maintenance::watch_response::Content;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::gnmi::{Credentials, GnmiClient};
+use holdfast_tests::monitor::Monitor;
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 use tonic::service::interceptor::InterceptedService;
@@ -210,6 +211,38 @@ async fn a_link_is_announced_shut_and_given_back() {
     wait_for(&client, &link("eth0"), "UP").await;
     wait_for(&client, &route("198.51.100.0/24"), "UP").await;
     add_address(&client).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_port_leaves_its_bridge_before_it_is_shut() {
+    let net = ports(&["eth0", "eth1"]);
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let native = |name: &str| format!("holdfast_native:/interfaces/interface[name={name}]");
+    client.update(&native("br0"), json!({"type": "bridge", "enabled": true})).await.unwrap();
+    for port in ["eth0", "eth1"] {
+        client.update(&native(port), json!({"master": "br0", "enabled": true})).await.unwrap();
+    }
+    let settings = json!({"minimum-lead-time": LEAD, "drain-timeout": DRAIN});
+    client.update("holdfast_native:/maintenance/settings", settings).await.unwrap();
+    let monitor = Monitor::start(&net).await;
+    let mut admin = maintenance(&agent, agent.credentials()).await;
+    let session = shut_eth0(&mut admin, &net).await;
+    assert_eq!(net.link("eth0").master, None);
+    assert_eq!(net.link("eth1").master.as_deref(), Some("br0"), "the other port stays");
+    let lines = monitor.finish(&net).await;
+    let of_port = lines.iter().filter(|line| line.contains(": eth0@"));
+    let left = of_port.clone().find(|line| !line.contains("master br0")).unwrap();
+    assert!(left.contains(",UP,"), "it was up when it left: {lines:#?}");
+    let master = client.read(&format!("{}/master", native("eth0"))).await.unwrap();
+    assert_eq!(master, json!("br0"), "the client's leaf stays");
+
+    admin.work_done(of(&session)).await.unwrap();
+    wait_for_state(&mut admin, &session, wire::State::Over).await;
+    eventually("eth0 is back", || {
+        net.link("eth0").up && net.link("eth0").master.as_deref() == Some("br0")
+    })
+    .await;
 }
 
 // proves sv.C65, sv.C70, sv.C82

@@ -23,11 +23,11 @@ use crate::schema::Origin;
 use crate::value::Value;
 
 /// One thing that is fenced.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FenceItem {
     /// The interface is administratively down.
     Shut { interface: SmolStr },
-    /// The interface is not a port of a bridge.
+    /// The interface is not a port of a bridge or a bond.
     Detach { interface: SmolStr },
     /// The next hop of a static route, by the path of its entry, has this metric, as long as that is higher than the one it
     /// would have.

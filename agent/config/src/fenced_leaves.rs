@@ -27,7 +27,7 @@ const TABLE: [(&str, FenceRule); 3] = [
 pub(crate) enum FenceRule {
     /// The interface is administratively down.
     Shut,
-    /// The interface is not a port of a bridge.
+    /// The interface is not a port of a bridge or a bond.
     Detach,
     /// The next hop has a higher metric than it would have.
     Raise,

@@ -20,6 +20,27 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(30);
 /// Resources that one owner wants shut, and whether also where that isolates something.
 pub(super) type Wishes = BTreeMap<Resource, bool>;
 
+/// What is done to the interfaces that an owner wants out of service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Removal {
+    /// The interface is shut, and stays a port of its bridge or bond.
+    Shut,
+    /// The interface leaves its bridge or bond, and stays up: a partner of LACP is told by a last message.
+    Detach,
+    /// The interface has left, and is shut.
+    DetachAndShut,
+}
+
+impl Removal {
+    fn items(self, interface: &SmolStr) -> impl Iterator<Item = FenceItem> {
+        let shut = FenceItem::Shut { interface: interface.clone() };
+        let detach = FenceItem::Detach { interface: interface.clone() };
+        let shut = (self != Self::Detach).then_some(shut);
+        let detach = (self != Self::Shut).then_some(detach);
+        shut.into_iter().chain(detach)
+    }
+}
+
 /// Wishes on their way to the core.
 #[derive(Debug, Default)]
 pub(super) struct Fencer {
@@ -73,7 +94,7 @@ impl Fencer {
             due.extend(changed);
             let mut failed = Vec::new();
             for (owner, wishes) in due {
-                let errors = fence_each(&core, &guard, &owner, &wishes).await;
+                let errors = fence_each(&core, &guard, &owner, &wishes, Removal::Shut).await;
                 if !errors.is_empty() {
                     let reports = errors.into_iter().map(|(resource, error)| {
                         failure(&owner, resource, &format!("shut: {}", ErrorChain(&error)))
@@ -97,13 +118,14 @@ impl Fencer {
     }
 }
 
-/// Shuts what an owner wants shut, and gives back what it does not want any more. A refused fence keeps no other from
-/// being shut.
+/// Takes what an owner wants out of service, and gives back what it does not want any more. A refused fence keeps no
+/// other from being set.
 pub(super) async fn fence_each(
     core: &CoreHandle,
     guard: &Guard,
     owner: &FenceOwner,
     wishes: &Wishes,
+    removal: Removal,
 ) -> Vec<(Resource, FenceError)> {
     let mut errors = Vec::new();
     let mut granted = Vec::new();
@@ -121,30 +143,28 @@ pub(super) async fn fence_each(
             Err(error) => errors.push((resource.clone(), error)),
         }
     }
+    let items = granted.iter().flat_map(|interface| removal.items(interface)).collect();
     // The core takes all or nothing: the first one is named.
     let first = granted.first().cloned().unwrap_or_default();
-    if let Err(error) = exchange(core, owner, granted).await {
+    if let Err(error) = exchange(core, owner, items).await {
         errors.push((Resource::Interface(first), error));
     }
     errors
 }
 
-/// Shuts these interfaces for an owner, and gives back the others that it had shut.
+/// Sets these items for an owner, and gives back the others that it has of interfaces.
 async fn exchange(
     core: &CoreHandle,
     owner: &FenceOwner,
-    interfaces: Vec<SmolStr>,
+    wanted: BTreeSet<FenceItem>,
 ) -> Result<(), FenceError> {
     let configuration = core.configuration();
-    let fences = configuration.fence_items().filter(|(_, owners)| owners.contains(owner));
-    let mut shut: BTreeSet<SmolStr> = fences.filter_map(|(item, _)| shut_by(item)).collect();
-    let set: Vec<FenceItem> = interfaces
-        .into_iter()
-        .filter(|interface| !shut.remove(interface))
-        .map(|interface| FenceItem::Shut { interface })
-        .collect();
-    let lifted: Vec<FenceItem> =
-        shut.into_iter().map(|interface| FenceItem::Shut { interface }).collect();
+    let held = configuration.fence_items().filter(|(_, owners)| owners.contains(owner));
+    let held = held.map(|(item, _)| item);
+    let held: BTreeSet<FenceItem> =
+        held.filter(|item| !matches!(item, FenceItem::Raise { .. })).collect();
+    let set: Vec<FenceItem> = wanted.difference(&held).cloned().collect();
+    let lifted: Vec<FenceItem> = held.difference(&wanted).cloned().collect();
     if set.is_empty() && lifted.is_empty() {
         return Ok(());
     }

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::drains::{Drain, Drains};
-use super::fencer::{Wishes, fence_each};
+use super::fencer::{Removal, Wishes, fence_each};
 use super::guard::Guard;
 
 /// Pause between two looks at what stays on a link that is drained, and before a drain that was refused is looked at again.
@@ -78,9 +78,13 @@ impl SessionFences {
                 }
                 let shut = wishes.links.iter().filter(|_| wishes.wants.shut);
                 let shut: Wishes = shut.map(|it| (it.clone(), wishes.allows_isolation)).collect();
-                let errors = fence_each(&core, &guard, &owner, &shut).await;
-                if let Some((_, error)) = errors.first() {
-                    result = Err(ErrorChain(error).to_smolstr());
+                // A port that is still up when it leaves an aggregate tells its partner so by LACP.
+                for removal in [Removal::Detach, Removal::DetachAndShut] {
+                    let errors = fence_each(&core, &guard, &owner, &shut, removal).await;
+                    if let Some((_, error)) = errors.first() {
+                        result = Err(ErrorChain(error).to_smolstr());
+                        break;
+                    }
                 }
                 if !wishes.wants.drain {
                     watched.remove(&session);
