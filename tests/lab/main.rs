@@ -4,6 +4,7 @@
 
 mod alarms;
 mod bonds;
+mod links;
 mod power;
 mod routes;
 mod systemd;
