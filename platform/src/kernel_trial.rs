@@ -33,7 +33,7 @@ use crate::kinds::links::LinkIndex;
 use crate::kinds::types::Family;
 use crate::kinds::{address, decode, encode};
 use crate::transport::rtnetlink::query::{Listing, QueryError, QuerySocket};
-use crate::transport::rtnetlink::socket::DATAGRAM_SIZE;
+use crate::transport::rtnetlink::socket::{DATAGRAM_SIZE, FORCED_RECEIVE_BUFFER, RouteSocket};
 use crate::transport::rtnetlink::window::put_message;
 use crate::transport_id;
 use crate::values::Address;
@@ -44,6 +44,8 @@ const MODULES_WITH_LINKS: [(&str, &str); 1] = [("bond", "bonding")];
 const MODULES: &str = "/sys/module";
 /// Folder with the modules that can be loaded, by release of the kernel.
 const MODULES_OF_KERNELS: &str = "/lib/modules";
+/// Bytes of a unit of sizes.
+const KIB: usize = 1024;
 /// Name of the link on which the others stand.
 pub(crate) const GROUND: &str = "ground";
 /// Name of the link that is tried.
@@ -70,6 +72,8 @@ pub enum KernelFeature {
     AddressProtocol,
     /// Variables below `/proc/sys/net` can be written.
     Variables,
+    /// A socket of netlink gets the receive buffer that the agent asks for (`SO_RCVBUFFORCE`).
+    ReceiveBuffer,
 }
 
 impl fmt::Display for KernelFeature {
@@ -80,6 +84,7 @@ impl fmt::Display for KernelFeature {
             Self::Ipv6 => f.write_str("addresses of IPv6"),
             Self::AddressProtocol => f.write_str("the protocol of addresses (IFA_PROTO)"),
             Self::Variables => f.write_str("variables below /proc/sys/net"),
+            Self::ReceiveBuffer => f.write_str("large receive buffers of netlink"),
         }
     }
 }
@@ -120,6 +125,20 @@ pub fn try_kernel() -> Result<Vec<KernelTrial>, KernelTrialError> {
     });
     let ended = tried.map_err(KernelTrialError::Thread)?.join();
     ended.map_err(|_| KernelTrialError::Thread(io::Error::other("the thread panicked")))?
+}
+
+fn receive_buffer() -> KernelTrial {
+    let opened = RouteSocket::for_groups([].iter(), None);
+    let refusal = match opened.map(|socket| socket.receive_buffer()) {
+        Ok(size) if size >= FORCED_RECEIVE_BUFFER => None,
+        Ok(size) => Some(format!(
+            "a socket gets {} KiB, and not {} KiB",
+            size / KIB,
+            FORCED_RECEIVE_BUFFER / KIB
+        )),
+        Err(error) => Some(error.to_string()),
+    };
+    KernelTrial { feature: KernelFeature::ReceiveBuffer, refusal }
 }
 
 /// True for a kind whose first link makes none on the box.
@@ -175,6 +194,7 @@ impl Attempts {
             trials.push(self.address_protocol());
             trials.push(self.variables());
         }
+        trials.push(receive_buffer());
         trials
     }
 
@@ -354,9 +374,12 @@ mod tests {
         for kind in ["veth", "bridge"] {
             assert_eq!(refusal(&trials, &KernelFeature::Kind(kind)), None);
         }
-        for feature in
-            [KernelFeature::Ipv6, KernelFeature::AddressProtocol, KernelFeature::Variables]
-        {
+        for feature in [
+            KernelFeature::Ipv6,
+            KernelFeature::AddressProtocol,
+            KernelFeature::Variables,
+            KernelFeature::ReceiveBuffer,
+        ] {
             assert_eq!(refusal(&trials, &feature), None);
         }
         let filtering = KernelFeature::Parameter("bridge", "vlan-filtering");
@@ -384,10 +407,13 @@ mod tests {
         set_capabilities(None, sets).unwrap(); // of this thread alone
         let trials = attempts.all(LINK_ROWS);
         let tried = LINK_ROWS.iter().filter(|row| is_harmless(row)).count();
-        assert_eq!(trials.len(), tried, "nothing stands on anything");
-        for trial in trials {
+        let (buffer, others) = trials.split_last().unwrap();
+        assert_eq!(others.len(), tried, "nothing stands on anything");
+        for trial in others {
             assert!(trial.refusal.as_ref().unwrap().starts_with("EPERM"), "{trial:?}");
         }
+        assert_eq!(buffer.feature, KernelFeature::ReceiveBuffer);
+        assert!(buffer.refusal.as_ref().unwrap().contains("not 32768 KiB"), "{buffer:?}");
         sets.effective -= CapabilitySet::SYS_ADMIN;
         set_capabilities(None, sets).unwrap();
         let refused = try_kernel().unwrap_err().to_string();

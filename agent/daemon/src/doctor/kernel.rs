@@ -35,6 +35,12 @@ pub(super) fn variables(subject: &Subject) -> Vec<Finding> {
     judge(subject, |trial| (trial.feature == KernelFeature::Variables).then_some(Verdict::Warning))
 }
 
+pub(super) fn receive_buffer(subject: &Subject) -> Vec<Finding> {
+    judge(subject, |trial| {
+        (trial.feature == KernelFeature::ReceiveBuffer).then_some(Verdict::Warning)
+    })
+}
+
 /// Findings about the attempts for which `weight` says how bad it is when they fail.
 fn judge(subject: &Subject, weight: impl Fn(&KernelTrial) -> Option<Verdict>) -> Vec<Finding> {
     let trials = match &subject.trials {

@@ -184,6 +184,13 @@ pub static CHECKS: &[Check] = &[
         look: kernel::variables,
     },
     Check {
+        id: "kernel-receive-buffer",
+        group: Group::Kernel,
+        about: "a socket of netlink gets a receive buffer that holds a burst of 20 000 notices (SO_RCVBUFFORCE)",
+        advice: "run the agent outside of a user namespace, or raise net.core.rmem_max to 33554432; without it, the agent reads the whole system again after a burst",
+        look: kernel::receive_buffer,
+    },
+    Check {
         id: "process-agent",
         group: Group::Process,
         about: "an agent answers on the local socket of the state folder",
@@ -217,6 +224,13 @@ pub static CHECKS: &[Check] = &[
         about: "holdfast.service is enabled, runs, and did not restart or fail",
         advice: "`systemctl enable --now holdfast`; `journalctl -u holdfast` has the reason of a failure",
         look: process::unit,
+    },
+    Check {
+        id: "process-order",
+        group: Group::Process,
+        about: "holdfast.service is ordered before network.target, so that services that wait for the network wait for the agent",
+        advice: "take `Before=network.target` and `Wants=network.target` into the unit, as the packaged one has them",
+        look: process::order,
     },
     Check {
         id: "files-folder",

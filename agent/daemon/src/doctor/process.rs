@@ -16,6 +16,11 @@ use crate::sync_summary::SyncSummary;
 /// Lowest port that needs no capability (`net.ipv4.ip_unprivileged_port_start` by default).
 const FIRST_FREE_PORT: u16 = 1024;
 
+/// Target that is reached when the network is set up.
+const NETWORK_TARGET: &str = "network.target";
+/// Target that is reached when the network works.
+const ONLINE_TARGET: &str = "network-online.target";
+
 /// A capability with what needs it.
 struct Need {
     capability: CapabilitySet,
@@ -214,13 +219,19 @@ fn memory_limit(subject: &Subject, pid: u32) -> Option<u64> {
     limits.filter_map(|file| subject.read(&file)?.trim().parse().ok()).min()
 }
 
+/// The result of a check of the unit on a box that has none.
+fn without_unit(subject: &Subject) -> Option<Vec<Finding>> {
+    if subject.unit.text().is_none() {
+        return Some(Finding::skipped("no service manager answers"));
+    }
+    let is_loaded = subject.unit_property("LoadState").is_some_and(|state| state == "loaded");
+    (!is_loaded).then(|| Finding::skipped("there is no holdfast.service"))
+}
+
 pub(super) fn unit(subject: &Subject) -> Vec<Finding> {
     let property = |name| subject.unit_property(name).unwrap_or_default();
-    if subject.unit.text().is_none() {
-        return Finding::skipped("no service manager answers");
-    }
-    if property("LoadState") != "loaded" {
-        return Finding::skipped("there is no holdfast.service");
+    if let Some(skipped) = without_unit(subject) {
+        return skipped;
     }
     let mut findings = Vec::new();
     let mut add = |verdict, text: String| findings.push(Finding::new(verdict, text));
@@ -248,4 +259,28 @@ pub(super) fn unit(subject: &Subject) -> Vec<Finding> {
         true => Finding::good(format!("holdfast.service is enabled and {state}")),
         false => findings,
     }
+}
+
+pub(super) fn order(subject: &Subject) -> Vec<Finding> {
+    let property = |name| subject.unit_property(name).unwrap_or_default();
+    if let Some(skipped) = without_unit(subject) {
+        return skipped;
+    }
+    let has = |name, unit| property(name).split_whitespace().any(|word| word == unit);
+    if !has("Before", NETWORK_TARGET) {
+        return Finding::warning(format!(
+            "holdfast.service is not ordered before {NETWORK_TARGET}: services may start before the network is there"
+        ));
+    }
+    if !has("Wants", NETWORK_TARGET) && !has("Requires", NETWORK_TARGET) {
+        return Finding::warning(format!(
+            "holdfast.service does not start {NETWORK_TARGET}: services that are ordered after it do not wait"
+        ));
+    }
+    if has("After", ONLINE_TARGET) {
+        return Finding::warning(format!(
+            "holdfast.service waits for {ONLINE_TARGET}, which another program has to reach first"
+        ));
+    }
+    Finding::good(format!("holdfast.service comes before {NETWORK_TARGET}"))
 }

@@ -24,7 +24,7 @@ use crate::settings::{Command, CommandLine, DEFAULT_CONFIG_FILE, RunSettings, St
 /// Name of the packaged unit.
 const UNIT: &str = "holdfast.service";
 /// Properties of the unit that are asked for.
-const UNIT_PROPERTIES: &str = "--property=LoadState,UnitFileState,ActiveState,Result,NRestarts,ExecMainStatus,LimitNOFILE,ExecStart";
+const UNIT_PROPERTIES: &str = "--property=LoadState,UnitFileState,ActiveState,Result,NRestarts,ExecMainStatus,LimitNOFILE,ExecStart,Before,After,Wants,Requires";
 /// Time for another program to answer. Each of them asks a daemon on this box.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -25,7 +25,7 @@ use crate::settings::{ListenAddress, StateDir};
 const AGENT: u32 = 4242;
 /// Capabilities of the packaged unit: CAP_NET_ADMIN and CAP_NET_RAW.
 const OF_UNIT: &str = "0000000000003000";
-const UNIT: &str = "LoadState=loaded\nUnitFileState=enabled\nActiveState=active\nResult=success\nNRestarts=0\nExecMainStatus=0\n";
+const UNIT: &str = "LoadState=loaded\nUnitFileState=enabled\nActiveState=active\nResult=success\nNRestarts=0\nExecMainStatus=0\nBefore=network.target shutdown.target\nAfter=network-pre.target\nWants=network-pre.target network.target\n";
 
 /// A box where all is good, in a folder of its own.
 struct GoodBox {
@@ -59,6 +59,7 @@ impl GoodBox {
             KernelFeature::Ipv6,
             KernelFeature::AddressProtocol,
             KernelFeature::Variables,
+            KernelFeature::ReceiveBuffer,
         ];
         let subject = Subject {
             root: folder.path().join("root"),
@@ -180,6 +181,9 @@ const FAULTS: &[Fault] = &[
         it.refuse(KernelFeature::AddressProtocol);
     }),
     ("kernel-variables", Verdict::Warning, "/proc/sys", |it| it.refuse(KernelFeature::Variables)),
+    ("kernel-receive-buffer", Verdict::Warning, "receive buffers", |it| {
+        it.refuse(KernelFeature::ReceiveBuffer);
+    }),
     ("process-agent", Verdict::Warning, "no agent", |it| {
         it.subject.agent = AgentAnswer::NotRunning("no agent answers".to_owned());
     }),
@@ -216,6 +220,13 @@ const FAULTS: &[Fault] = &[
         it.unit("Result=exit-code");
     }),
     ("process-unit", Verdict::Warning, "7 times", |it| it.unit("NRestarts=7")),
+    ("process-order", Verdict::Warning, "not ordered before", |it| {
+        it.unit("Before=shutdown.target")
+    }),
+    ("process-order", Verdict::Warning, "does not start", |it| it.unit("Wants=network-pre.target")),
+    ("process-order", Verdict::Warning, "waits for network-online", |it| {
+        it.unit("After=network-online.target");
+    }),
     ("files-folder", Verdict::Failure, "mode 755", |it| {
         fs::set_permissions(it.subject.state_folder(), Permissions::from_mode(0o755)).unwrap();
     }),

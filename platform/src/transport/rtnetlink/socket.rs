@@ -10,7 +10,7 @@ use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 
 /// Receive buffer requested with `SO_RCVBUFFORCE`, in bytes: a burst of 20 000 foreign notifications fits. The
 /// memory is used only while messages wait.
-const FORCED_RECEIVE_BUFFER: usize = 32 << 20;
+pub(crate) const FORCED_RECEIVE_BUFFER: usize = 32 << 20;
 
 /// Longest datagram received: the kernel builds dump answers of up to 32 KiB for a reader with such a buffer, and
 /// a single message about a complex link may be longer.
