@@ -107,8 +107,8 @@ impl Reply {
         let elapsed = self.since.elapsed();
         let comment = self.comment.as_ref().map(|comment| secrets::message(comment.as_str()));
         match &result {
-            Ok(stamp) => tracing::info!(
-                trace = %self.trace, caller = %self.caller, what = self.name, revision = stamp.revision, comment = comment.as_deref(), ?elapsed, "committed"
+            Ok(_) => tracing::info!(
+                trace = %self.trace, caller = %self.caller, what = self.name, comment = comment.as_deref(), ?elapsed, "committed"
             ),
             // The store tells it once a minute: a client that tries again and again fills no log.
             Err(error @ CommitError::Store(cause)) if cause.is_of_disk() => tracing::debug!(

@@ -7,7 +7,7 @@ use super::table::{Cell, Column, Ink, Table};
 
 /// A line for each revision, the last one last.
 pub(super) fn table(list: &RevisionList) -> String {
-    let headings = ["REVISION", "TIME", "AUTHOR", "FROM", "BY", "LEAVES", "COMMENT"];
+    let headings = ["REVISION", "TIME", "AUTHOR", "FROM", "BY", "LEAVES", "TRACE", "COMMENT"];
     let mut table = Table::new(&headings.map(Column::left));
     for ListedRevision { revision, .. } in &list.revisions {
         let row = [
@@ -17,6 +17,7 @@ pub(super) fn table(list: &RevisionList) -> String {
             place(revision),
             way(revision),
             revision.difference.leaves.to_string(),
+            revision.trace.clone(),
             revision.comment.clone().unwrap_or_default(),
         ];
         table.rows.push(row.map(Cell::from).into());
