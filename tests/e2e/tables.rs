@@ -308,6 +308,10 @@ async fn shells_complete_words_and_names_of_the_box() {
     let mut agent = AgentProcess::start(&net).await;
     config(&agent, &["set", "interface", "eth0", "mtu", "1400"], "");
     config(&agent, &["checkpoint", "before-upgrade"], "");
+    let words = ["set", "fault-management", "monitor", "fans", "types", "x-fan"];
+    config(&agent, &words, "");
+    let report = ["report", "--monitor", "fans", "x-fan@box", "--ttl", "600"];
+    assert!(agent.command("fault").args(report).status().unwrap().success());
     for shell in ["bash", "zsh", "fish"] {
         for (line, there, missing) in [
             ("holdfast sh", "show", "user"),
@@ -323,6 +327,7 @@ async fn shells_complete_words_and_names_of_the_box() {
             ("holdfast config show interface eth0 enabled ", "true", "mtu"),
             ("holdfast config rollback ", "before-upgrade", "eth0"),
             ("holdfast config diff ", "1", "eth0"),
+            ("holdfast fault show x-", "x-fan@box", "eth0"),
         ] {
             let found = completed(&agent, shell, line);
             let has = |word: &str| found.lines().any(|it| it.split('\t').next() == Some(word));

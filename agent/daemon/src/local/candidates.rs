@@ -58,7 +58,7 @@ async fn candidates(
             all
         }
         Topic::Alarms => {
-            let alarms = look.interface_alarms(&native).await?;
+            let alarms = look.alarms(&native).await?;
             alarms.iter().map(|alarm| alarm.condition.to_string()).collect()
         }
         Topic::ConfigWords => config_words(&native, &before),

@@ -71,7 +71,8 @@ pub(super) async fn document(
     }
     let names: Vec<String> = found.iter().map(|(name, _)| name.clone()).collect();
     let intents = intents(look, names).await?;
-    let alarms = look.interface_alarms(&now).await?;
+    let mut alarms = look.alarms(&now).await?;
+    alarms.retain(|alarm| !alarm.is_aside());
     let span_ns = now.time_ns.saturating_sub(before.time_ns).max(1);
     let entry = |(name, it): &(String, &Value)| {
         let alarms = alarms.iter().filter(|alarm| is_of(alarm, name));

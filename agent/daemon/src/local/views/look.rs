@@ -13,7 +13,7 @@ use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Child, NodeRef, Tree};
 use holdfast_config::{InstancePath, Models};
 use holdfast_core::{CoreHandle, Datastore as _, PolledSources};
-use holdfast_faults::{Alarm, Resource};
+use holdfast_faults::Alarm;
 use holdfast_platform::route_table::RouteTable;
 use holdfast_security::pathz::NodeView;
 use holdfast_telemetry::LeafVersion;
@@ -93,17 +93,13 @@ impl Look {
         AlarmView { filter, rights, places: Arc::clone(&self.places) }
     }
 
-    /// Alarms of interfaces that a caller may read, which are not put aside.
-    pub(in crate::local) async fn interface_alarms(
+    /// Open alarms that a caller may read.
+    pub(in crate::local) async fn alarms(
         &self,
         readable: &Readable,
     ) -> Result<Vec<Alarm>, LookError> {
         let mut alarms = self.faults.alarms().await.map_err(LookError::failed)?;
-        alarms.retain(|alarm| {
-            matches!(alarm.condition.resource, Resource::Interface(_))
-                && !alarm.is_aside()
-                && self.places.permits(readable.rights.as_deref(), alarm)
-        });
+        alarms.retain(|alarm| self.places.permits(readable.rights.as_deref(), alarm));
         Ok(alarms)
     }
 }
