@@ -145,15 +145,19 @@ impl Subscription {
     /// When the stream ends or falls silent before.
     pub async fn until_all(&mut self, parts: &[&str]) -> Vec<String> {
         let mut lines = Vec::new();
+        let mut missing = parts.to_vec();
         loop {
             match self.next().await {
                 Ok(Event::Notification(notification)) => {
-                    lines.extend(notification_lines(&notification))
+                    // New lines alone are searched, since a large table takes many messages.
+                    let new = notification_lines(&notification);
+                    missing.retain(|part| !new.iter().any(|line| line.contains(part)));
+                    lines.extend(new);
                 }
                 Ok(Event::Sync) => {}
-                other => panic!("{other:?} while waiting for {parts:?}; told since: {lines:#?}"),
+                other => panic!("{other:?} while waiting for {missing:?}; told since: {lines:#?}"),
             }
-            if parts.iter().all(|part| lines.iter().any(|line| line.contains(part))) {
+            if missing.is_empty() {
                 return lines;
             }
         }
