@@ -477,7 +477,7 @@ impl FaultTask {
                     None => return,
                 },
                 request = requests.recv() => match request {
-                    Some(request) => self.answer(request).await,
+                    Some(request) => self.answer_in_turn(request, requests).await,
                     None => return,
                 },
                 () = policies.replaced() => self.take(Input::Permissions),
@@ -868,6 +868,26 @@ impl FaultTask {
         self.unshown.alarms.extend(self.leaves.shown_before(&self.revisions.borrow()));
     }
 
+    /// Answers a request. Latches that wait behind a latch are set together with it: the core is told of all of them at
+    /// once, and one amendment shows them.
+    async fn answer_in_turn(&mut self, first: Request, requests: &mut mpsc::Receiver<Request>) {
+        let mut latches = Vec::new();
+        let mut next = Some(first);
+        while let Some(request) = next.take() {
+            match request {
+                Request::Latch { request, answer } => {
+                    latches.push((request, answer));
+                    next = requests.try_recv().ok();
+                }
+                other => {
+                    self.latch(std::mem::take(&mut latches)).await;
+                    self.answer(other).await;
+                }
+            }
+        }
+        self.latch(latches).await;
+    }
+
     async fn answer(&mut self, request: Request) {
         // Whoever asked may have gone.
         match request {
@@ -883,7 +903,7 @@ impl FaultTask {
             Request::Report { reporter, report, answer } => {
                 drop(answer.send(self.report(&reporter, report)));
             }
-            Request::Latch { request, answer } => self.latch(request, answer).await,
+            Request::Latch { request, answer } => self.latch(vec![(request, answer)]).await,
             Request::Affected { alarm, limit, answer } => {
                 let affected = self.faults.affected(&alarm).take(limit);
                 drop(answer.send(affected.map(|(path, status)| (path.clone(), status)).collect()));
@@ -943,33 +963,35 @@ impl FaultTask {
         }
     }
 
-    /// Sets or lifts a latch. The answer comes when that is on disk, or when the disk has refused it.
-    async fn latch(
-        &mut self,
-        request: LatchRequest,
-        answer: oneshot::Sender<Result<bool, LatchRefusal>>,
-    ) {
-        if request.is_set && !self.knows(&request.resource) {
-            drop(answer.send(Err(LatchRefusal::NoSuchResource(request.resource))));
-            return;
-        }
-        let condition = Condition::new(request.kind.alarm_type(), request.resource.clone());
-        let now = self.take_input();
-        match self.faults.latch(request, now) {
-            Ok(effects) => {
-                let are_latches_changed = effects.are_latches_changed;
-                self.unshown.latches.insert(condition);
-                let written = self.carry_out_noticed(effects);
-                if are_latches_changed {
-                    self.force_down().await;
-                }
-                // Where alarms are shown with their impact, this one waits for it, too.
-                if !self.faults.is_conservative() {
-                    self.show();
-                }
-                answer_when_written(written, answer);
+    /// Sets or lifts latches. The answers come when that is on disk, or when the disk has refused it.
+    async fn latch(&mut self, requests: Vec<LatchCall>) {
+        let mut written = Vec::new();
+        let mut are_changed = false;
+        for (request, answer) in requests {
+            if request.is_set && !self.knows(&request.resource) {
+                drop(answer.send(Err(LatchRefusal::NoSuchResource(request.resource))));
+                continue;
             }
-            Err(error) => drop(answer.send(Err(error.into()))),
+            let condition = Condition::new(request.kind.alarm_type(), request.resource.clone());
+            let now = self.take_input();
+            match self.faults.latch(request, now) {
+                Ok(effects) => {
+                    are_changed |= effects.are_latches_changed;
+                    self.unshown.latches.insert(condition);
+                    written.push((self.carry_out_noticed(effects), answer));
+                }
+                Err(error) => drop(answer.send(Err(error.into()))),
+            }
+        }
+        if are_changed {
+            self.force_down().await;
+        }
+        // Where alarms are shown with their impact, these wait for it, too.
+        if !written.is_empty() && !self.faults.is_conservative() {
+            self.show();
+        }
+        for (written, answer) in written {
+            answer_when_written(written, answer);
         }
     }
 
@@ -1040,6 +1062,9 @@ impl FaultTask {
         Now { monotonic: self.began.elapsed(), unix_ns: now_ns() }
     }
 }
+
+/// A request for a latch, with the place for its answer.
+type LatchCall = (LatchRequest, oneshot::Sender<Result<bool, LatchRefusal>>);
 
 /// One line for each step that administrators are told of.
 fn log_step(event: &SessionEvent) {
