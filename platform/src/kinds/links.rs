@@ -152,9 +152,10 @@ impl LinkIndex {
         }
     }
 
-    /// True when the link with this index was last seen with IPv6; `None` where the kernel showed none.
+    /// True when the link with this index was last seen with IPv6; `None` for a link that the kernel has not shown yet.
     pub(crate) fn has_ipv6(&self, index: u32) -> Option<bool> {
-        self.by_index.get(&index)?.ipv6
+        let entry = self.by_index.get(&index).filter(|entry| entry.was_reported())?;
+        Some(entry.ipv6 == Some(true))
     }
 
     /// MTU of the link of this name.

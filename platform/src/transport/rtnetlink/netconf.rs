@@ -45,8 +45,12 @@ pub(super) enum Unsaid {
     OfAll,
 }
 
-/// Settings that an announcement has in part.
+/// Settings that an announcement has in part. A new link is announced with all its settings: those of links of ours are
+/// there once they are configured, and those of others are read with the link.
 pub(super) fn unsaid(frame: &Frame<'_>, links: &LinkIndex) -> Option<Unsaid> {
+    if mentioned(frame).nth(1).is_some() {
+        return None;
+    }
     let settings: Vec<(LinkSysctl, Family)> = mentioned(frame)
         .filter(|(sysctl, ..)| !sysctl.is_announced())
         .map(|(sysctl, family, _)| (sysctl, family))

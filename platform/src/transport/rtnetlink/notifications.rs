@@ -169,11 +169,11 @@ impl Heard {
         }
         let before = (name_of(frame, links), oper_of(frame, links));
         let index = (frame.kind == RTM_NEWLINK && is_link(frame)).then(|| link_state(frame).0);
-        let had_ipv6 = index.and_then(|index| links.has_ipv6(index)) == Some(true);
+        let had_ipv6 = index.and_then(|index| links.has_ipv6(index));
         facts_of(frame, codecs, links, time_ns, &mut self.facts);
         let name = name_of(frame, links);
         let has_ipv6 = index.and_then(|index| links.has_ipv6(index)) == Some(true);
-        if has_ipv6 && !had_ipv6 && before.0.is_some() {
+        if has_ipv6 && had_ipv6 == Some(false) {
             self.with_new_ipv6.extend(name.clone());
         }
         if before.0.is_some() && name != before.0 && name.is_some() {
