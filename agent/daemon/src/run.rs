@@ -51,7 +51,7 @@ use crate::{
     listeners::{ListenerKind, Listeners},
     local::{self, CallRights, Inspector, LocalServer, Look, UserDependencies},
     logging::{self, LogFilter},
-    northbound::{self, RouteParts, RoutesError},
+    northbound::{self, RouteParts},
     packages::{PackageError, Packages},
     privileges,
     probing::ProbeService,
@@ -126,8 +126,6 @@ pub enum RunError {
     NamespaceLock(#[from] NamespaceLockError),
     #[error("cannot start from the stored configuration")]
     Core(#[from] StartError),
-    #[error(transparent)]
-    Routes(#[from] RoutesError),
     #[error(
         "{0} has ended unexpectedly, and the agent cannot go on without it; see the log for the reason"
     )]

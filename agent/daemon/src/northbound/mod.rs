@@ -20,6 +20,7 @@ mod gnoi;
 mod gnsi;
 mod handlers;
 mod maintenance;
+mod on_demand;
 mod packages;
 mod path;
 mod read_request;
@@ -64,6 +65,7 @@ use tonic::Code;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tonic::service::{LayerExt, Routes, RoutesBuilder};
+use tonic_reflection::server::{v1, v1alpha};
 use tower::util::MapResponseLayer;
 
 use self::faults::FaultsService;
@@ -74,6 +76,7 @@ use self::gnoi::{
 use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService, PathzService};
 use self::handlers::HandlerService;
 use self::maintenance::MaintenanceService;
+use self::on_demand::OnDemand;
 use self::packages::PackagesService;
 use self::services::OperationsService;
 use crate::device::Device;
@@ -105,26 +108,16 @@ impl RouteParts {
     }
 }
 
-/// Reason for which there are no services.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RoutesError {
-    #[error("cannot describe the services")]
-    Reflection(#[from] tonic_reflection::server::Error),
-    #[error("the native model lacks a node")]
-    Model(#[from] MissingNode),
-}
-
 /// All services of the listener: gNMI, gNOI, gNSI, service instances and packages, the health of each, and reflection.
 ///
 /// # Errors
-/// When the descriptors or the models in the binary are broken, which the first test finds.
+/// When the native model lacks a node, which the first test finds.
 pub async fn routes(
     core: impl Datastore,
     device: Device,
     gnsi: &Gnsi,
     parts: RouteParts,
-) -> Result<Routes, RoutesError> {
+) -> Result<Routes, MissingNode> {
     let RouteParts { ignored, installer, faults } = parts;
     let boot = BootConfigServer::new(BootConfigService::new(core.clone(), gnsi))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
@@ -186,8 +179,8 @@ pub async fn routes(
     routes.add_service(acctz);
     routes.add_service(pathz).add_service(operations).add_service(packages).add_service(handler);
     routes.add_service(faults).add_service(maintenance);
-    routes.add_service(reflection().build_v1()?);
-    routes.add_service(reflection().build_v1alpha()?);
+    routes.add_service(OnDemand::new(reflection_v1));
+    routes.add_service(OnDemand::new(reflection_v1alpha));
     Ok(routes.routes())
 }
 
@@ -227,6 +220,14 @@ pub fn pathz_draft(content: &[u8]) -> Result<holdfast_security::pathz::DraftPoli
 /// Reports a service as serving to the health service, by its name.
 async fn health_of<S: NamedService>(reporter: &tonic_health::server::HealthReporter, _service: &S) {
     reporter.set_serving::<S>().await;
+}
+
+fn reflection_v1() -> v1::ServerReflectionServer<impl v1::ServerReflection> {
+    reflection().build_v1().expect("the descriptors were made by our build")
+}
+
+fn reflection_v1alpha() -> v1alpha::ServerReflectionServer<impl v1alpha::ServerReflection> {
+    reflection().build_v1alpha().expect("the descriptors were made by our build")
 }
 
 /// Reflection of the services that are served, not of all that the descriptors have.
