@@ -1,4 +1,5 @@
-//! Puts the revision and the date of the commit into the program, for `holdfast --version`.
+//! Puts the revision and the date of the commit into the program, for `holdfast --version`, and has an optimised program
+//! linked with short relocations.
 //!
 //! A build outside of a repository gets both from the variable HOLDFAST_REVISION, as in `5729123a2f1c 2026-11-27`, or says
 //! that it does not know them. So do builds for tests, which would otherwise be made anew with each commit.
@@ -12,6 +13,10 @@ const REVISION: &str = "HOLDFAST_REVISION";
 fn main() {
     println!("cargo::rerun-if-env-changed={REVISION}");
     let is_release = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    // Relocations in the short form (RELR, glibc 2.36): 2 MB less of the file, all of which the loader reads.
+    if is_release && std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "gnu") {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
     let given = std::env::var(REVISION).ok().filter(|given| !given.trim().is_empty());
     let revision = given.or_else(|| if is_release { revision_of_repository() } else { None });
     let revision = revision.unwrap_or_else(|| "unknown revision".to_owned());
