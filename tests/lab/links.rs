@@ -9,9 +9,10 @@ use holdfast_tests::in_lab;
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
-/// What becomes of the link when a parameter changes.
+/// The link after a change of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
+    /// It is the same link.
     InPlace,
     /// Another link has the name.
     Recreate,

@@ -21,8 +21,8 @@ const INTRODUCTION: &str = "\
 # Leaves and the kernel
 
 Each leaf of the native model that is about the kernel. A row has the leaves of OpenConfig that stand for it, the line
-of the text form, the attribute or file of the kernel, how a change is carried out, and the test below `tests` that sets
-the leaf and looks at the kernel. Changes are carried out:
+of the text form, and the attribute or file of the kernel. The last column names the test below `tests` that sets the
+leaf and looks at the kernel. The column before it says how a change is carried out:
 
 * *in place*: the object stays.
 * *with the link down*: the link is down during the change, and the dry run says so.

@@ -20,7 +20,7 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(30);
 /// Resources that one owner wants shut, and whether also where that isolates something.
 pub(super) type Wishes = BTreeMap<Resource, bool>;
 
-/// What is done to the interfaces that an owner wants out of service.
+/// How the interfaces that an owner wants out of service are taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Removal {
     /// The interface is shut, and stays a port of its bridge or bond.
