@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 /// The link after a change of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// It is the same link.
+    /// The link keeps its index.
     InPlace,
-    /// Another link has the name.
+    /// Another link, with another index, has the name.
     Recreate,
 }
 
