@@ -2,6 +2,8 @@
 
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::{self, subscribe_request, subscribe_response};
+use prost::Message as _;
+use prost::bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
@@ -91,7 +93,7 @@ impl Subscription {
             }
             Ok(message) => Ok(match message?.and_then(|message| message.response) {
                 Some(subscribe_response::Response::Update(notification)) => {
-                    Event::Notification(notification)
+                    Event::Notification(decode(notification)?)
                 }
                 Some(_) => Event::Sync,
                 None => Event::End,
@@ -168,11 +170,16 @@ impl Subscription {
         let mut lines = Vec::new();
         while let Ok(Some(Ok(message))) = timeout(while_waiting, self.responses.next()).await {
             if let Some(subscribe_response::Response::Update(notification)) = message.response {
+                let notification = decode(notification).expect("it is a notification");
                 lines.extend(notification_lines(&notification));
             }
         }
         lines
     }
+}
+
+fn decode(notification: Bytes) -> Result<gnmi::Notification, Status> {
+    gnmi::Notification::decode(notification).map_err(|error| Status::internal(error.to_string()))
 }
 
 /// One line for each delete and update: `delete PATH`, `update PATH = JSON`.

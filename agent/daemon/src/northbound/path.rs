@@ -260,7 +260,7 @@ pub(super) fn to_wire(schema: &Schema, steps: &[Step]) -> gnmi::Path {
     }
 }
 
-fn to_elem(schema: &Schema, step: &Step) -> gnmi::PathElem {
+pub(super) fn to_elem(schema: &Schema, step: &Step) -> gnmi::PathElem {
     let node = schema.node(step.node);
     let mut key = BTreeMap::new();
     if let (NodeKind::List { keys }, Some(values)) = (&node.kind, &step.keys) {

@@ -7,6 +7,7 @@
 //! Absent on purpose: aggregation. `allow_aggregation` is ignored, an update is always one leaf;
 //! several leaves of the same instant share one notification.
 
+mod encoder;
 mod ignored;
 mod notifications;
 mod plan;

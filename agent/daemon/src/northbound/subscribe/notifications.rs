@@ -2,26 +2,21 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use holdfast_config::Models;
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{Models, Step};
 use holdfast_proto::gnmi::subscribe_response::Response;
 use holdfast_proto::gnmi::{self, SubscribeResponse};
 use holdfast_proto::gnmi_ext::config_subscription::Action;
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{ConfigSubscription, ConfigSubscriptionSyncDone, Extension};
 use holdfast_telemetry::{Boundary, TreeUpdate, Walk, WalkProgress};
-use prost::Message;
 
 use super::super::encoding::Encoding;
-use super::super::path::to_wire;
 use super::super::reads::WalkQuota;
 use super::super::response_stream::{self, StreamError};
-use crate::server::SEND_BUFFER;
+use super::encoder::NotificationEncoder;
 
-/// Leaves and bytes after which a notification is sent although more belongs to its instant: one that waits for a client
-/// that does not read costs ten times its bytes, and HTTP/2 holds no more than [`SEND_BUFFER`] either.
-const MAX_LEAVES: usize = 512;
-const MAX_OCTETS: usize = SEND_BUFFER / 4;
 /// The sending half of one Subscribe RPC.
 pub(super) type UpdateSender = response_stream::ResponseSender<SubscribeResponse>;
 /// The messages of one Subscribe RPC, then its status.
@@ -44,7 +39,8 @@ impl UpdateSender {
         self.respond(None, vec![Extension { ext }]).await
     }
 
-    pub(super) async fn notify(&self, notification: gnmi::Notification) -> Result<(), StreamError> {
+    /// Sends an encoded notification.
+    async fn notify(&self, notification: Bytes) -> Result<(), StreamError> {
         self.respond(Some(Response::Update(notification)), Vec::new()).await
     }
 
@@ -86,10 +82,10 @@ pub(super) struct NotificationWriter<'a> {
     pub(super) encoding: Encoding,
     pub(super) prefix: gnmi::Path,
     pub(super) time: TimestampMode,
-    pending: gnmi::Notification,
-    octets: usize,
+    /// The notification that is being made.
+    pending: NotificationEncoder,
     /// Complete notifications that are not sent yet.
-    complete: Vec<gnmi::Notification>,
+    complete: Vec<Bytes>,
 }
 
 impl<'a> NotificationWriter<'a> {
@@ -100,9 +96,8 @@ impl<'a> NotificationWriter<'a> {
         prefix: gnmi::Path,
         time: TimestampMode,
     ) -> Self {
-        let pending = gnmi::Notification::default();
-        let complete = Vec::new();
-        Self { outlet, models, origin, encoding, prefix, time, pending, octets: 0, complete }
+        let pending = NotificationEncoder::default();
+        Self { outlet, models, origin, encoding, prefix, time, pending, complete: Vec::new() }
     }
 
     fn schema(&self) -> &Schema {
@@ -147,8 +142,7 @@ impl<'a> NotificationWriter<'a> {
                 WalkProgress::Ended => return true,
             };
             if self.is_sent(&update, tell) {
-                let (time_ns, item) = self.to_wire(update);
-                self.add(time_ns, item);
+                self.add(update);
             }
         }
         false
@@ -177,65 +171,35 @@ impl<'a> NotificationWriter<'a> {
     }
 
     fn finish(&mut self) {
-        self.octets = 0;
-        let notification = std::mem::take(&mut self.pending);
-        if notification.update.is_empty() && notification.delete.is_empty() {
-            return;
-        }
-        let prefix = Some(self.prefix.clone());
-        self.complete.push(gnmi::Notification { prefix, ..notification });
+        self.complete.extend(self.pending.take());
     }
 
-    fn add(&mut self, time_ns: u64, item: WireItem) {
-        let timestamp = time_ns.cast_signed();
-        let full = self.pending.update.len() + self.pending.delete.len() >= MAX_LEAVES
-            || self.octets >= MAX_OCTETS;
-        if full || self.pending.timestamp != timestamp {
+    fn add(&mut self, update: TreeUpdate<'_>) {
+        let timestamp = self.time_of(&update).cast_signed();
+        if !self.pending.takes(timestamp) {
             self.finish();
         }
-        self.pending.timestamp = timestamp;
-        match item {
-            WireItem::Delete(path) => self.pending.delete.push(path),
-            WireItem::Update(update) => {
-                self.octets += update.encoded_len();
-                self.pending.update.push(update);
+        let schema = self.models.schema(self.origin);
+        self.pending.begin(timestamp, &self.prefix);
+        match update {
+            TreeUpdate::Deleted(path) | TreeUpdate::Recreated { path, .. } => {
+                self.pending.delete(schema, path);
+            }
+            TreeUpdate::Leaf { path, leaf, missed } => {
+                let Some(step) = path.last() else { return };
+                let val = Some(self.encoding.leaf(schema, step.node, &leaf.value));
+                let rest = gnmi::Update { val, duplicates: missed, ..gnmi::Update::default() };
+                self.pending.update(schema, path, &rest);
             }
         }
     }
 
-    fn to_wire(&self, item: TreeUpdate<'_>) -> (u64, WireItem) {
-        match (item, self.time) {
-            (TreeUpdate::Deleted(path), TimestampMode::OfEvent { revision_ns: time_ns })
-            | (
-                TreeUpdate::Deleted(path) | TreeUpdate::Recreated { path, .. },
-                TimestampMode::OfReading { time_ns },
-            )
-            | (TreeUpdate::Recreated { path, time_ns }, TimestampMode::OfEvent { .. }) => {
-                (time_ns, WireItem::Delete(to_wire(self.schema(), path)))
-            }
-            (TreeUpdate::Leaf { path, leaf, missed }, time) => {
-                let time_ns = match time {
-                    TimestampMode::OfEvent { .. } => leaf.meta.time_ns,
-                    TimestampMode::OfReading { time_ns } => time_ns,
-                };
-                (time_ns, WireItem::Update(self.update(path, &leaf.value, missed)))
-            }
+    fn time_of(&self, update: &TreeUpdate<'_>) -> u64 {
+        match (self.time, update) {
+            (TimestampMode::OfReading { time_ns }, _) => time_ns,
+            (TimestampMode::OfEvent { .. }, TreeUpdate::Recreated { time_ns, .. }) => *time_ns,
+            (TimestampMode::OfEvent { revision_ns }, TreeUpdate::Deleted(_)) => revision_ns,
+            (TimestampMode::OfEvent { .. }, TreeUpdate::Leaf { leaf, .. }) => leaf.meta.time_ns,
         }
     }
-
-    fn update(&self, path: &[Step], value: &holdfast_config::Value, missed: u32) -> gnmi::Update {
-        let val = path.last().map(|step| self.encoding.leaf(self.schema(), step.node, value));
-        gnmi::Update {
-            path: Some(to_wire(self.schema(), path)),
-            val,
-            duplicates: missed,
-            ..Default::default()
-        }
-    }
-}
-
-#[derive(Debug)]
-enum WireItem {
-    Delete(gnmi::Path),
-    Update(gnmi::Update),
 }

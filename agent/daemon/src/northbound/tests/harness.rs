@@ -16,6 +16,7 @@ use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{self, ConfigSubscription};
 use http::Request;
 use hyper_util::rt::TokioIo;
+use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -258,7 +259,7 @@ impl Subscription {
             Ok(Some(message)) => match message.response {
                 Some(subscribe_response::Response::SyncResponse(true)) => "sync".into(),
                 Some(subscribe_response::Response::Update(notification)) => {
-                    notification_text(&notification)
+                    notification_text(&gnmi::Notification::decode(notification).unwrap())
                 }
                 None => message.extension.iter().map(extension_text).collect(),
                 other => format!("{other:?}"),

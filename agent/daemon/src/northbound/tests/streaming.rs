@@ -7,6 +7,7 @@ use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscribe_response;
 use holdfast_proto::gnmi::subscription_list::Mode;
+use prost::Message as _;
 
 use super::fake_datastore::{FakeDatastore, STATIC_ROUTES};
 use super::harness::{Client, Subscription, client, list, set, subscribe, text};
@@ -312,6 +313,7 @@ async fn a_notification_has_leaves_of_one_true_time() {
     while let Some(subscribe_response::Response::Update(it)) =
         stream.responses.message().await.unwrap().unwrap().response
     {
+        let it = gnmi::Notification::decode(it).unwrap();
         assert!(
             it.update.iter().all(|update| text(update.path.as_ref()).matches('/').count() >= 4)
         );
@@ -428,6 +430,7 @@ async fn the_target_of_the_request_is_in_each_notification() {
         let Some(subscribe_response::Response::Update(notification)) = message.response else {
             panic!("{message:?}")
         };
+        let notification = gnmi::Notification::decode(notification).unwrap();
         assert_eq!(notification.prefix.unwrap().target, target);
         assert_eq!(text(notification.update[0].path.as_ref()), STATUS);
     }
