@@ -38,6 +38,8 @@ pub(crate) struct Sizes {
     pub(crate) latched: u32,
     /// Routes of the Set beside which a link is fenced.
     pub(crate) beside: u32,
+    /// Time in which the allocator gives back pages that are free: it spreads them over ten seconds.
+    pub(crate) settling: Duration,
 }
 
 impl Sizes {
@@ -50,6 +52,7 @@ impl Sizes {
         large_faults: 10,
         latched: 50,
         beside: 100_000,
+        settling: Duration::from_secs(15),
     };
     pub(crate) const SMOKE: Self = Self {
         losses: 2,
@@ -60,7 +63,14 @@ impl Sizes {
         large_faults: 1,
         latched: 3,
         beside: 200,
+        settling: Duration::ZERO,
     };
+
+    /// The resident memory once the allocator has given back what is free.
+    async fn settled_memory(&self, agent: &AgentProcess) -> u64 {
+        tokio::time::sleep(self.settling).await;
+        agent.resident_bytes()
+    }
 }
 
 /// Targets in milliseconds, of the 99th percentile.
@@ -187,13 +197,14 @@ async fn impact_rows(
     client.delete(&shortcut).await?;
 
     set_routes(client, sizes.many).await?;
-    let before = agent.resident_bytes();
-    fault.impact().await?;
-    let more = agent.resident_bytes().saturating_sub(before);
+    let before = sizes.settled_memory(agent).await;
+    fault.raise().await?;
+    let more = sizes.settled_memory(agent).await.saturating_sub(before);
+    fault.clear().await?;
     let delays = fault.impacts(sizes.large_faults).await?;
     let what = format!("fault to the last of {} dependents", sizes.many);
     table.delays(&what, delays, 99, MANY_MS);
-    let what = format!("memory that {} marks take the first time, MB", sizes.many);
+    let what = format!("memory that {} marks take, MB", sizes.many);
     table.row(&what, megabytes(more), None, Some(MARKS_MB));
     client.delete(STATIC_ROUTES).await?;
     Ok(())
@@ -228,12 +239,20 @@ impl ReportedFault {
     /// The time from the report until all objects are shown that do not work because of it.
     async fn impact(&mut self) -> Result<Duration> {
         let began = Instant::now();
-        self.faults.set_data_plane_down(latch(LINK.name(), true)).await?;
-        until(&mut self.told, "impact", "\"complete\"").await?;
+        self.raise().await?;
         let took = began.elapsed();
-        self.faults.set_data_plane_down(latch(LINK.name(), false)).await?;
-        until(&mut self.told, "delete", "data-plane-down").await?;
+        self.clear().await?;
         Ok(took)
+    }
+
+    async fn raise(&mut self) -> Result<()> {
+        self.faults.set_data_plane_down(latch(LINK.name(), true)).await?;
+        until(&mut self.told, "impact", "\"complete\"").await
+    }
+
+    async fn clear(&mut self) -> Result<()> {
+        self.faults.set_data_plane_down(latch(LINK.name(), false)).await?;
+        until(&mut self.told, "delete", "data-plane-down").await
     }
 
     async fn impacts(&mut self, faults: usize) -> Result<Vec<Duration>> {

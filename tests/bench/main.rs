@@ -128,6 +128,19 @@ impl Sizes {
     }
 }
 
+/// Rows that belong together, and do not need the agent of others.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Engine,
+    Kernel,
+    Routes,
+    Sampler,
+    Faults,
+    Links,
+    Union,
+    Services,
+}
+
 /// Longest delay from the loss of a carrier, in milliseconds, beside a Set of the large table.
 const WORST_LOSS_MS: f64 = 150.0;
 
@@ -160,13 +173,84 @@ async fn run() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let sizes = Sizes::from_arguments();
+    let parts = Part::from_arguments()?;
     let document = Document::from_arguments()?;
-    anyhow::ensure!(document.is_none() || !sizes.is_smoke(), "--smoke measures nothing to keep");
+    let is_whole = parts.len() == Part::ALL.len();
+    anyhow::ensure!(
+        document.is_none() || (is_whole && !sizes.is_smoke()),
+        "a run of some parts or of small sizes measures nothing to keep"
+    );
     let mut table = Table { smoke: sizes.is_smoke(), ..Table::default() };
-    table.engine(sizes.engine)?;
-    if let Some((routes, pairs)) = sizes.system {
-        kernel::rows(&mut table, routes, pairs).await?;
+    for part in parts {
+        part.rows(&mut table, sizes).await?;
     }
+    let strict = std::env::args().any(|argument| argument == "--strict");
+    let ended = if table.print() || !strict { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    if let Some(document) = document {
+        document.write(&table.to_markdown()?)?;
+    }
+    Ok(ended)
+}
+
+impl Part {
+    /// All parts, in the order of the rows.
+    const ALL: [Self; 8] = [
+        Self::Engine,
+        Self::Kernel,
+        Self::Routes,
+        Self::Sampler,
+        Self::Faults,
+        Self::Links,
+        Self::Union,
+        Self::Services,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Engine => "engine",
+            Self::Kernel => "kernel",
+            Self::Routes => "routes",
+            Self::Sampler => "sampler",
+            Self::Faults => "faults",
+            Self::Links => "links",
+            Self::Union => "union",
+            Self::Services => "services",
+        }
+    }
+
+    /// All parts, or those that `--only PART` names; it may be repeated.
+    fn from_arguments() -> Result<Vec<Self>> {
+        let arguments: Vec<String> = std::env::args().collect();
+        let names = Self::ALL.map(Self::name).join(", ");
+        let part = |at: usize| {
+            let name = arguments.get(at + 1).context("--only needs the name of a part")?;
+            let part = Self::ALL.into_iter().find(|part| part.name() == name);
+            part.with_context(|| format!("`{name}` is not one of: {names}"))
+        };
+        let places = (0..arguments.len()).filter(|at| arguments[*at] == "--only");
+        let parts: Vec<Self> = places.map(part).collect::<Result<_>>()?;
+        Ok(if parts.is_empty() { Self::ALL.to_vec() } else { parts })
+    }
+
+    async fn rows(self, table: &mut Table, sizes: Sizes) -> Result<()> {
+        match self {
+            Self::Engine => table.engine(sizes.engine),
+            Self::Kernel => match sizes.system {
+                Some((routes, pairs)) => kernel::rows(table, routes, pairs).await,
+                None => Ok(()),
+            },
+            Self::Routes => route_rows(table, sizes).await,
+            Self::Sampler => notices::sampler_rows(table, sizes.notices).await,
+            Self::Faults => faults::rows(table, sizes.faults).await,
+            Self::Links => links::rows(table, sizes.links).await,
+            Self::Union => union::rows(table, sizes.cables, sizes.tables).await,
+            Self::Services => services::rows(table, sizes.services).await,
+        }
+    }
+}
+
+/// One agent with a large table of routes: starts, Sets of it and beside it, memory, and losses that are told meanwhile.
+async fn route_rows(table: &mut Table, sizes: Sizes) -> Result<()> {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     carrier::add_links(&net)?;
@@ -193,7 +277,7 @@ async fn run() -> Result<ExitCode> {
     );
 
     if let Some((routes, pairs)) = sizes.system {
-        system::rows(&mut table, &agent, &client, &net, routes, pairs).await?;
+        system::rows(table, &agent, &client, &net, routes, pairs).await?;
     }
 
     let count = sizes.routes;
@@ -223,7 +307,7 @@ async fn run() -> Result<ExitCode> {
     table.row("memory with the routes, MB", resident, None, Some(MEMORY_MB));
     table.ratio("the routes deleted", deleted.answered, "the Set", created.answered, 1.3);
     table.note_cost(&deleted.used);
-    notices::quiet_rows(&mut table, &agent, &client, sizes.notices).await?;
+    notices::quiet_rows(table, &agent, &client, sizes.notices).await?;
     set_routes(&agent, &client, &net, count).await?;
     for link in CarrierLink::ALL {
         let kind = link.kind();
@@ -240,7 +324,7 @@ async fn run() -> Result<ExitCode> {
         table.delays(&format!("{kind} loss beside the delete"), during_delete, 100, WORST_LOSS_MS);
         table.delays(&format!("{kind} loss beside the Set"), during_set, 100, WORST_LOSS_MS);
     }
-    notices::row_amid_table(&mut table, &agent, sizes.notices).await?;
+    notices::row_amid_table(table, &agent, sizes.notices).await?;
 
     let before = agent.resource_use();
     let full = one_leaf_sets(&client, sizes.sets).await?;
@@ -293,17 +377,7 @@ async fn run() -> Result<ExitCode> {
         None,
         Some(megabytes(MAX_REVISION_OCTETS)),
     );
-    notices::sampler_rows(&mut table, sizes.notices).await?;
-    faults::rows(&mut table, sizes.faults).await?;
-    links::rows(&mut table, sizes.links).await?;
-    union::rows(&mut table, sizes.cables, sizes.tables).await?;
-    services::rows(&mut table, sizes.services).await?;
-    let strict = std::env::args().any(|argument| argument == "--strict");
-    let ended = if table.print() || !strict { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    if let Some(document) = document {
-        document.write(&table.to_markdown()?)?;
-    }
-    Ok(ended)
+    Ok(())
 }
 
 fn port() -> Value {
