@@ -47,6 +47,7 @@ mod secret_nodes;
 pub mod secrets;
 mod service_plan;
 pub mod services;
+mod shared_path;
 pub mod show;
 pub mod tree;
 mod type_exchange;
@@ -87,6 +88,7 @@ pub use rows::{
 };
 pub use schema::{NodeId, Schema};
 pub use secrets::{SecretLeaf, SecretRef, Secrets};
+pub use shared_path::SharedPath;
 pub use tree::{Branch, Child, LeafMeta, List, NodeRef, StoredMeta, Tree};
 pub use type_exchange::{ExchangeMode, PackageChange, TypeExchange};
 pub use value::{Scalar, Value};

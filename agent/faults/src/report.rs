@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_config::InstancePath;
+use holdfast_config::SharedPath;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
@@ -133,8 +133,8 @@ impl Report {
 /// The objects, as entries of the native model, that do not work, or work worse, because of a fault.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impact {
-    pub down: Vec<InstancePath>,
-    pub degraded: Vec<InstancePath>,
+    pub down: Vec<SharedPath>,
+    pub degraded: Vec<SharedPath>,
     /// There are more than were counted.
     pub is_truncated: bool,
 }

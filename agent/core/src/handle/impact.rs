@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_config::{Configuration, EffectiveStatus, InstancePath};
+use holdfast_config::{Configuration, EffectiveStatus, InstancePath, SharedPath};
 use holdfast_platform::objects::{EntryShare, Registry};
 use holdfast_scheduler::{Engine, Failure, Impact, ImpactWalk, Key};
 use smallvec::SmallVec;
@@ -149,7 +149,7 @@ impl CoreHandle {
     pub fn mark(
         &self,
         leaves: ServiceState,
-        marks: Vec<(InstancePath, Option<EffectiveStatus>)>,
+        marks: Vec<(SharedPath, Option<EffectiveStatus>)>,
     ) -> usize {
         self.chain.amend(leaves, marks)
     }

@@ -72,9 +72,9 @@ impl CoreHandle {
             return Ok(Some(LastWay::Session { address }));
         }
         let marks = self.chain.marks();
-        let loses = |entry: &&InstancePath| {
-            !entry.starts_with(&link) && marks.get(entry) != Some(EffectiveStatus::Down)
-        };
+        let is_down =
+            |entry: &InstancePath| marks.get(&entry.clone().into()) == Some(EffectiveStatus::Down);
+        let loses = |entry: &&InstancePath| !entry.starts_with(&link) && !is_down(entry);
         let lost: Vec<&InstancePath> = impact.down.iter().filter(loses).collect();
         if let Some(prefix) = lost.iter().find_map(|entry| default_of(entry)) {
             return Ok(Some(LastWay::DefaultRoute { prefix }));

@@ -22,12 +22,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_base::now_ns;
 use holdfast_config::schema::Origin;
-use holdfast_config::{EffectiveStatus, InstancePath, Map, Tree, Value};
+use holdfast_config::{EffectiveStatus, InstancePath, Map, SharedPath, Tree, Value};
 use holdfast_telemetry::{ConfigOrState, Draft, Mutation, Revision};
 use imbl::OrdMap;
 use tokio::sync::watch;
 
-use super::marks::{MarkedEntry, Marks, TooManyMarks};
+use super::marks::{Marks, TooManyMarks};
 use super::service_plans::status_beside;
 use super::state::{Others, in_both, remove_state, show_leaf};
 use super::{ServiceState, marks};
@@ -52,7 +52,7 @@ struct Amendments {
     marks: Marks,
     /// Entries whose marks have changed since the core has begun to build what is not added yet, with the number of the
     /// revision that shows it.
-    recent_marks: Vec<(u64, Vec<MarkedEntry>)>,
+    recent_marks: Vec<(u64, Vec<SharedPath>)>,
     /// Number of the revision that will show a commit in force.
     reserved: Option<u64>,
 }
@@ -108,7 +108,7 @@ impl Amendments {
     }
 
     /// Marks that have changed since a revision, or with it.
-    fn marks_since(&self, base: &Revision) -> impl Iterator<Item = &MarkedEntry> {
+    fn marks_since(&self, base: &Revision) -> impl Iterator<Item = &SharedPath> {
         let since = self.recent_marks.iter().filter(|(number, _)| *number >= base.number);
         since.flat_map(|(_, entries)| entries)
     }
@@ -121,10 +121,11 @@ impl Amendments {
     /// which was made from it, with what was added meanwhile laid on it.
     fn lay_on(&self, [base, next]: [&Revision; 2], draft: &mut Draft<'_>) {
         let [_, tree] = draft.trees_mut();
-        for entry in self.marks_since(base).map(MarkedEntry::path) {
+        for marked in self.marks_since(base) {
+            let entry = marked.to_path();
             match lost_entry([base, next], Origin::Native, &entry) {
                 Some(lost) => tree.apply(&lost, Mutation::Gone(ConfigOrState::Both)),
-                None => marks::show(tree, &entry, self.marks.get(&entry)),
+                None => marks::show(tree, &entry, self.marks.get(marked)),
             }
         }
         let models = draft.models();
@@ -200,7 +201,7 @@ impl RevisionChain {
     pub(crate) fn amend(
         &self,
         leaves: ServiceState,
-        marks: Vec<(InstancePath, Option<EffectiveStatus>)>,
+        marks: Vec<(SharedPath, Option<EffectiveStatus>)>,
     ) -> usize {
         let mut amended = self.lock();
         let newest = self.newest();
@@ -213,7 +214,7 @@ impl RevisionChain {
         let mut left_out = 0;
         for (entry, mark) in marks {
             match amended.marks.set(&entry, mark) {
-                Ok(marked) => changed.extend(marked),
+                Ok(is_change) => changed.extend(is_change.then_some(entry)),
                 Err(TooManyMarks) => left_out += 1,
             }
         }
@@ -223,9 +224,9 @@ impl RevisionChain {
         let number = amended.number_after(&newest);
         let next = Revision { number, time_ns: now_ns(), ..(*newest).clone() };
         let mut draft = newest.resume(next);
-        let is_shown = |entry: &InstancePath| newest.has_entry(Origin::Native, entry);
-        let shown = changed.iter().map(MarkedEntry::path).filter(is_shown);
-        let shown: Vec<InstancePath> = shown.collect();
+        let paths = changed.iter().map(|marked| (marked, marked.to_path()));
+        let shown: Vec<(&SharedPath, InstancePath)> =
+            paths.filter(|(_, entry)| newest.has_entry(Origin::Native, entry)).collect();
         if leaves.is_empty() && shown.is_empty() {
             amended.recent_marks.push((number, changed));
             return left_out;
@@ -234,7 +235,10 @@ impl RevisionChain {
             amended.amend(&mut draft, path, value);
         }
         let [_, native] = draft.trees_mut();
-        shown.iter().for_each(|entry| marks::show(native, entry, amended.marks.get(entry)));
+        for (marked, entry) in &shown {
+            marks::show(native, entry, amended.marks.get(marked));
+        }
+        drop(shown);
         amended.recent_marks.push((number, changed));
         self.revision_tx.send_replace(Arc::new(draft.publish()));
         left_out
@@ -585,7 +589,7 @@ mod tests {
             let mut building: Option<(Arc<Revision>, Revision, BTreeSet<usize>)> = None;
             let mut amend = |entry: usize, mark: Option<bool>, chain: &RevisionChain| {
                 let mark = mark.map(mark_of);
-                chain.amend(Vec::new(), vec![(native(MARKED[entry]), mark)]);
+                chain.amend(Vec::new(), vec![(native(MARKED[entry]).into(), mark)]);
                 match mark {
                     Some(mark) => marks.insert(entry, mark),
                     None => marks.remove(&entry),
@@ -696,11 +700,11 @@ mod tests {
         draft.apply_diff(Origin::Native, &Tree::new(), &tree);
         chain.advance(&first, draft.publish());
         drop(first);
-        let portions: Vec<Vec<(InstancePath, Option<EffectiveStatus>)>> = (0..ROUTES
+        let portions: Vec<Vec<(SharedPath, Option<EffectiveStatus>)>> = (0..ROUTES
             .div_ceil(PORTION))
             .map(|portion| {
                 let numbers = portion * PORTION..ROUTES.min((portion + 1) * PORTION);
-                numbers.map(|number| (route(number), Some(EffectiveStatus::Down))).collect()
+                numbers.map(|number| (route(number).into(), Some(EffectiveStatus::Down))).collect()
             })
             .collect();
         let info = measure(|| {

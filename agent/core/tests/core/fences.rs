@@ -283,7 +283,7 @@ async fn the_last_way_is_named() {
     }
     // An object that is marked as DOWN already loses nothing.
     let entry = agent.handle.models().native.resolve_write(&route.parse().unwrap()).unwrap();
-    agent.handle.mark(Vec::new(), vec![(entry, Some(EffectiveStatus::Down))]);
+    agent.handle.mark(Vec::new(), vec![(entry.into(), Some(EffectiveStatus::Down))]);
     assert_eq!(find("eth0", &nobody).await, None);
     agent.update(&BOX.replace("198.51.100.0/24", "0.0.0.0/0")).await.unwrap();
     agent.turns().await;

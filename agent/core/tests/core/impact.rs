@@ -157,7 +157,7 @@ async fn an_entry_that_is_built_anew_is_marked_as_before() {
         agent.turns().await;
     };
     let marked = |mark: Option<EffectiveStatus>| {
-        [&prefix, &address].map(|path| (native_path(&agent, path), mark)).to_vec()
+        [&prefix, &address].map(|path| (native_path(&agent, path).into(), mark)).to_vec()
     };
     let shown = || [&prefix, &address].map(|path| mark_of(&agent, path));
     build().await;
@@ -196,7 +196,7 @@ async fn ten_thousand_marked_routes_stay_derived() {
     let found = impact(&agent, failure::of_interface("eth0")).await;
     assert_eq!(found.down.len(), ROUTES + 3, "the routes of both documents, the port, its address");
     for portion in found.down.chunks(PORTION) {
-        let marks = portion.iter().map(|entry| (entry.clone(), Some(EffectiveStatus::Down)));
+        let marks = portion.iter().map(|entry| (entry.clone().into(), Some(EffectiveStatus::Down)));
         agent.handle.mark(Vec::new(), marks.collect());
     }
     let of = |below: &str| {

@@ -5,6 +5,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_config::{InstancePath, SharedPath};
 use holdfast_core::{CoreHandle, Datastore as _, EntryImpact};
 use holdfast_faults::{Condition, Faults, Impact, Resource};
 use holdfast_platform::failure;
@@ -98,6 +99,8 @@ impl ImpactWalks {
         self.repeat_at = walk.began + REPEAT_INTERVAL.max(took * REPEAT_SHARE);
         self.running = None;
         let EntryImpact { down, degraded, is_truncated, .. } = found;
+        let down = sharing(down);
+        let degraded = sharing(degraded);
         (condition, Impact { down, degraded, is_truncated })
     }
 
@@ -127,4 +130,13 @@ impl ImpactWalks {
             _ => None,
         }
     }
+}
+
+/// Paths that share those of their lists. They ascend, so that entries of one list stand beside each other.
+fn sharing(paths: Vec<InstancePath>) -> Vec<SharedPath> {
+    let mut shared: Vec<SharedPath> = Vec::with_capacity(paths.len());
+    for path in paths {
+        shared.push(SharedPath::beside(path, shared.last()));
+    }
+    shared
 }

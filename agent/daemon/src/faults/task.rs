@@ -8,7 +8,7 @@ use std::time::Duration;
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::tree::{Branch, Tree};
 use holdfast_config::{
-    Configuration, EffectiveStatus, FenceOwner, InstancePath, MissingNode, Provenance,
+    Configuration, EffectiveStatus, FenceOwner, MissingNode, Provenance, SharedPath,
 };
 use holdfast_core::{CoreHandle, Datastore, ServiceState};
 use holdfast_faults::{
@@ -291,7 +291,7 @@ async fn first_bug(tasks: &mut JoinSet<()>) -> Option<JoinError> {
 #[derive(Debug, Default)]
 struct Unshown {
     alarms: BTreeSet<Condition>,
-    marks: BTreeMap<InstancePath, Option<EffectiveStatus>>,
+    marks: BTreeMap<SharedPath, Option<EffectiveStatus>>,
     latches: BTreeSet<Condition>,
     monitors: BTreeSet<SmolStr>,
     rules: BTreeSet<Condition>,
@@ -906,7 +906,7 @@ impl FaultTask {
             Request::Latch { request, answer } => self.latch(vec![(request, answer)]).await,
             Request::Affected { alarm, limit, answer } => {
                 let affected = self.faults.affected(&alarm).take(limit);
-                drop(answer.send(affected.map(|(path, status)| (path.clone(), status)).collect()));
+                drop(answer.send(affected.collect()));
             }
             Request::Times(answer) => drop(answer.send(self.stamps.times())),
             Request::Raises { after, answer } => drop(answer.send(self.stamps.after(after))),

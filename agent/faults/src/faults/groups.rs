@@ -212,7 +212,7 @@ impl Faults {
             _ => *condition == own,
         };
         let entries = self.objects.of(&Resource::Interface(member.clone())).into_iter();
-        let statuses = entries.flat_map(|entry| self.impacts.statuses_by_alarm(&entry));
+        let statuses = entries.flat_map(|entry| self.impacts.statuses_by_alarm(&entry.into()));
         let downs = statuses.filter(|(_, status)| *status >= EffectiveStatus::Down);
         let downs = downs.filter(move |(condition, _)| !is_own(condition));
         downs.filter_map(|(condition, _)| self.alarm(condition))

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath};
+use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath, SharedPath};
 use holdfast_scheduler::Now;
 use smol_str::{SmolStr, format_smolstr};
 
@@ -92,7 +92,7 @@ pub struct Effects {
     /// Rows to write.
     pub rows: Vec<Row>,
     /// Objects whose status to show is another one; `None` for those that work again.
-    pub marks: BTreeMap<InstancePath, Option<EffectiveStatus>>,
+    pub marks: BTreeMap<SharedPath, Option<EffectiveStatus>>,
     /// Alarms whose impact is to be looked for.
     pub wanted_impacts: BTreeSet<Condition>,
     /// Rules, by the conditions of their alarms, whose state is to be shown; without one, its entry is to go.
@@ -442,11 +442,11 @@ impl Faults {
         self.conditions.get(condition)?.alarm.as_ref()
     }
 
-    /// Objects that do not work, or work worse, because of an open alarm, in the order of their paths.
+    /// Objects that do not work, or work worse, because of an open alarm, by list and key.
     pub fn affected(
         &self,
         condition: &Condition,
-    ) -> impl Iterator<Item = (&InstancePath, EffectiveStatus)> {
+    ) -> impl Iterator<Item = (InstancePath, EffectiveStatus)> {
         self.impacts.affected(condition)
     }
 

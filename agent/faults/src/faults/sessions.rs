@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath};
+use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath, SharedPath};
 use holdfast_scheduler::Now;
 use smol_str::{SmolStr, format_smolstr};
 
@@ -32,7 +32,7 @@ pub(crate) struct Sessions {
     /// Sessions that suppress alarms.
     suppressing: BTreeSet<SmolStr>,
     /// Entries that are shown to be in maintenance.
-    marked: BTreeSet<InstancePath>,
+    marked: BTreeSet<SharedPath>,
 }
 
 impl Sessions {
@@ -269,24 +269,23 @@ impl Faults {
 
     /// Takes in what is in maintenance now. Members of uplink groups count as lost then.
     pub(crate) fn note_maintained(&mut self) {
-        let mut marked = BTreeSet::new();
+        let mut marked: BTreeSet<SharedPath> = BTreeSet::new();
         for session in self.sessions.all.values() {
             if session.state == SessionState::InMaintenance {
                 let own = session.resources.iter().flat_map(|it| self.objects.of(it));
-                marked.extend(own);
-                marked
-                    .extend(self.sessions.without.get(&session.id).into_iter().flatten().cloned());
+                let without = self.sessions.without.get(&session.id).into_iter().flatten();
+                marked.extend(own.chain(without.cloned()).map(SharedPath::from));
             }
         }
         let before = std::mem::replace(&mut self.sessions.marked, marked);
         for path in before.difference(&self.sessions.marked) {
             let status = self.impacts.status(path);
             self.effects.marks.insert(path.clone(), status);
-            self.groups.outdate(path);
+            self.groups.outdate(&path.to_path());
         }
         for path in self.sessions.marked.difference(&before) {
             self.effects.marks.insert(path.clone(), Some(EffectiveStatus::Maintenance));
-            self.groups.outdate(path);
+            self.groups.outdate(&path.to_path());
         }
     }
 

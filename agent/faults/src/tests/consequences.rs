@@ -42,15 +42,15 @@ impl Clocked {
         degraded: &[&str],
     ) -> Vec<String> {
         let impact = Impact {
-            down: down.iter().copied().map(link).collect(),
-            degraded: degraded.iter().copied().map(link).collect(),
+            down: down.iter().map(|name| link(name).into()).collect(),
+            degraded: degraded.iter().map(|name| link(name).into()).collect(),
             is_truncated: false,
         };
         self.on(Input::Impact(condition.parse().unwrap(), impact))
     }
 
     fn marks(&self) -> Vec<(InstancePath, EffectiveStatus)> {
-        self.faults.impacts.statuses().map(|(path, status)| (path.clone(), status)).collect()
+        self.faults.impacts.statuses().collect()
     }
 
     pub(super) fn status(&self, name: &str) -> Option<EffectiveStatus> {

@@ -123,12 +123,20 @@ fn what_is_maintained_is_marked_above_all_else() {
     it.now += 40 * SECOND;
     let effects = it.faults.on(Input::Due, it.now());
     let maintained = Some(EffectiveStatus::Maintenance);
-    assert_eq!(effects.marks[&entry("eth1")], maintained);
-    assert_eq!(effects.marks[&entry("route")], maintained, "with what does not work without it");
+    assert_eq!(effects.marks[&entry("eth1").into()], maintained);
+    assert_eq!(
+        effects.marks[&entry("route").into()],
+        maintained,
+        "with what does not work without it"
+    );
     let request = SessionRequest::WorkDone { session: id };
     let (_, effects) = it.faults.request_session(request, it.now()).unwrap();
-    assert_eq!(effects.marks[&entry("eth1")], Some(EffectiveStatus::Down), "as the alarm says");
-    assert_eq!(effects.marks[&entry("route")], None);
+    assert_eq!(
+        effects.marks[&entry("eth1").into()],
+        Some(EffectiveStatus::Down),
+        "as the alarm says"
+    );
+    assert_eq!(effects.marks[&entry("route").into()], None);
 }
 
 #[test]
