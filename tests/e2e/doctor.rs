@@ -98,7 +98,7 @@ async fn the_thirteen_steps() {
 /// The steps of the administrator.
 async fn administer(agent: &AgentProcess, client: &GnmiClient, net: &holdfast_tests::netns::Netns) {
     let mut admin = maintenance(agent, agent.credentials()).await;
-    let mut stream = admin.watch(wire::WatchRequest {}).await.unwrap().into_inner();
+    let mut stream = admin.watch(wire::WatchRequest::default()).await.unwrap().into_inner();
     assert!(matches!(next(&mut stream).await, Content::Snapshot(_)));
 
     // 1: nothing is placed on the resource any more, and that is acknowledged.

@@ -128,7 +128,7 @@ async fn shut_eth0(rpc: &mut Maintenance, net: &Netns) -> wire::Session {
 }
 
 async fn watch(rpc: &mut Maintenance) -> Streaming<wire::WatchResponse> {
-    rpc.watch(wire::WatchRequest {}).await.unwrap().into_inner()
+    rpc.watch(wire::WatchRequest::default()).await.unwrap().into_inner()
 }
 
 pub(crate) async fn next(stream: &mut Streaming<wire::WatchResponse>) -> Content {
@@ -469,6 +469,53 @@ async fn what_cannot_move_fails_a_session_and_nothing_stays_fenced() {
     assert_eq!(way(&net, "203.0.114.9"), "eth0", "the drain is taken back");
     assert!(net.link("eth0").up);
     add_route(&client, "203.0.115.0/24", &[("10.0.0.2", None)]).await;
+}
+
+// proves sv.C68
+#[tokio::test]
+async fn a_watcher_that_comes_back_gets_the_steps_that_it_missed() {
+    let net = ports(&["eth0", "eth1"]);
+    let (mut agent, _client) = agent_with_consumer(&net).await;
+    let mut admin = maintenance(&agent, agent.credentials()).await;
+    let mut told = watch(&mut admin).await;
+    let session = shut_eth0(&mut admin, &net).await;
+    let last = loop {
+        let Content::Event(event) = next(&mut told).await else { continue };
+        if event.state() == wire::State::InMaintenance && event.consumer.is_empty() {
+            break event.id;
+        }
+    };
+    drop(told);
+    admin.work_done(of(&session)).await.unwrap();
+    wait_for_state(&mut admin, &session, wire::State::Over).await;
+    agent.terminate().await;
+    agent.restart().await;
+    let mut admin = maintenance(&agent, agent.credentials()).await;
+    let after = async |rpc: &mut Maintenance, id: u64| {
+        let request = wire::WatchRequest { after: Some(id) };
+        rpc.watch(request).await.unwrap().into_inner()
+    };
+    let mut told = after(&mut admin, last).await;
+    let mut id = last;
+    loop {
+        let Content::Event(event) = next(&mut told).await else { panic!("the log has all steps") };
+        assert!(event.id > id, "ids ascend, also over a restart: {event:?}");
+        id = event.id;
+        if event.state() == wire::State::Over && event.consumer.is_empty() {
+            break;
+        }
+    }
+    let log = command(&agent, &["log", &session.id]);
+    for state in ["announced", "draining", "ready", "in-maintenance", "restoring", "over"] {
+        assert!(log.contains(state), "{state}: {log}");
+    }
+    assert_eq!(command(&agent, &["log", "7"]), "");
+
+    // Of a session that is not kept any more, there is no step: everything is told anew.
+    admin.delete(of(&session)).await.unwrap();
+    let mut told = after(&mut admin, last).await;
+    let Content::Snapshot(all) = next(&mut told).await else { panic!("a session is missing") };
+    assert!(all.gap && all.sessions.is_empty() && all.last_event_id > id, "{all:?}");
 }
 
 /// The text that `holdfast maintenance ...` prints.

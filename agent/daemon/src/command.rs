@@ -396,8 +396,8 @@ pub fn maintenance(settings: &MaintenanceSettings) -> Result<(), CommandError> {
         MaintenanceAction::Question(question) => {
             print(&asynchronously(client.ask_of_maintenance(question))??)
         }
-        MaintenanceAction::Watch => {
-            print_lines(async { client.watch_maintenance().await?.print(print_part).await })
+        MaintenanceAction::Watch(watch) => {
+            print_lines(async { client.watch_maintenance(*watch).await?.print(print_part).await })
         }
     }
 }

@@ -36,7 +36,7 @@ pub use keys::{SECTIONS, Section, Setting, TakesEffect};
 pub use listen::{ListenAddress, ListenSocket};
 pub use maintenance::{
     AnswerVerb, MaintenanceAction, MaintenanceQuestion, MaintenanceSettings, NewSession,
-    SessionReply, SessionVerb,
+    SessionReply, SessionVerb, SessionWatch,
 };
 pub use probe::{
     PingQuestion, PingSettings, ProbeTarget, TracePackets, TraceQuestion, TraceSettings,

@@ -1,7 +1,7 @@
 //! Faults of the box: what is wrong, since when, and who has been told.
 //!
 //! Start at [`Faults::on`]: sources report *conditions* by level, policies decide which of them become *alarms*, and each
-//! change of an alarm is a [`Transition`] in the log. [FAULTS.md](../FAULTS.md) is the specification.
+//! change of an alarm is a [`Transition`] in the log, and a step of a session is a [`SessionStep`] there. [FAULTS.md](../FAULTS.md) is the specification.
 //!
 //! All code here is a pure function of its arguments. The time is an argument too. The result is [`Effects`], which
 //! lists what the caller has to show, store and tell. A condition that is reported twice is one condition, and sources that missed something report all that they
@@ -43,7 +43,7 @@ pub use glob::Glob;
 pub use group::{MAX_GROUP_LINKS, MAX_GROUPS, UplinkGroup, circle};
 pub use impact::{ImpactCount, ImpactState, Objects};
 pub use latch::{Latch, LatchError, LatchKind, LatchRequest};
-pub use log::{LOG_TRANSITIONS, Log, Resume};
+pub use log::{LOG_ENTRIES, Log, LogEntry, Resume};
 pub use monitor::{Monitor, MonitorError, OutsideReport, Word};
 pub use policy::{Policy, Settings, Shelf};
 pub use probe::{MAX_PROBES, Probe, ProbeMode, Reachability, Require};
@@ -54,7 +54,7 @@ pub use session::{
     Answer, Consumer, Contents, DEFAULT_CONSUMER, Drained, Health, MaintenanceSettings,
     ObjectAction, ObjectProgress, Reply, Session, SessionChange, SessionConsumer, SessionError,
     SessionEvent, SessionInput, SessionKind, SessionObject, SessionPlan, SessionRequest,
-    SessionState, Wants,
+    SessionState, SessionStep, Wants,
 };
 pub use stored::Row;
 pub use types::{AlarmType, DRIFT_WINDOW, Effect, Severity, TYPES};

@@ -1,77 +1,124 @@
-//! The last transitions, for those who listen and for those who come back.
+//! The last transitions of alarms and steps of sessions, for those who listen and for those who come back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::alarm::Transition;
+use crate::session::SessionStep;
 
-/// Transitions that are kept: those of an hour in which four alarms change a second.
-pub const LOG_TRANSITIONS: usize = 16_384;
+/// Entries that are kept: those of an hour in which four alarms change a second.
+pub const LOG_ENTRIES: usize = 16_384;
 
-/// The last transitions, by ascending id.
+/// An entry of the log.
+#[derive(Clone, Debug)]
+pub enum LogEntry {
+    Alarm(Arc<Transition>),
+    Step(Arc<SessionStep>),
+}
+
+/// The last entries, by ascending id.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    transitions: VecDeque<Arc<Transition>>,
-    /// Id of the last transition; 0 before the first one.
+    entries: VecDeque<LogEntry>,
+    /// Id of the last entry; 0 before the first one.
     last_id: u64,
-    /// All transitions after this one are known.
+    /// All entries after this one are known.
     complete_after: u64,
 }
 
-/// The answer to a listener that has been told everything up to some transition.
+/// The answer to a listener that has been told everything up to some entry.
 #[derive(Clone, Debug)]
 pub enum Resume {
     /// All that came since, in order.
-    Transitions(Vec<Arc<Transition>>),
-    /// The log does not go back so far, or has no such transition.
+    Entries(Vec<LogEntry>),
+    /// The log does not go back so far, or has no such entry.
     Gap,
+}
+
+impl LogEntry {
+    /// Ascends, also over restarts of the agent.
+    pub fn id(&self) -> u64 {
+        match self {
+            Self::Alarm(transition) => transition.id,
+            Self::Step(step) => step.id,
+        }
+    }
+
+    pub fn transition(&self) -> Option<&Arc<Transition>> {
+        match self {
+            Self::Alarm(transition) => Some(transition),
+            Self::Step(_) => None,
+        }
+    }
+
+    pub fn step(&self) -> Option<&Arc<SessionStep>> {
+        match self {
+            Self::Alarm(_) => None,
+            Self::Step(step) => Some(step),
+        }
+    }
 }
 
 impl Log {
     /// The log of an earlier run, which may have given ids up to `reserved`. After a run that did not end in order
     /// the last ones may be missing.
-    pub(crate) fn restored(transitions: Vec<Transition>, reserved: u64) -> Self {
-        let last = transitions.last().map_or(0, |transition| transition.id);
+    pub(crate) fn restored(entries: Vec<LogEntry>, reserved: u64) -> Self {
+        let last = entries.last().map_or(0, LogEntry::id);
         let last_id = last.max(reserved);
         // An entry may be missing that came among too many, or that this version cannot read.
-        let neighbours = transitions.windows(2).rev();
-        let hole = neighbours.into_iter().find(|pair| pair[0].id + 1 != pair[1].id);
-        let first = hole.map(|pair| &pair[1]).or(transitions.first());
-        let first = first.map_or(last_id, |transition| transition.id - 1);
+        let neighbours = entries.windows(2).rev();
+        let hole = neighbours.into_iter().find(|pair| pair[0].id() + 1 != pair[1].id());
+        let first = hole.map(|pair| &pair[1]).or(entries.first());
+        let first = first.map_or(last_id, |entry| entry.id() - 1);
         let complete_after = if last == last_id { first } else { last_id };
-        let kept = transitions.len().saturating_sub(LOG_TRANSITIONS);
-        let transitions = transitions.into_iter().skip(kept).map(Arc::new).collect();
-        Self { transitions, last_id, complete_after }
+        let kept = entries.len().saturating_sub(LOG_ENTRIES);
+        Self { entries: entries.into_iter().skip(kept).collect(), last_id, complete_after }
     }
 
     pub fn last_id(&self) -> u64 {
         self.last_id
     }
 
-    /// Transitions by ascending id.
-    pub fn transitions(&self) -> impl DoubleEndedIterator<Item = &Arc<Transition>> {
-        self.transitions.iter()
+    /// Entries by ascending id.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &LogEntry> {
+        self.entries.iter()
     }
 
-    /// Transitions after this one.
+    /// Entries after this one.
     pub fn since(&self, id: u64) -> Resume {
         if id > self.last_id || id < self.complete_after {
             return Resume::Gap;
         }
-        let at = self.transitions.partition_point(|transition| transition.id <= id);
-        Resume::Transitions(self.transitions.range(at..).cloned().collect())
+        let at = self.entries.partition_point(|entry| entry.id() <= id);
+        Resume::Entries(self.entries.range(at..).cloned().collect())
     }
 
     /// Adds a transition, and gives it the next id.
     pub(crate) fn add(&mut self, transition: impl FnOnce(u64) -> Transition) -> Arc<Transition> {
-        self.last_id += 1;
-        let transition = Arc::new(transition(self.last_id));
-        if self.transitions.len() == LOG_TRANSITIONS
-            && let Some(oldest) = self.transitions.pop_front()
-        {
-            self.complete_after = self.complete_after.max(oldest.id);
-        }
-        self.transitions.push_back(Arc::clone(&transition));
+        let transition = Arc::new(transition(self.next_id()));
+        self.push(LogEntry::Alarm(Arc::clone(&transition)));
         transition
+    }
+
+    /// Adds a step of a session, and gives it the next id.
+    pub(crate) fn add_step(&mut self, mut step: SessionStep) -> Arc<SessionStep> {
+        step.id = self.next_id();
+        let step = Arc::new(step);
+        self.push(LogEntry::Step(Arc::clone(&step)));
+        step
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn push(&mut self, entry: LogEntry) {
+        if self.entries.len() == LOG_ENTRIES
+            && let Some(oldest) = self.entries.pop_front()
+        {
+            self.complete_after = self.complete_after.max(oldest.id());
+        }
+        self.entries.push_back(entry);
     }
 }

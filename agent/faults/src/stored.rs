@@ -1,9 +1,10 @@
-//! Alarms and transitions as they survive a restart: in JSON.
+//! Alarms, sessions and entries of the log as they survive a restart: in JSON.
 
 use crate::alarm::{Alarm, Transition};
 use crate::condition::Condition;
 use crate::latch::Latch;
-use crate::session::Session;
+use crate::log::LogEntry;
+use crate::session::{Session, SessionStep};
 
 /// Beginning of the names of rows with latches.
 pub(crate) const LATCH_ROWS: &str = "latch/";
@@ -54,15 +55,22 @@ impl Row {
     }
 }
 
-impl Transition {
-    /// The transition as the log on disk has it.
+impl LogEntry {
+    /// The entry as the log on disk has it.
     pub fn to_stored(&self) -> Vec<u8> {
+        let stored = match self {
+            Self::Alarm(transition) => serde_json::to_vec(&**transition),
+            Self::Step(step) => serde_json::to_vec(&**step),
+        };
         // Only a map whose keys are not texts cannot be written.
-        serde_json::to_vec(self).unwrap_or_default()
+        stored.unwrap_or_default()
     }
 
     /// Reads what [`Self::to_stored`] has written; `None` for what this version does not know.
     pub fn from_stored(content: &[u8]) -> Option<Self> {
-        serde_json::from_slice(content).ok()
+        let transition = serde_json::from_slice::<Transition>(content);
+        let entry = transition.map(|transition| Self::Alarm(transition.into()));
+        let step = || serde_json::from_slice::<SessionStep>(content);
+        entry.or_else(|_| step().map(|step| Self::Step(step.into()))).ok()
     }
 }

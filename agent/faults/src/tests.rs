@@ -92,7 +92,7 @@ impl Clocked {
 }
 
 /// Faults of an earlier run, without objects.
-fn restored(rows: BTreeMap<String, Vec<u8>>, log: Vec<Transition>) -> (Faults, Vec<String>) {
+fn restored(rows: BTreeMap<String, Vec<u8>>, log: Vec<LogEntry>) -> (Faults, Vec<String>) {
     Faults::restored(rows, log, Box::new(()), Clocked::new().now())
 }
 
@@ -422,15 +422,13 @@ fn a_listener_that_comes_back_gets_what_it_missed() {
     faults.ends(DOWN);
     faults.holds(DOWN);
     let since = |faults: &Clocked, id| match faults.faults.log().since(id) {
-        Resume::Transitions(transitions) => {
-            Some(transitions.iter().map(|transition| transition.id).collect::<Vec<_>>())
-        }
+        Resume::Entries(entries) => Some(entries.iter().map(LogEntry::id).collect::<Vec<_>>()),
         Resume::Gap => None,
     };
     assert_eq!(since(&faults, 1), Some(vec![2, 3]));
     assert_eq!(since(&faults, 3), Some(Vec::new()));
     assert_eq!(since(&faults, 4), None, "it is of no transition yet");
-    for _ in 0..LOG_TRANSITIONS {
+    for _ in 0..LOG_ENTRIES {
         faults.holds("store-failed@agent");
         faults.ends("store-failed@agent");
     }
@@ -442,27 +440,23 @@ fn a_log_goes_on_over_a_restart_in_order_and_has_a_gap_after_a_kill() {
     let mut before = Clocked::new();
     before.holds(DOWN);
     before.ends(DOWN);
-    let log: Vec<Transition> = before
-        .transitions
-        .iter()
-        .map(|transition| Transition::from_stored(&transition.to_stored()).unwrap())
-        .collect();
-    assert_eq!(
-        log.iter().collect::<Vec<_>>(),
-        before.transitions.iter().map(|it| &**it).collect::<Vec<_>>()
-    );
+    let entries = before.transitions.iter().cloned().map(LogEntry::Alarm);
+    let log: Vec<LogEntry> =
+        entries.map(|entry| LogEntry::from_stored(&entry.to_stored()).unwrap()).collect();
+    let transitions = log.iter().filter_map(LogEntry::transition);
+    assert_eq!(transitions.collect::<Vec<_>>(), before.transitions.iter().collect::<Vec<_>>());
 
     let (killed, _) = restored(before.rows.clone(), log.clone());
     assert!(matches!(killed.log().since(2), Resume::Gap), "events after it may be lost");
-    assert_eq!(killed.log().transitions().count(), 2, "what is on disk is in the log");
+    assert_eq!(killed.log().entries().count(), 2, "what is on disk is in the log");
 
     let last = before.faults.last_row();
     before.rows.insert(last.name, last.content.unwrap());
     let (faults, _) = restored(before.rows, log);
     let mut after = Clocked::of(faults);
     after.holds(DOWN);
-    let Resume::Transitions(missed) = after.faults.log().since(1) else { panic!("no gap") };
-    assert_eq!(missed.iter().map(|it| it.id).collect::<Vec<_>>(), [2, 3]);
+    let Resume::Entries(missed) = after.faults.log().since(1) else { panic!("no gap") };
+    assert_eq!(missed.iter().map(LogEntry::id).collect::<Vec<_>>(), [2, 3]);
     assert!(after.rows.contains_key("reserved-event-id"), "ids are reserved before they are given");
 }
 

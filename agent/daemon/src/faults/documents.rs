@@ -75,19 +75,21 @@ pub fn session_document(session: &Session) -> Value {
 }
 
 /// A step of a session as a JSON object.
-pub fn step_document(step: &SessionEvent) -> Value {
+pub fn step_document(event: &SessionEvent) -> Value {
+    let SessionEvent { step, session } = event;
     let object = match &step.change {
         SessionChange::ActionDone(object, _) => Some(object),
         _ => None,
     };
     json!({
+        "id": step.id,
         "time": step.time_ns,
         "change": step.change.name(),
         "status": step.state.name(),
         "told-as": step.state.alias(),
         "consumer": step.consumer,
         "object": object,
-        "session": session_document(&step.session),
+        "session": session_document(session),
     })
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath};
 use holdfast_core::CoreHandle;
 use holdfast_faults::{
-    Alarm, Condition, LatchError, LatchRequest, MonitorError, OperatorError, OperatorState,
-    OutsideReport, ResetError, Resource, Session, SessionPlan, SessionRequest, Transition,
+    Alarm, Condition, LatchError, LatchRequest, LogEntry, MonitorError, OperatorError,
+    OperatorState, OutsideReport, ResetError, Resource, Session, SessionEvent, SessionPlan,
+    SessionRequest, Transition,
 };
 use holdfast_introspect::Distribution;
 use smol_str::SmolStr;
@@ -45,7 +46,7 @@ pub(super) enum Request {
     Alarms(oneshot::Sender<Vec<Alarm>>),
     Log {
         after: u64,
-        answer: oneshot::Sender<Vec<Arc<Transition>>>,
+        answer: oneshot::Sender<Vec<LogEntry>>,
     },
     Operate {
         word: OperatorWord,
@@ -83,7 +84,12 @@ pub(super) enum Request {
         request: SessionRequest,
         answer: oneshot::Sender<Result<SessionAnswer, SessionRefusal>>,
     },
-    FollowSessions(oneshot::Sender<FollowedSessions>),
+    FollowSessions {
+        after: Option<u64>,
+        answer: oneshot::Sender<FollowedSessions>,
+    },
+    Sessions(oneshot::Sender<Vec<Session>>),
+    SessionSteps(oneshot::Sender<Vec<SessionEvent>>),
 }
 
 /// Reporter, with the name of its `monitor` entry.
@@ -290,11 +296,11 @@ impl FaultService {
         self.ask(Request::Alarms).await
     }
 
-    /// Transitions in the log after this one.
+    /// Entries of the log after this one.
     ///
     /// # Errors
     /// When nobody looks for faults any more.
-    pub async fn log(&self, after: u64) -> Result<Vec<Arc<Transition>>, FaultsStopped> {
+    pub async fn log(&self, after: u64) -> Result<Vec<LogEntry>, FaultsStopped> {
         self.ask(|answer| Request::Log { after, answer }).await
     }
 
@@ -441,19 +447,34 @@ impl FaultService {
     /// # Errors
     /// When nobody looks for faults any more.
     pub async fn sessions(&self) -> Result<Vec<Session>, FaultsStopped> {
-        self.ask_to_follow_sessions().await.map(|(all, _)| all)
+        self.ask(Request::Sessions).await
     }
 
-    /// Follows all maintenance sessions.
+    /// Steps of sessions that are in the log, with their sessions as these are now. Steps of sessions that are not kept any more
+    /// are left out.
     ///
     /// # Errors
     /// When nobody looks for faults any more.
-    pub async fn follow_sessions(&self) -> Result<SessionFollower, FaultsStopped> {
-        Ok(SessionFollower::new(self.clone(), self.ask_to_follow_sessions().await?))
+    pub async fn session_steps(&self) -> Result<Vec<SessionEvent>, FaultsStopped> {
+        self.ask(Request::SessionSteps).await
     }
 
-    pub(super) async fn ask_to_follow_sessions(&self) -> Result<FollowedSessions, FaultsStopped> {
-        self.ask(Request::FollowSessions).await
+    /// Follows all maintenance sessions, after this entry of the log or from now on.
+    ///
+    /// # Errors
+    /// When nobody looks for faults any more.
+    pub async fn follow_sessions(
+        &self,
+        after: Option<u64>,
+    ) -> Result<SessionFollower, FaultsStopped> {
+        Ok(SessionFollower::new(self.clone(), self.ask_to_follow_sessions(after).await?))
+    }
+
+    pub(super) async fn ask_to_follow_sessions(
+        &self,
+        after: Option<u64>,
+    ) -> Result<FollowedSessions, FaultsStopped> {
+        self.ask(|answer| Request::FollowSessions { after, answer }).await
     }
 
     async fn ask_to_listen(&self, after: Option<u64>) -> Result<Listening, FaultsStopped> {

@@ -1,6 +1,6 @@
 //! Maintenance sessions: what stands on their resources, whether these work, and who follows them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::error;
 
-use super::handle::{FaultService, FaultsStopped};
+use super::handle::FaultService;
 use super::links::Links;
 use super::objects::BoxObjects;
 
@@ -53,41 +53,55 @@ pub struct SessionAnswer {
 /// News of sessions.
 #[derive(Clone, Debug)]
 pub enum SessionNews {
-    /// All sessions: one that is not among them is not kept any more.
-    All(Vec<Session>),
+    /// All sessions: one that is not among them is not kept any more. `is_gap` when the log does not have all steps since the
+    /// follower's last one, or a session of these is not kept any more.
+    Snapshot {
+        sessions: Vec<Session>,
+        is_gap: bool,
+        last_id: u64,
+    },
     Step(Arc<SessionEvent>),
 }
 
-/// Someone who follows sessions: all of them first, and then each step. Who is too slow gets all of them again.
+/// Someone who follows sessions: first all of them or the steps that it has missed, and then each step. A follower that is
+/// too slow gets what it has missed from the log.
 #[derive(Debug)]
 pub struct SessionFollower {
     faults: FaultService,
-    all: Option<Vec<Session>>,
-    steps: broadcast::Receiver<Arc<SessionEvent>>,
+    followed: FollowedSessions,
 }
 
 /// The answer to one who begins to follow sessions.
-pub(super) type FollowedSessions = (Vec<Session>, broadcast::Receiver<Arc<SessionEvent>>);
+#[derive(Debug)]
+pub(super) struct FollowedSessions {
+    pub(super) news: VecDeque<SessionNews>,
+    /// Id of the last entry of the log that the news contain.
+    pub(super) last_id: u64,
+    pub(super) steps: broadcast::Receiver<Arc<SessionEvent>>,
+}
 
 impl SessionFollower {
-    pub(super) fn new(faults: FaultService, (all, steps): FollowedSessions) -> Self {
-        Self { faults, all: Some(all), steps }
+    pub(super) fn new(faults: FaultService, followed: FollowedSessions) -> Self {
+        Self { faults, followed }
     }
 
     /// The next news; `None` when nobody looks for faults any more.
     pub async fn next(&mut self) -> Option<SessionNews> {
-        if let Some(all) = self.all.take() {
-            return Some(SessionNews::All(all));
-        }
-        match self.steps.recv().await {
-            Ok(step) => Some(SessionNews::Step(step)),
-            Err(RecvError::Lagged(_)) => {
-                let again: Result<_, FaultsStopped> = self.faults.ask_to_follow_sessions().await;
-                let (all, steps) = again.ok()?;
-                self.steps = steps;
-                Some(SessionNews::All(all))
+        loop {
+            if let Some(news) = self.followed.news.pop_front() {
+                return Some(news);
             }
-            Err(RecvError::Closed) => None,
+            match self.followed.steps.recv().await {
+                Ok(event) => {
+                    self.followed.last_id = event.step.id;
+                    return Some(SessionNews::Step(event));
+                }
+                Err(RecvError::Lagged(_)) => {
+                    let after = Some(self.followed.last_id);
+                    self.followed = self.faults.ask_to_follow_sessions(after).await.ok()?;
+                }
+                Err(RecvError::Closed) => return None,
+            }
         }
     }
 }

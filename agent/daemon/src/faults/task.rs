@@ -13,9 +13,9 @@ use holdfast_config::{
 use holdfast_core::{CoreHandle, Datastore, ServiceState};
 use holdfast_faults::{
     Action, Alarm, Change, Condition, Effects, Faults, FenceTarget, Health, ImpactState, Input,
-    Latch, LatchKind, LatchRequest, OperatorError, OutsideReport, Report, ResetError, Resource,
-    Resume, Session, SessionEvent, SessionInput, SessionRequest, Settings, Silence, Source,
-    Transition, Wants,
+    Latch, LatchKind, LatchRequest, LogEntry, OperatorError, OutsideReport, Report, ResetError,
+    Resource, Resume, Session, SessionEvent, SessionInput, SessionRequest, Settings, Silence,
+    Source, Transition, Wants,
 };
 use holdfast_platform::netns::Netns;
 use holdfast_platform::probe::Probes;
@@ -46,7 +46,7 @@ use super::rows::RowWriter;
 use super::rules::RuleConditions;
 use super::session_fences::{SessionFences, SessionWishes};
 use super::sessions::{
-    CHECK_INTERVAL, ContentWalks, FollowedSessions, SessionAnswer, SessionRefusal,
+    CHECK_INTERVAL, ContentWalks, FollowedSessions, SessionAnswer, SessionNews, SessionRefusal,
 };
 use super::settings::SettingNodes;
 use super::shown::AlarmLeaves;
@@ -107,10 +107,10 @@ pub struct FaultParts {
 }
 
 /// The log of earlier runs; without one that can be read, a new one begins.
-fn read_log(journal: &Journal) -> Vec<Transition> {
+fn read_log(journal: &Journal) -> Vec<LogEntry> {
     let mut log = Vec::new();
     let read = journal.read((0, u64::MAX), |content| {
-        log.extend(Transition::from_stored(content));
+        log.extend(LogEntry::from_stored(content));
         true
     });
     if let Err(error) = read {
@@ -611,10 +611,7 @@ impl FaultTask {
             self.content_walks.want(self.faults.sessions_to_look_at());
         }
         self.unshown.sessions.extend(shown_sessions);
-        for event in &session_events {
-            log_step(event);
-        }
-        self.untold_steps.extend(session_events.into_iter().map(Arc::new));
+        session_events.iter().for_each(log_step);
         self.unshown.alarms.extend(shown);
         self.unshown.marks.extend(marks);
         self.unshown.rules.extend(shown_rules);
@@ -624,9 +621,15 @@ impl FaultTask {
             if transition.change == Change::Raised {
                 self.stamps.raise(&transition.alarm, transition.id);
             }
-            let kept = Arc::clone(transition);
-            self.outlets.journal.append(transition.id, move || kept.to_stored());
         }
+        let steps = session_events.iter().map(|event| LogEntry::Step(Arc::clone(&event.step)));
+        let alarms = transitions.iter().cloned().map(LogEntry::Alarm);
+        let mut entries: Vec<LogEntry> = steps.chain(alarms).collect();
+        entries.sort_by_key(LogEntry::id);
+        for entry in entries {
+            self.outlets.journal.append(entry.id(), move || entry.to_stored());
+        }
+        self.untold_steps.extend(session_events.into_iter().map(Arc::new));
         self.stamps.judge(&self.outlets.rule_stamps);
         self.untold.extend(transitions);
         if !rows.is_empty() || written.is_some() {
@@ -851,9 +854,21 @@ impl FaultTask {
         });
     }
 
-    fn follow_sessions(&mut self) -> FollowedSessions {
+    fn follow_sessions(&mut self, after: Option<u64>) -> FollowedSessions {
         self.show(); // what is not told yet is in the answer, and must not be told again
-        (self.faults.sessions().cloned().collect(), self.session_steps.subscribe())
+        let last_id = self.faults.log().last_id();
+        let news = match after.and_then(|after| self.faults.session_events_since(after)) {
+            Some(missed) => missed.into_iter().map(|it| SessionNews::Step(it.into())).collect(),
+            None => {
+                let sessions = self.faults.sessions().cloned().collect();
+                VecDeque::from([SessionNews::Snapshot {
+                    sessions,
+                    is_gap: after.is_some(),
+                    last_id,
+                }])
+            }
+        };
+        FollowedSessions { news, last_id, steps: self.session_steps.subscribe() }
     }
 
     /// Says for a while that faults were not looked for.
@@ -893,12 +908,19 @@ impl FaultTask {
         match request {
             Request::Alarms(answer) => drop(answer.send(self.faults.alarms().cloned().collect())),
             Request::Log { after, answer } => {
-                let log = self.faults.log().transitions();
-                let log = log.filter(|transition| transition.id > after).cloned();
-                drop(answer.send(log.collect()));
+                let log = self.faults.log().entries();
+                drop(answer.send(log.filter(|entry| entry.id() > after).cloned().collect()));
             }
             Request::Session { request, answer } => self.request_session(request, answer).await,
-            Request::FollowSessions(answer) => drop(answer.send(self.follow_sessions())),
+            Request::FollowSessions { after, answer } => {
+                drop(answer.send(self.follow_sessions(after)));
+            }
+            Request::SessionSteps(answer) => {
+                drop(answer.send(self.faults.session_events().collect()));
+            }
+            Request::Sessions(answer) => {
+                drop(answer.send(self.faults.sessions().cloned().collect()));
+            }
             Request::Operate { word, answer } => self.operate(&word, answer),
             Request::Report { reporter, report, answer } => {
                 drop(answer.send(self.report(&reporter, report)));
@@ -1047,7 +1069,10 @@ impl FaultTask {
         let last_id = self.faults.log().last_id();
         let resumed = after.map(|after| self.faults.log().since(after));
         let news = match resumed {
-            Some(Resume::Transitions(missed)) => missed.into_iter().map(News::Transition).collect(),
+            Some(Resume::Entries(missed)) => {
+                let transitions = missed.iter().filter_map(LogEntry::transition).cloned();
+                transitions.map(News::Transition).collect()
+            }
             Some(Resume::Gap) | None => {
                 let alarms = self.faults.alarms().cloned().collect();
                 VecDeque::from([News::Snapshot { alarms, is_gap: after.is_some(), last_id }])
@@ -1068,10 +1093,11 @@ type LatchCall = (LatchRequest, oneshot::Sender<Result<bool, LatchRefusal>>);
 
 /// One line for each step that administrators are told of.
 fn log_step(event: &SessionEvent) {
-    if event.consumer.is_none() {
-        let Session { id, reason, .. } = &*event.session;
-        let change = event.change.name();
-        let state = event.state;
+    let SessionEvent { step, session } = event;
+    if step.consumer.is_none() {
+        let Session { id, reason, .. } = &**session;
+        let change = step.change.name();
+        let state = step.state;
         info!(session = %id, %state, %reason, "maintenance: {change}");
     }
 }

@@ -106,12 +106,12 @@ impl SessionView {
             event.session.consumers.get(id).is_some_and(|consumer| self.shows(consumer))
         };
         // A session that is forgotten is so for everyone who has seen it.
-        let is_seen = match &event.consumer {
+        let is_seen = match &event.step.consumer {
             Some(id) => is_own(id),
-            None => self.sees_all || event.change == SessionChange::Forgotten,
+            None => self.sees_all || event.step.change == SessionChange::Forgotten,
         };
         let session = self.session(&event.session).filter(|_| is_seen)?;
-        Some(SessionEvent { session: session.into(), ..event.clone() })
+        Some(SessionEvent { step: Arc::clone(&event.step), session: session.into() })
     }
 }
 

@@ -34,7 +34,7 @@ use super::{
 use crate::faults::Raise;
 use crate::settings::{
     FaultQuestion, FaultWatchRequest, InstallSettings, InstanceAction, MaintenanceQuestion,
-    PingQuestion, TraceQuestion,
+    PingQuestion, SessionWatch, TraceQuestion,
 };
 use crate::trace::TRACE_HEADER;
 use crate::users::Password;
@@ -329,8 +329,8 @@ impl Client {
     ///
     /// # Errors
     /// When no agent runs, or it refuses.
-    pub async fn watch_maintenance(&self) -> Result<AnswerLines, ClientError> {
-        self.open_answer(sessions::WATCH, Bytes::new()).await
+    pub async fn watch_maintenance(&self, watch: SessionWatch) -> Result<AnswerLines, ClientError> {
+        self.open_answer(sessions::WATCH, serde_json::to_vec(&watch)?.into()).await
     }
 
     /// Starts a ping: each line of the answer is a JSON document.

@@ -21,8 +21,8 @@ use holdfast_config::schema::Origin;
 use holdfast_config::{EffectiveStatus, InstancePath};
 use holdfast_core::Datastore as _;
 use holdfast_faults::{
-    Alarm, Condition, ConditionError, ImpactState, LatchKind, LatchRequest, OperatorError,
-    OperatorState, OutsideReport, ResetError, ResourceError, Severity, Word,
+    Alarm, Condition, ConditionError, ImpactState, LatchKind, LatchRequest, LogEntry,
+    OperatorError, OperatorState, OutsideReport, ResetError, ResourceError, Severity, Word,
 };
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -175,7 +175,8 @@ async fn text(
         FaultQuestion::Log { filter, after } => {
             let view = look.alarm_view(caller, selection(&filter)?);
             let log = faults.log(after).await?;
-            let log = log.iter().filter(|transition| view.shows_transition(transition));
+            let log = log.iter().filter_map(LogEntry::transition);
+            let log = log.filter(|transition| view.shows_transition(transition));
             aligned(log.map(|transition| {
                 let [severity, _, alarm, text] = alarm_line(&transition.alarm);
                 let change = transition.change.name().to_owned();

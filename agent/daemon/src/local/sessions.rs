@@ -15,8 +15,8 @@ use futures::Stream;
 use futures::stream::unfold;
 use holdfast_base::{Caller, ErrorChain, now_ns};
 use holdfast_faults::{
-    Answer, ObjectAction, Reply, ResourceError, Session, SessionError, SessionKind, SessionPlan,
-    SessionRequest,
+    Answer, ObjectAction, Reply, ResourceError, Session, SessionChange, SessionError, SessionEvent,
+    SessionKind, SessionPlan, SessionRequest, SessionStep,
 };
 use serde_json::{Value, json};
 use smol_str::SmolStr;
@@ -29,7 +29,9 @@ use crate::faults::{
     FaultService, FaultsStopped, SessionFollower, SessionNews, SessionRefusal, SessionView,
     WordError, check_text, session_document, step_document,
 };
-use crate::settings::{AnswerVerb, MaintenanceQuestion, NewSession, SessionReply, SessionVerb};
+use crate::settings::{
+    AnswerVerb, MaintenanceQuestion, NewSession, SessionReply, SessionVerb, SessionWatch,
+};
 
 /// Address of questions; the body is a [`MaintenanceQuestion`].
 pub(super) const QUESTION: &str = "/maintenance";
@@ -77,6 +79,7 @@ fn same_rpc(question: &MaintenanceQuestion) -> Rpc {
         MaintenanceQuestion::Create(_) => "/holdfast.maintenance.v1.Maintenance/Create",
         MaintenanceQuestion::List => "/holdfast.maintenance.v1.Maintenance/List",
         MaintenanceQuestion::Show { .. } => "/holdfast.maintenance.v1.Maintenance/Get",
+        MaintenanceQuestion::Log { .. } => WATCH_RPC,
         MaintenanceQuestion::Reply(_) => "/holdfast.maintenance.v1.Maintenance/Reply",
         MaintenanceQuestion::Done { .. } => "/holdfast.maintenance.v1.Maintenance/WorkDone",
         MaintenanceQuestion::Cancel { .. } => "/holdfast.maintenance.v1.Maintenance/Cancel",
@@ -131,6 +134,14 @@ async fn text(
             let found = sessions.iter().find(|it| it.id == id).and_then(|it| view.session(it));
             let unknown = || SessionRefusal::from(SessionError::Unknown(id.as_str().into()));
             return Ok(details(&found.ok_or_else(unknown)?));
+        }
+        MaintenanceQuestion::Log { id } => {
+            let steps = faults.session_steps().await?;
+            let is_meant = |event: &&SessionEvent| {
+                id.as_ref().is_none_or(|id| event.step.session.as_str() == id)
+            };
+            let seen = steps.iter().filter(is_meant).filter_map(|event| view.event(event));
+            return Ok(aligned(seen.map(|event| step_line(&event.step))));
         }
         MaintenanceQuestion::Reply(reply) => SessionRequest::Reply {
             session: reply.id.as_str().into(),
@@ -220,8 +231,29 @@ fn details(session: &Session) -> String {
     text
 }
 
-async fn watch(State(it): State<SessionState>, Extension(caller): Extension<Caller>) -> Response {
-    match it.faults.follow_sessions().await {
+/// Id, time, session, state as it was told, who was told, and kind of a step.
+fn step_line(step: &SessionStep) -> [String; 6] {
+    let what = match &step.change {
+        SessionChange::Replied(consumer) => format!("{consumer} has replied"),
+        SessionChange::ActionDone(object, action) => format!("{action} done: {object}"),
+        change => change.name().to_owned(),
+    };
+    [
+        step.id.to_string(),
+        time_text(step.time_ns),
+        step.session.to_string(),
+        step.state.to_string(),
+        step.consumer.as_ref().map_or("administrators", SmolStr::as_str).to_owned(),
+        what,
+    ]
+}
+
+async fn watch(
+    State(it): State<SessionState>,
+    Extension(caller): Extension<Caller>,
+    Json(watch): Json<SessionWatch>,
+) -> Response {
+    match it.faults.follow_sessions(watch.after).await {
         Ok(follower) => {
             Body::from_stream(lines(SessionView::of(&caller), follower)).into_response()
         }
@@ -237,10 +269,12 @@ fn lines(
     unfold((view, follower), |(view, mut follower)| async move {
         loop {
             let document = match follower.next().await? {
-                SessionNews::All(sessions) => {
+                SessionNews::Snapshot { sessions, is_gap, last_id } => {
                     let seen = sessions.iter().filter_map(|it| view.session(it));
                     let sessions: Vec<Value> = seen.map(|it| session_document(&it)).collect();
-                    json!({"snapshot": {"sessions": sessions}})
+                    let snapshot =
+                        json!({"sessions": sessions, "gap": is_gap, "last-event-id": last_id});
+                    json!({"snapshot": snapshot})
                 }
                 SessionNews::Step(step) => match view.event(&step) {
                     Some(step) => json!({"event": step_document(&step)}),

@@ -8,8 +8,8 @@ use holdfast_config::{MissingNode, Models};
 use holdfast_core::Datastore;
 use holdfast_faults::{
     Alarm, Change, Condition, ConditionError, ImpactCount, ImpactState, LatchError, LatchKind,
-    LatchRequest, OperatorError, OperatorState, OutsideReport, ResetError, ResourceError, Severity,
-    Transition, Word,
+    LatchRequest, LogEntry, OperatorError, OperatorState, OutsideReport, ResetError, ResourceError,
+    Severity, Transition, Word,
 };
 use holdfast_proto::holdfast::faults as wire;
 use holdfast_proto::holdfast::faults::faults_server::Faults;
@@ -85,8 +85,9 @@ impl<D: Datastore> Faults for FaultsService<D> {
         match events_after {
             Some(after) => {
                 let log = faults.log(after).await.map_err(Refusal::from)?;
-                let events =
-                    log.iter().filter(|it| view.shows_transition(it)).map(|it| event_message(it));
+                let transitions = log.iter().filter_map(LogEntry::transition);
+                let shown = transitions.filter(|it| view.shows_transition(it));
+                let events = shown.map(|it| event_message(it));
                 response.events = events.take(MAX_EVENTS).collect();
             }
             None => {

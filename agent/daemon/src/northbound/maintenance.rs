@@ -30,26 +30,28 @@ pub(super) struct MaintenanceService {
 }
 
 fn event_message(event: &SessionEvent) -> wire::Event {
-    let (change, object) = match &event.change {
+    let SessionEvent { step, session } = event;
+    let (change, object) = match &step.change {
         SessionChange::State => (wire::event::Change::State, ""),
         SessionChange::Replied(_) => (wire::event::Change::Replied, ""),
         SessionChange::ActionDone(object, _) => (wire::event::Change::ActionDone, object.as_str()),
         SessionChange::Overdue => (wire::event::Change::Overdue, ""),
         SessionChange::Forgotten => (wire::event::Change::Forgotten, ""),
     };
-    let replied = match &event.change {
+    let replied = match &step.change {
         SessionChange::Replied(consumer) => Some(consumer),
         _ => None,
     };
-    let consumer = event.consumer.as_ref().or(replied);
+    let consumer = step.consumer.as_ref().or(replied);
     wire::Event {
-        time: event.time_ns,
+        id: step.id,
+        time: step.time_ns,
         change: change.into(),
-        state: state_message(event.state).into(),
-        told_as: event.state.alias().unwrap_or_default().to_owned(),
+        state: state_message(step.state).into(),
+        told_as: step.state.alias().unwrap_or_default().to_owned(),
         consumer: consumer.map(ToString::to_string).unwrap_or_default(),
         object: object.to_owned(),
-        session: Some(session_message(&event.session)),
+        session: Some(session_message(session)),
     }
 }
 
@@ -173,14 +175,15 @@ impl Maintenance for MaintenanceService {
         let budget = CallerBudget::of(request.extensions());
         let charge = budget.open_subscription().map_err(Refusal::from)?;
         let view = SessionView::of(&caller);
-        let follower = self.faults()?.follow_sessions().await.map_err(Refusal::from)?;
+        let after = request.into_inner().after;
+        let follower = self.faults()?.follow_sessions(after).await.map_err(Refusal::from)?;
         let messages =
             ResponseStream::spawn(|sender| async move { tell(&sender, &view, follower).await });
         Ok(Response::new(messages.charged(charge)))
     }
 }
 
-/// Tells a caller all sessions, and then each step.
+/// Tells a caller all sessions or the steps that it has missed, and then each step.
 async fn tell(
     sender: &ResponseSender<wire::WatchResponse>,
     view: &SessionView,
@@ -189,9 +192,10 @@ async fn tell(
     loop {
         let news = follower.next().await.ok_or_else(Refusal::stopping)?;
         let content = match news {
-            SessionNews::All(sessions) => {
+            SessionNews::Snapshot { sessions, is_gap, last_id } => {
                 let sessions = session_messages(view, &sessions);
-                Some(Content::Snapshot(wire::Snapshot { sessions }))
+                let last_event_id = last_id;
+                Some(Content::Snapshot(wire::Snapshot { sessions, gap: is_gap, last_event_id }))
             }
             SessionNews::Step(step) => {
                 view.event(&step).map(|it| Content::Event(event_message(&it)))

@@ -18,7 +18,15 @@ pub enum MaintenanceAction {
     #[command(flatten)]
     Question(MaintenanceQuestion),
     /// Print all sessions, then each step as it comes, one JSON document a line
-    Watch,
+    Watch(SessionWatch),
+}
+
+/// The place at which one who watches sessions goes on. Part of the wire format of the local socket.
+#[derive(Clone, Copy, Debug, Default, Args, Serialize, Deserialize)]
+pub struct SessionWatch {
+    /// Begin with the steps after the one with this id, instead of all sessions
+    #[arg(long, value_name = "ID")]
+    pub after: Option<u64>,
 }
 
 /// Questions and changes that are answered at once. The wire format of the local socket.
@@ -33,6 +41,12 @@ pub enum MaintenanceQuestion {
         /// Id of the session
         #[arg(value_name = "SESSION")]
         id: String,
+    },
+    /// Print the steps of all sessions, or of one, that the log has
+    Log {
+        /// Id of the session
+        #[arg(value_name = "SESSION")]
+        id: Option<String>,
     },
     /// Reply for a consumer
     Reply(SessionReply),

@@ -38,7 +38,7 @@ use crate::fencing::Fencing;
 use crate::flapping::{Begins, FLAPPING_LOSSES, FLAPPING_WINDOW};
 use crate::impact::{ImpactCount, Impacts, Objects};
 use crate::latch::Latch;
-use crate::log::Log;
+use crate::log::{Log, LogEntry};
 use crate::policy::{Rule, Settings};
 use crate::report::{Impact, Report, Silence, Source};
 use crate::resource::Resource;
@@ -52,9 +52,9 @@ pub const MAX_CONDITIONS: usize = 10_000;
 const ROOM_AFTER_OVERFLOW: usize = MAX_CONDITIONS / 10 * 9;
 /// Pause between two times at which an alarm is shown for nothing but another occurrence.
 const OCCURRENCES_INTERVAL: Duration = Duration::from_secs(1);
-/// Transition ids that are reserved with one write, so that a transition is told without waiting for the disk.
+/// Ids of the log that are reserved with one write, so that an entry is told without waiting for the disk.
 const RESERVED_IDS: u64 = 10_000;
-/// Name of the row with the last reserved transition id; ids of alarms have an `@`.
+/// Name of the row with the last reserved id; ids of alarms have an `@`.
 const RESERVED_ROW: &str = "reserved-event-id";
 
 /// An input of [`Faults`].
@@ -129,7 +129,7 @@ pub struct Faults {
     /// Conditions by the moment at which they are to be looked at.
     timers: BTreeSet<(Duration, Condition)>,
     log: Log,
-    /// Transition ids up to this one may be given without a write.
+    /// Ids of the log up to this one may be given without a write.
     reserved_id: u64,
     /// Open alarms by severity, without those that are put aside.
     open: BTreeMap<Severity, u32>,
@@ -289,7 +289,7 @@ impl Faults {
     /// Rows that this version cannot read are named in the list.
     pub fn restored(
         rows: impl IntoIterator<Item = (String, Vec<u8>)>,
-        log: Vec<Transition>,
+        log: Vec<LogEntry>,
         objects: Box<dyn Objects>,
         now: Now,
     ) -> (Self, Vec<String>) {
@@ -724,13 +724,19 @@ impl Faults {
             let alarm = Alarm { changed_ns: now.unix_ns, transition: id, ..alarm };
             Transition { id, time_ns: now.unix_ns, change, severity_before, alarm }
         });
-        if transition.id > self.reserved_id {
-            self.reserved_id = transition.id + RESERVED_IDS;
+        self.reserve_ids();
+        self.effects.transitions.push(Arc::clone(&transition));
+        transition
+    }
+
+    /// Reserves ids where the last entry of the log has one that is not reserved.
+    pub(crate) fn reserve_ids(&mut self) {
+        let last_id = self.log.last_id();
+        if last_id > self.reserved_id {
+            self.reserved_id = last_id + RESERVED_IDS;
             let row = self.reserved_row();
             self.effects.rows.push(row);
         }
-        self.effects.transitions.push(Arc::clone(&transition));
-        transition
     }
 
     /// Notes when a condition is to be looked at next, or forgets it when nothing is left of it.

@@ -1,6 +1,7 @@
 //! All maintenance sessions, and what they bring to alarms, marks and fences.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_config::{EffectiveStatus, FenceOwner, InstancePath, SharedPath};
@@ -9,11 +10,12 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::{Effects, Faults};
 use crate::condition::Condition;
+use crate::log::{LogEntry, Resume};
 use crate::report::{Report, Source};
 use crate::resource::Resource;
 use crate::session::{
     KEPT_SESSIONS, Session, SessionChange, SessionError, SessionEvent, SessionInput,
-    SessionRequest, SessionState, Wants,
+    SessionRequest, SessionState, SessionStep, Wants,
 };
 use crate::stored::Row;
 
@@ -180,10 +182,13 @@ impl Faults {
         }
         for id in &ids {
             let Some(session) = self.sessions.all.get_mut(id) else { continue };
-            let events = session.advance(&self.sessions.boot, now);
+            let steps = session.advance(&self.sessions.boot, now);
             let row = Row::of_session(session);
             let wanted = session.wanted();
-            self.effects.session_events.extend(events);
+            if !steps.is_empty() {
+                let session = Arc::new(session.clone());
+                steps.into_iter().for_each(|step| self.log_step(step, &session));
+            }
             if self.sessions.rows.get(id) != Some(&row) {
                 self.sessions.rows.insert(id.clone(), row.clone());
                 self.effects.rows.push(row);
@@ -210,14 +215,44 @@ impl Faults {
         }
         self.effects.rows.push(Row::without_session(id));
         self.effects.shown_sessions.insert(id.clone());
-        self.effects.session_events.push(SessionEvent {
+        let step = SessionStep {
+            id: 0,
             time_ns: now.unix_ns,
+            session: id.clone(),
             consumer: None,
             change: SessionChange::Forgotten,
             state: session.state,
-            session: session.into(),
-        });
+        };
+        self.log_step(step, &session.into());
         self.report_trouble(id, now);
+    }
+
+    /// Gives a step its id, and tells it.
+    fn log_step(&mut self, step: SessionStep, session: &Arc<Session>) {
+        let step = self.log.add_step(step);
+        self.reserve_ids();
+        let session = Arc::clone(session);
+        self.effects.session_events.push(SessionEvent { step, session });
+    }
+
+    /// Steps of sessions in the log, except those of sessions that are not kept any more.
+    pub fn session_events(&self) -> impl Iterator<Item = SessionEvent> {
+        let steps = self.log.entries().filter_map(LogEntry::step);
+        steps.filter_map(|step| self.session_event(step))
+    }
+
+    /// Steps of sessions after this entry of the log; `None` where the log does not have all of them, or where a session is
+    /// not kept any more.
+    pub fn session_events_since(&self, id: u64) -> Option<Vec<SessionEvent>> {
+        let Resume::Entries(entries) = self.log.since(id) else { return None };
+        let steps = entries.iter().filter_map(LogEntry::step);
+        steps.map(|step| self.session_event(step)).collect()
+    }
+
+    /// A step with its session as it is now.
+    fn session_event(&self, step: &Arc<SessionStep>) -> Option<SessionEvent> {
+        let session = self.session(&step.session)?.clone();
+        Some(SessionEvent { step: Arc::clone(step), session: Arc::new(session) })
     }
 
     /// Raises or ends the alarm about a session.

@@ -1,7 +1,6 @@
 //! The steps of a session.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_scheduler::Now;
@@ -11,7 +10,7 @@ use smol_str::{SmolStr, format_smolstr};
 use super::create::nanoseconds;
 use super::{
     Answer, Drained, Health, ObjectAction, Reply, Session, SessionChange, SessionConsumer,
-    SessionError, SessionEvent, SessionKind, SessionState, Wants,
+    SessionError, SessionKind, SessionState, SessionStep, Wants,
 };
 
 /// A start that was missed by more than this is none: whoever was to do the work has gone home.
@@ -172,22 +171,21 @@ impl Session {
     }
 
     /// Goes as far as it can. `boot` is the id of this boot of the box.
-    pub(crate) fn advance(&mut self, boot: &str, now: Now) -> Vec<SessionEvent> {
+    ///
+    /// The steps that somebody is told of have no ids yet.
+    pub(crate) fn advance(&mut self, boot: &str, now: Now) -> Vec<SessionStep> {
         while self.step(boot, now) {}
         self.clock.timer = self.next_look(now);
-        let unsent = std::mem::take(&mut self.unsent);
-        if unsent.is_empty() {
-            return Vec::new();
-        }
-        let session = Arc::new(self.clone());
-        let event = |Unsent { consumer, change, state }| SessionEvent {
+        let session = &self.id;
+        let step = |Unsent { consumer, change, state }| SessionStep {
+            id: 0,
             time_ns: now.unix_ns,
+            session: session.clone(),
             consumer,
             change,
             state,
-            session: Arc::clone(&session),
         };
-        unsent.into_iter().map(event).collect()
+        std::mem::take(&mut self.unsent).into_iter().map(step).collect()
     }
 
     /// Makes one step; false when there is nothing to do now.

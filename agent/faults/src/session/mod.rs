@@ -388,21 +388,32 @@ pub struct Wants {
     pub shut: bool,
 }
 
-/// A step of a session that somebody is told of.
+/// A step of a session that somebody is told of, with the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionEvent {
+    pub step: Arc<SessionStep>,
+    /// The session after all steps that came at the same time. Where the step is told later: as it is then.
+    pub session: Arc<Session>,
+}
+
+/// A step of a session, as the log has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStep {
+    /// Ascends, also over restarts of the agent; alarms have their ids from the same sequence.
+    pub id: u64,
     pub time_ns: u64,
+    /// Id of the session.
+    pub session: SmolStr,
     /// The consumer that is told; administrators without one.
     pub consumer: Option<SmolStr>,
     pub change: SessionChange,
     /// The state as it is told: a consumer with nothing left is told `over` when maintenance begins.
     pub state: SessionState,
-    /// The session after all steps that came at the same time.
-    pub session: Arc<Session>,
 }
 
 /// A kind of step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SessionChange {
     State,
     /// A consumer has replied.

@@ -59,7 +59,7 @@ impl Clocked {
     }
 
     pub(super) fn restarted(self) -> Self {
-        let log = self.transitions.iter().map(|it| Transition::clone(it)).collect();
+        let log = self.transitions.iter().cloned().map(LogEntry::Alarm).collect();
         let now = self.now();
         let (faults, unreadable) =
             Faults::restored(self.rows.clone(), log, Box::new(TestObjects), now);

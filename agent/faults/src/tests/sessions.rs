@@ -102,6 +102,42 @@ fn the_end_of_what_was_told_before_is_told_in_maintenance_too() {
 }
 
 #[test]
+fn steps_of_sessions_are_in_the_log_until_the_session_is_forgotten() {
+    let mut it = clocked();
+    it.holds(DOWN);
+    let id = it.session(SessionKind::Restart);
+    it.wait(40 * SECOND);
+    it.holds("link-down@interface:eth2");
+    let ids: Vec<u64> = it.faults.log().entries().map(LogEntry::id).collect();
+    assert_eq!(
+        ids,
+        (1..=ids.len() as u64).collect::<Vec<_>>(),
+        "alarms and steps have one sequence"
+    );
+    for entry in it.faults.log().entries() {
+        let read = LogEntry::from_stored(&entry.to_stored()).unwrap();
+        assert_eq!((read.transition(), read.step()), (entry.transition(), entry.step()));
+    }
+    let told =
+        |events: Vec<SessionEvent>| events.iter().map(|it| it.step.state).collect::<Vec<_>>();
+    let all = it.faults.session_events_since(0).unwrap();
+    let [first, .., last] = &all[..] else { panic!("{all:?}") };
+    assert_eq!(
+        (first.step.state, last.step.state),
+        (SessionState::Announced, SessionState::InMaintenance)
+    );
+    assert_eq!(first.session.state, SessionState::InMaintenance, "the session as it is now");
+    let last_id = last.step.id;
+    assert_eq!(told(it.faults.session_events_since(last_id).unwrap()), []);
+    it.request(SessionRequest::WorkDone { session: id.clone() }).unwrap();
+    let missed = told(it.faults.session_events_since(last_id).unwrap());
+    assert_eq!(missed.last(), Some(&SessionState::Over), "{missed:?}");
+    it.request(SessionRequest::Delete { session: id, by: "ann".into() }).unwrap();
+    assert_eq!(it.faults.session_events_since(last_id), None, "the session is not kept any more");
+    assert_eq!(it.faults.session_events().count(), 0);
+}
+
+#[test]
 fn policies_and_rules_are_off_in_maintenance() {
     let mut it = clocked();
     let action = Some(Action::Shut);

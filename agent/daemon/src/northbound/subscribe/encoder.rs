@@ -142,7 +142,7 @@ mod tests {
     ];
 
     proptest! {
-        /// What a client reads is what generated messages would have said.
+        /// A client reads the same as from generated messages.
         #[test]
         fn it_reads_as_a_generated_message(
             timestamp in any::<i64>(),

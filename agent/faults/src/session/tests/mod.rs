@@ -98,10 +98,10 @@ impl Clocked {
     }
 
     fn advance(&mut self) {
-        for event in self.session.advance(self.boot, at(self.second)) {
-            let who = event.consumer.as_deref().unwrap_or("admins");
-            self.told.push(match event.change {
-                SessionChange::State => format!("{who} {}", event.state),
+        for step in self.session.advance(self.boot, at(self.second)) {
+            let who = step.consumer.as_deref().unwrap_or("admins");
+            self.told.push(match step.change {
+                SessionChange::State => format!("{who} {}", step.state),
                 SessionChange::ActionDone(object, action) => format!("{who} {object} {action}"),
                 change => format!("{who} {}", change.name()),
             });
