@@ -55,9 +55,20 @@ struct Amendments {
     recent_marks: Vec<(u64, Vec<SharedPath>)>,
     /// Number of the revision that will show a commit in force.
     reserved: Option<u64>,
+    /// The core builds a revision of state, which is not added yet.
+    is_showing: bool,
 }
 
 impl Amendments {
+    /// Notes marks that have changed, for revisions that the core builds meanwhile. Without such a revision, nobody needs them.
+    fn note_marks(&mut self, number: u64, changed: Vec<SharedPath>) {
+        if self.is_showing || self.reserved.is_some() {
+            self.recent_marks.push((number, changed));
+        } else {
+            self.recent_marks.clear();
+        }
+    }
+
     /// Number of the revision after this one.
     fn number_after(&self, newest: &Revision) -> u64 {
         let next = newest.number + 1;
@@ -176,6 +187,13 @@ impl RevisionChain {
         Arc::clone(&self.revision_tx.borrow())
     }
 
+    /// The newest revision, from which a revision of state is built. [`Self::advance`] adds that.
+    pub(super) fn begin(&self) -> Arc<Revision> {
+        let mut amended = self.lock();
+        amended.is_showing = true;
+        self.newest()
+    }
+
     /// Marks of entries as they are now.
     pub(crate) fn marks(&self) -> Marks {
         self.lock().marks.clone()
@@ -228,7 +246,7 @@ impl RevisionChain {
         let shown: Vec<(&SharedPath, InstancePath)> =
             paths.filter(|(_, entry)| newest.has_entry(Origin::Native, entry)).collect();
         if leaves.is_empty() && shown.is_empty() {
-            amended.recent_marks.push((number, changed));
+            amended.note_marks(number, changed);
             return left_out;
         }
         for (path, value) in leaves {
@@ -239,12 +257,12 @@ impl RevisionChain {
             marks::show(native, entry, amended.marks.get(marked));
         }
         drop(shown);
-        amended.recent_marks.push((number, changed));
+        amended.note_marks(number, changed);
         self.revision_tx.send_replace(Arc::new(draft.publish()));
         left_out
     }
 
-    /// Adds a revision of state, which was made from `base`.
+    /// Adds a revision of state, which was made from `base` ([`Self::begin`]).
     pub(super) fn advance(&self, base: &Revision, next: Revision) -> Arc<Revision> {
         let mut amended = self.lock();
         let newest = self.newest();
@@ -255,6 +273,7 @@ impl RevisionChain {
             amended.lay_on([base, &next], &mut draft);
             merged = draft.publish();
         }
+        amended.is_showing = false;
         if amended.reserved.is_none() {
             amended.recent_marks.clear(); // nothing else is being built
         }
@@ -459,7 +478,7 @@ mod tests {
                     }
                     Event::Build { .. } => {}
                     Event::Advance(value) => {
-                        let base = chain.newest();
+                        let base = chain.begin();
                         let next = with_leaf(&base, clock, LEAVES.len() - 1, value);
                         chain.advance(&base, next);
                         expected.insert(LEAVES.len() - 1, text(value));
@@ -640,7 +659,7 @@ mod tests {
                     }
                     // State of what a commit builds is shown after it.
                     MarkEvent::State { entry, is_there, mark } if building.is_none() => {
-                        let base = chain.newest();
+                        let base = chain.begin();
                         let mut draft = base.draft(&MODELS, clock);
                         let others = chain.others();
                         let path = native(MARKED[entry]);
@@ -713,11 +732,14 @@ mod tests {
             }
         });
         assert!(info.bytes_current < MOST, "{} bytes", info.bytes_current);
-        let next = chain.newest();
+        assert!(chain.lock().recent_marks.is_empty(), "nothing is built that would need them");
+        let next = chain.begin();
+        chain.amend(Vec::new(), vec![(route(7).into(), Some(EffectiveStatus::Degraded))]);
+        assert_eq!(chain.lock().recent_marks.len(), 1, "they are kept while something is built");
         let mut draft = next.draft(&MODELS, 2);
         draft.annotate(None);
-        chain.advance(&next, draft.publish());
-        assert!(chain.lock().recent_marks.is_empty(), "they are kept while something is built");
+        let next = chain.advance(&next, draft.publish());
+        assert!(chain.lock().recent_marks.is_empty());
         let path = route(7);
         let list = next.native.find_branch(&path.0[..path.0.len() - 1]).unwrap();
         let list = list.list(path.last().unwrap().node).unwrap();

@@ -234,7 +234,7 @@ impl Publisher {
             return;
         }
         let keys = latest(&mut self.dirty);
-        let last = self.chain.newest();
+        let last = self.chain.begin();
         let mut draft = last.draft(&last.models, now_ns());
         self.show_keys(keys, &mut draft, engine, &last);
         self.chain.advance(&last, draft.publish());
@@ -242,7 +242,7 @@ impl Publisher {
 
     /// Shows service transactions that have ended without a commit.
     pub(super) fn show_history(&mut self, history: &HistoryChange) {
-        let last = self.chain.newest();
+        let last = self.chain.begin();
         let mut draft = last.draft(&last.models, now_ns());
         in_both(&mut draft, false, |tree| service_transactions::follow(tree, history));
         self.chain.advance(&last, draft.publish());
