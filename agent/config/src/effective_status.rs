@@ -14,14 +14,10 @@ pub enum EffectiveStatus {
     Maintenance,
 }
 
-impl EffectiveStatus {
-    /// Name in the native model.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Degraded => "DEGRADED",
-            Self::Unknown => "UNKNOWN",
-            Self::Down => "DOWN",
-            Self::Maintenance => "MAINTENANCE",
-        }
-    }
-}
+// Name in the native model.
+crate::enum_names!(EffectiveStatus {
+    Degraded = "DEGRADED",
+    Unknown = "UNKNOWN",
+    Down = "DOWN",
+    Maintenance = "MAINTENANCE",
+});

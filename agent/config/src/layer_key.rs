@@ -28,9 +28,13 @@ pub enum Namespace {
     Bootz,
 }
 
-impl Namespace {
-    pub const ALL: [Self; 2] = [Self::Gnsi, Self::Bootz];
+// Name for operators.
+crate::enum_names!(Namespace {
+    Gnsi = "gnsi",
+    Bootz = "bootz",
+});
 
+impl Namespace {
     /// Layers of the namespace.
     pub fn layers(self) -> LayerSet {
         match self {
@@ -39,20 +43,6 @@ impl Namespace {
                 LayerSet::of(LayerKey::BOOT_NATIVE).and(LayerSet::of(LayerKey::BOOT_OPENCONFIG))
             }
         }
-    }
-
-    /// Name for operators.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gnsi => "gnsi",
-            Self::Bootz => "bootz",
-        }
-    }
-}
-
-impl fmt::Display for Namespace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

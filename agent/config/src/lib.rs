@@ -17,6 +17,7 @@ pub mod difference;
 pub mod document;
 pub mod edit;
 mod effective_status;
+mod enum_names;
 pub mod fence;
 mod fenced_leaves;
 pub mod footprint;

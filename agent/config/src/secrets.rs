@@ -22,18 +22,14 @@ pub enum SecretLeaf {
     SshKey,
 }
 
+// The name of the leaf in the model.
+crate::enum_names!(SecretLeaf {
+    Password = "password",
+    PasswordHashed = "password-hashed",
+    SshKey = "ssh-key",
+});
+
 impl SecretLeaf {
-    pub const ALL: [Self; 3] = [Self::Password, Self::PasswordHashed, Self::SshKey];
-
-    /// The name of the leaf in the model.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Password => "password",
-            Self::PasswordHashed => "password-hashed",
-            Self::SshKey => "ssh-key",
-        }
-    }
-
     /// The other form of the same secret: a user has one password.
     pub(crate) fn other_form(self) -> Option<Self> {
         match self {

@@ -571,8 +571,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 fn service(text: &str) -> Result<Namespace, String> {
-    let namespace = Namespace::ALL.into_iter().find(|service| service.name() == text);
-    namespace.ok_or_else(|| format!("`{text}` is not a service: use gnsi or bootz"))
+    Namespace::by_name(text).ok_or_else(|| format!("`{text}` is not a service: use gnsi or bootz"))
 }
 
 #[derive(Clone, Debug, Args)]

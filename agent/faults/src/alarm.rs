@@ -1,7 +1,6 @@
 //! Alarms, and what is told of them.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -23,27 +22,11 @@ pub enum OperatorState {
     Closed,
 }
 
-impl OperatorState {
-    pub const ALL: [Self; 3] = [Self::None, Self::Ack, Self::Closed];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Ack => "ack",
-            Self::Closed => "closed",
-        }
-    }
-
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
-    }
-}
-
-impl fmt::Display for OperatorState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+holdfast_config::enum_names!(OperatorState {
+    None = "none",
+    Ack = "ack",
+    Closed = "closed",
+});
 
 /// A condition that was raised and has not ended. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,22 +110,18 @@ pub enum Change {
     Unsuppressed,
 }
 
-impl Change {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Raised => "raised",
-            Self::Changed => "changed",
-            Self::Cleared => "cleared",
-            Self::Cause => "cause",
-            Self::Impact => "impact",
-            Self::Operator => "operator",
-            Self::Shelved => "shelved",
-            Self::Unshelved => "unshelved",
-            Self::Suppressed => "suppressed",
-            Self::Unsuppressed => "unsuppressed",
-        }
-    }
-}
+holdfast_config::enum_names!(Change {
+    Raised = "raised",
+    Changed = "changed",
+    Cleared = "cleared",
+    Cause = "cause",
+    Impact = "impact",
+    Operator = "operator",
+    Shelved = "shelved",
+    Unshelved = "unshelved",
+    Suppressed = "suppressed",
+    Unsuppressed = "unsuppressed",
+});
 
 /// One line of the log: a change of an alarm, and the alarm afterwards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,6 @@
 //! wanted it has ended; an alarm that comes again in between keeps it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::Duration;
 
 use holdfast_config::FenceOwner;
@@ -63,26 +62,10 @@ pub(crate) struct Wanted {
     pub(crate) allows_isolation: bool,
 }
 
-impl Action {
-    pub const ALL: [Self; 2] = [Self::Shut, Self::Drain];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Shut => "shut",
-            Self::Drain => "drain",
-        }
-    }
-
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|action| action.name() == name)
-    }
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+holdfast_config::enum_names!(Action {
+    Shut = "shut",
+    Drain = "drain",
+});
 
 impl Fencing {
     /// Takes in all that an alarm wants now; nothing, once it has ended.

@@ -64,21 +64,11 @@ pub enum Effect {
     Warn,
 }
 
-impl Effect {
-    pub const ALL: [Self; 3] = [Self::Down, Self::Degrade, Self::Warn];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Down => "down",
-            Self::Degrade => "degrade",
-            Self::Warn => "warn",
-        }
-    }
-
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|effect| effect.name() == name)
-    }
-}
+holdfast_config::enum_names!(Effect {
+    Down = "down",
+    Degrade = "degrade",
+    Warn = "warn",
+});
 
 /// One type of alarm.
 #[derive(Debug)]

@@ -58,29 +58,20 @@ pub struct ArtefactChange {
 /// All artefacts by service and name.
 pub type Artefacts = BTreeMap<ArtefactTable, BTreeMap<String, Artefact>>;
 
-impl ArtefactTable {
-    const ALL: [Self; 8] = [
-        Self::Credentialz,
-        Self::Authz,
-        Self::Pathz,
-        Self::Certz,
-        Self::Activation,
-        Self::ServicePackages,
-        Self::ServiceTransactions,
-        Self::Alarms,
-    ];
+holdfast_config::enum_names!(ArtefactTable {
+    Credentialz = "gnsi-credentialz",
+    Authz = "gnsi-authz",
+    Pathz = "gnsi-pathz",
+    Certz = "gnsi-certz",
+    Activation = "activation",
+    ServicePackages = "service-packages",
+    ServiceTransactions = "service-transactions",
+    Alarms = "alarms",
+});
 
+impl ArtefactTable {
     fn definition(self) -> TableDefinition<'static, &'static str, Row> {
-        TableDefinition::new(match self {
-            Self::Credentialz => "gnsi-credentialz",
-            Self::Authz => "gnsi-authz",
-            Self::Pathz => "gnsi-pathz",
-            Self::Certz => "gnsi-certz",
-            Self::Activation => "activation",
-            Self::ServicePackages => "service-packages",
-            Self::ServiceTransactions => "service-transactions",
-            Self::Alarms => "alarms",
-        })
+        TableDefinition::new(self.name())
     }
 }
 

@@ -105,18 +105,14 @@ pub enum AddressStatus {
     Optimistic,
 }
 
-impl AddressStatus {
-    /// The enum name of OpenConfig's `status`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Preferred => "PREFERRED",
-            Self::Deprecated => "DEPRECATED",
-            Self::Tentative => "TENTATIVE",
-            Self::Duplicate => "DUPLICATE",
-            Self::Optimistic => "OPTIMISTIC",
-        }
-    }
-}
+// The enum name of OpenConfig's `status`.
+holdfast_config::enum_names!(AddressStatus {
+    Preferred = "PREFERRED",
+    Deprecated = "DEPRECATED",
+    Tentative = "TENTATIVE",
+    Duplicate = "DUPLICATE",
+    Optimistic = "OPTIMISTIC",
+});
 
 /// Origin of an address: `ip-address-origin` of RFC 8344, as OpenConfig spells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -133,18 +129,14 @@ pub enum AddressOrigin {
     Other,
 }
 
-impl AddressOrigin {
-    /// The enum name of OpenConfig's `origin`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Static => "STATIC",
-            Self::Dhcp => "DHCP",
-            Self::LinkLayer => "LINK_LAYER",
-            Self::Random => "RANDOM",
-            Self::Other => "OTHER",
-        }
-    }
-}
+// The enum name of OpenConfig's `origin`.
+holdfast_config::enum_names!(AddressOrigin {
+    Static = "STATIC",
+    Dhcp = "DHCP",
+    LinkLayer = "LINK_LAYER",
+    Random = "RANDOM",
+    Other = "OTHER",
+});
 
 /// Part of an address: while its link is up, gateways within the prefix are reachable. The kernel maintains this.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -35,20 +35,11 @@ pub enum Duplex {
     Full,
 }
 
-impl Duplex {
-    /// The enum name of OpenConfig's `duplex-mode`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Half => "HALF",
-            Self::Full => "FULL",
-        }
-    }
-
-    /// The mode of this name in OpenConfig's `duplex-mode`.
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Half, Self::Full].into_iter().find(|duplex| duplex.name() == name)
-    }
-}
+// The enum name of OpenConfig's `duplex-mode`.
+holdfast_config::enum_names!(Duplex {
+    Half = "HALF",
+    Full = "FULL",
+});
 
 /// Speed and duplex of a link. Observed: from its driver; links without a driver that says anything have none.
 /// Intended: as the configuration has them; `None` leaves an attribute open.

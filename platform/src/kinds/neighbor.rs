@@ -82,21 +82,17 @@ pub enum NeighborState {
     NoArp,
 }
 
-impl NeighborState {
-    /// The enum name of `neighbor-state` (RFC 8344 names plus the kernel's own).
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Permanent => "PERMANENT",
-            Self::Incomplete => "INCOMPLETE",
-            Self::Reachable => "REACHABLE",
-            Self::Stale => "STALE",
-            Self::Delay => "DELAY",
-            Self::Probe => "PROBE",
-            Self::Failed => "FAILED",
-            Self::NoArp => "NOARP",
-        }
-    }
-}
+// The enum name of `neighbor-state` (RFC 8344 names plus the kernel's own).
+holdfast_config::enum_names!(NeighborState {
+    Permanent = "PERMANENT",
+    Incomplete = "INCOMPLETE",
+    Reachable = "REACHABLE",
+    Stale = "STALE",
+    Delay = "DELAY",
+    Probe = "PROBE",
+    Failed = "FAILED",
+    NoArp = "NOARP",
+});
 
 /// Neighbours of links.
 #[derive(Debug, Default)]

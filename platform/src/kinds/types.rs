@@ -33,18 +33,16 @@ pub enum Family {
     V6,
 }
 
+// Name of the family's folder in `/proc/sys/net` and of its container in the native model.
+holdfast_config::enum_names!(Family {
+    V4 = "ipv4",
+    V6 = "ipv6",
+});
+
 impl Family {
     /// Family of an address.
     pub fn of(ip: IpAddr) -> Self {
         if ip.is_ipv4() { Self::V4 } else { Self::V6 }
-    }
-
-    /// Name of the family's folder in `/proc/sys/net` and of its container in the native model.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::V4 => "ipv4",
-            Self::V6 => "ipv6",
-        }
     }
 }
 

@@ -91,8 +91,7 @@ fn read_failure(value: &Value) -> Result<Option<TransactionFailure>, &'static st
         Value::Empty => Ok(None),
         value => match list(value)? {
             [Value::Str(origin), Value::Str(reason)] => {
-                let known = FailureOrigin::ALL.into_iter().find(|it| it.name() == *origin);
-                let origin = known.unwrap_or(FailureOrigin::Agent);
+                let origin = FailureOrigin::by_name(origin).unwrap_or(FailureOrigin::Agent);
                 Ok(Some(TransactionFailure { origin, reason: reason.as_str().into() }))
             }
             _ => Err(FIELDS),
@@ -119,9 +118,7 @@ pub(super) fn read_walk_cause(value: &Value) -> Result<Option<WalkCause>, &'stat
     let [Value::Str(kind), Value::Str(subject), before, after, places @ ..] = list(value)? else {
         return Err(FIELDS);
     };
-    let Some(kind) = CauseKind::ALL.into_iter().find(|it| it.name() == *kind) else {
-        return Ok(None);
-    };
+    let Some(kind) = CauseKind::by_name(kind) else { return Ok(None) };
     let place = |place: &Value| Ok(text(place.clone())?.as_str().into());
     Ok(Some(WalkCause {
         kind,

@@ -161,15 +161,11 @@ impl ActionTarget {
     }
 }
 
-impl ActionPhase {
-    /// Name in the model.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Delete => "delete",
-        }
-    }
-}
+// Name in the model.
+crate::enum_names!(ActionPhase {
+    Create = "create",
+    Delete = "delete",
+});
 
 impl ActionPlan {
     /// Name of the status of its state in the model.

@@ -15,17 +15,15 @@ pub enum CallPhase {
     PostModification,
 }
 
-impl CallPhase {
-    /// Name in the model.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Delete => "delete",
-            Self::PreModification => "pre-modification",
-            Self::PostModification => "post-modification",
-        }
-    }
+// Name in the model.
+crate::enum_names!(CallPhase {
+    Create = "create",
+    Delete = "delete",
+    PreModification = "pre-modification",
+    PostModification = "post-modification",
+});
 
+impl CallPhase {
     /// True for the calls about an instance as a whole.
     pub fn is_modification(self) -> bool {
         matches!(self, Self::PreModification | Self::PostModification)
@@ -60,12 +58,8 @@ pub enum Plane {
     State,
 }
 
-impl Plane {
-    /// Name of the function of expressions that reads it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ground => "config",
-            Self::State => "state",
-        }
-    }
-}
+// Name of the function of expressions that reads it.
+crate::enum_names!(Plane {
+    Ground = "config",
+    State = "state",
+});

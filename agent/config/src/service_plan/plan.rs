@@ -143,16 +143,12 @@ impl InstanceStatus {
     }
 }
 
-impl StateStatus {
-    /// Name in the model.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NotReached => "not-reached",
-            Self::Reached => "reached",
-            Self::Failed => "failed",
-        }
-    }
-}
+// Name in the model.
+crate::enum_names!(StateStatus {
+    NotReached = "not-reached",
+    Reached = "reached",
+    Failed = "failed",
+});
 
 impl ComponentPlan {
     /// True when it is of this type and has this name.

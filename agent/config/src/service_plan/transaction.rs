@@ -106,50 +106,27 @@ pub enum CauseKind {
     Condition,
 }
 
-impl FailureOrigin {
-    pub const ALL: [Self; 5] =
-        [Self::Service, Self::Configuration, Self::System, Self::Database, Self::Agent];
+// Name in the model.
+crate::enum_names!(FailureOrigin {
+    Service = "service",
+    Configuration = "configuration",
+    System = "system",
+    Database = "database",
+    Agent = "agent",
+});
 
-    /// Name in the model.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Service => "service",
-            Self::Configuration => "configuration",
-            Self::System => "system",
-            Self::Database => "database",
-            Self::Agent => "agent",
-        }
-    }
-}
-
-impl CauseKind {
-    pub const ALL: [Self; 9] = [
-        Self::Start,
-        Self::Plan,
-        Self::Retry,
-        Self::Parameters,
-        Self::Time,
-        Self::Handler,
-        Self::Object,
-        Self::Action,
-        Self::Condition,
-    ];
-
-    /// Name in the model.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Plan => "plan",
-            Self::Retry => "retry",
-            Self::Parameters => "parameters",
-            Self::Time => "time",
-            Self::Handler => "handler",
-            Self::Object => "object",
-            Self::Action => "action",
-            Self::Condition => "condition",
-        }
-    }
-}
+// Name in the model.
+crate::enum_names!(CauseKind {
+    Start = "start",
+    Plan = "plan",
+    Retry = "retry",
+    Parameters = "parameters",
+    Time = "time",
+    Handler = "handler",
+    Object = "object",
+    Action = "action",
+    Condition = "condition",
+});
 
 impl WalkCause {
     /// A cause without a subject.

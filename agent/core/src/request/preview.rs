@@ -54,19 +54,15 @@ pub enum ObjectEffect {
     GivenBack,
 }
 
-impl ObjectEffect {
-    /// Name in texts.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::ChangedInPlace => "changed in place",
-            Self::Recreated => "recreated",
-            Self::Removed => "removed",
-            Self::Adopted => "adopted",
-            Self::GivenBack => "given back",
-        }
-    }
-}
+// Name in texts.
+holdfast_config::enum_names!(ObjectEffect {
+    Created = "created",
+    ChangedInPlace = "changed in place",
+    Recreated = "recreated",
+    Removed = "removed",
+    Adopted = "adopted",
+    GivenBack = "given back",
+});
 
 impl Preview {
     pub(crate) fn new(

@@ -42,17 +42,13 @@ pub enum StateEffect {
     Failed,
 }
 
-impl StateEffect {
-    /// Name in texts.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Reached => "reached",
-            Self::Left => "left",
-            Self::Waiting => "waiting",
-            Self::Failed => "failed",
-        }
-    }
-}
+// Name in texts.
+holdfast_config::enum_names!(StateEffect {
+    Reached = "reached",
+    Left = "left",
+    Waiting = "waiting",
+    Failed = "failed",
+});
 
 /// The instances whose service plans differ after a change. For a dry run, after these also those whose claims alone do, and
 /// the claims without an owner that do; and all with the leaves.

@@ -13,18 +13,16 @@ pub enum LeaseFamily {
     Ipv6,
 }
 
+holdfast_config::enum_names!(LeaseFamily {
+    Ipv4 = "ipv4",
+    Ipv6 = "ipv6",
+});
+
 impl LeaseFamily {
     pub(super) fn of(address: &IpNet) -> Self {
         match address {
             IpNet::V4(_) => Self::Ipv4,
             IpNet::V6(_) => Self::Ipv6,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ipv4 => "ipv4",
-            Self::Ipv6 => "ipv6",
         }
     }
 }

@@ -28,29 +28,17 @@ pub(crate) enum Manager {
     Bird,
 }
 
+holdfast_config::enum_names!(Manager {
+    Networkd = "systemd-networkd",
+    Nm = "NetworkManager",
+    Ifupdown = "ifupdown",
+    Dhclient = "dhclient",
+    Dhcpcd = "dhcpcd",
+    Frr = "FRR",
+    Bird = "BIRD",
+});
+
 impl Manager {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Networkd,
-        Self::Nm,
-        Self::Ifupdown,
-        Self::Dhclient,
-        Self::Dhcpcd,
-        Self::Frr,
-        Self::Bird,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Networkd => "systemd-networkd",
-            Self::Nm => "NetworkManager",
-            Self::Ifupdown => "ifupdown",
-            Self::Dhclient => "dhclient",
-            Self::Dhcpcd => "dhcpcd",
-            Self::Frr => "FRR",
-            Self::Bird => "BIRD",
-        }
-    }
-
     /// Name of its process; `None` for a program that ends when it has done its work.
     fn process(self) -> Option<&'static str> {
         match self {

@@ -23,8 +23,6 @@ mod tests;
 pub use report::{json, text};
 pub use subject::Subject;
 
-use std::fmt;
-
 use serde::{Serialize, Serializer};
 
 /// Part of the box that a check looks at.
@@ -38,27 +36,14 @@ pub enum Group {
     State,
 }
 
-impl Group {
-    pub const ALL: [Self; 6] =
-        [Self::Kernel, Self::Process, Self::Files, Self::Server, Self::Others, Self::State];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kernel => "kernel",
-            Self::Process => "process",
-            Self::Files => "files",
-            Self::Server => "server",
-            Self::Others => "others",
-            Self::State => "state",
-        }
-    }
-}
-
-impl fmt::Display for Group {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+holdfast_config::enum_names!(Group {
+    Kernel = "kernel",
+    Process = "process",
+    Files = "files",
+    Server = "server",
+    Others = "others",
+    State = "state",
+});
 
 /// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,17 +57,15 @@ pub enum Verdict {
     Failure,
 }
 
-impl Verdict {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Good => "ok",
-            Self::Skipped => "skipped",
-            Self::Warning => "warning",
-            Self::Unknown => "unknown",
-            Self::Failure => "failure",
-        }
-    }
+holdfast_config::enum_names!(Verdict {
+    Good = "ok",
+    Skipped = "skipped",
+    Warning = "warning",
+    Unknown = "unknown",
+    Failure = "failure",
+});
 
+impl Verdict {
     /// Exit code of a command whose worst result this is.
     pub fn exit_code(self) -> u8 {
         match self {

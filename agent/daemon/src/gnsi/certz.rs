@@ -531,7 +531,7 @@ fn change(name: String, artefact: Option<Artefact>) -> ArtefactChange {
 
 /// Name of an entity's row. The slash is unambiguous, because ids cannot contain one.
 fn entity_name(id: &str, kind: EntityKind) -> String {
-    format!("{id}/{}", kind.as_str())
+    format!("{id}/{}", kind.name())
 }
 
 /// Adds the stored profiles that `profiles` lacks, and returns the rows of those that cannot be read.

@@ -58,8 +58,7 @@ async fn switch<C: Datastore>(
     Extension(caller): Extension<Caller>,
     Json(entry): Json<SwitchEntry>,
 ) -> Response {
-    let namespace = Namespace::ALL.into_iter().find(|service| service.name() == entry.service);
-    let Some(service) = namespace else {
+    let Some(service) = Namespace::by_name(&entry.service) else {
         return failure(StatusCode::NOT_FOUND, format!("there is no service `{}`", entry.service));
     };
     ok_or_refusal(it.core.change(&caller, Intent::Switch { service, on: entry.on }).await.map(drop))

@@ -466,7 +466,7 @@ mod tests {
         ) -> Result<String, Box<dyn Error + Send + Sync>> {
             match what {
                 ShowContent::State => Err("the core is busy".into()),
-                what => Ok(format!("this is {}\n", what.as_str())),
+                what => Ok(format!("this is {}\n", what.name())),
             }
         }
     }

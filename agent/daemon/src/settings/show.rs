@@ -196,29 +196,20 @@ pub enum View {
     State,
 }
 
-impl View {
-    pub const ALL: [Self; 7] = [
-        Self::Interfaces,
-        Self::Routes,
-        Self::Neighbors,
-        Self::System,
-        Self::Users,
-        Self::Services,
-        Self::State,
-    ];
+holdfast_config::enum_names!(View {
+    Interfaces = "interfaces",
+    Routes = "routes",
+    Neighbors = "neighbors",
+    System = "system",
+    Users = "users",
+    Services = "services",
+    State = "state",
+});
 
+impl View {
     /// Path of its document on the local socket.
     pub fn path(self) -> String {
-        let name = match self {
-            Self::Interfaces => "interfaces",
-            Self::Routes => "routes",
-            Self::Neighbors => "neighbors",
-            Self::System => "system",
-            Self::Users => "users",
-            Self::Services => "services",
-            Self::State => "state",
-        };
-        format!("/views/{name}")
+        format!("/views/{self}")
     }
 }
 
@@ -349,33 +340,21 @@ pub enum ShowContent {
     ServiceWaits,
 }
 
+// Last segment of the address on the local socket.
+holdfast_config::enum_names!(ShowContent {
+    Config = "config",
+    State = "state",
+    Boot = "boot",
+    Values = "values",
+    Pending = "pending",
+    Services = "services",
+    ServiceWaits = "service-waits",
+});
+
 impl ShowContent {
-    pub const ALL: [Self; 7] = [
-        Self::Config,
-        Self::State,
-        Self::Boot,
-        Self::Values,
-        Self::Pending,
-        Self::Services,
-        Self::ServiceWaits,
-    ];
-
-    /// Last segment of the address on the local socket.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Config => "config",
-            Self::State => "state",
-            Self::Boot => "boot",
-            Self::Values => "values",
-            Self::Pending => "pending",
-            Self::Services => "services",
-            Self::ServiceWaits => "service-waits",
-        }
-    }
-
     /// Path on the local socket.
     pub fn path(self) -> String {
-        format!("/show/{}", self.as_str())
+        format!("/show/{}", self.name())
     }
 
     /// Address on the local socket. Documents are JSON with and without the word.

@@ -19,7 +19,6 @@ mod machine;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,16 +49,10 @@ pub enum SessionKind {
     Restart,
 }
 
-impl SessionKind {
-    pub const ALL: [Self; 2] = [Self::Full, Self::Restart];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Restart => "restart",
-        }
-    }
-}
+holdfast_config::enum_names!(SessionKind {
+    Full = "full",
+    Restart = "restart",
+});
 
 /// A state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -79,31 +72,18 @@ pub enum SessionState {
     Failed,
 }
 
+holdfast_config::enum_names!(SessionState {
+    Announced = "announced",
+    Draining = "draining",
+    Ready = "ready",
+    InMaintenance = "in-maintenance",
+    Restoring = "restoring",
+    Over = "over",
+    Cancelled = "cancelled",
+    Failed = "failed",
+});
+
 impl SessionState {
-    pub const ALL: [Self; 8] = [
-        Self::Announced,
-        Self::Draining,
-        Self::Ready,
-        Self::InMaintenance,
-        Self::Restoring,
-        Self::Over,
-        Self::Cancelled,
-        Self::Failed,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Announced => "announced",
-            Self::Draining => "draining",
-            Self::Ready => "ready",
-            Self::InMaintenance => "in-maintenance",
-            Self::Restoring => "restoring",
-            Self::Over => "over",
-            Self::Cancelled => "cancelled",
-            Self::Failed => "failed",
-        }
-    }
-
     /// The name of the state in OPNFV Doctor, where that has one.
     pub fn alias(self) -> Option<&'static str> {
         match self {
@@ -123,12 +103,6 @@ impl SessionState {
     }
 }
 
-impl fmt::Display for SessionState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// The action on an object before maintenance begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -143,22 +117,14 @@ pub enum ObjectAction {
     Stop,
 }
 
+holdfast_config::enum_names!(ObjectAction {
+    Leave = "leave",
+    Move = "move",
+    OwnAction = "own-action",
+    Stop = "stop",
+});
+
 impl ObjectAction {
-    pub const ALL: [Self; 4] = [Self::Leave, Self::Move, Self::OwnAction, Self::Stop];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Leave => "leave",
-            Self::Move => "move",
-            Self::OwnAction => "own-action",
-            Self::Stop => "stop",
-        }
-    }
-
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|action| action.name() == name)
-    }
-
     /// Actions that a consumer may choose from.
     pub fn allowed(kind: SessionKind) -> &'static [Self] {
         match kind {
@@ -178,12 +144,6 @@ impl ObjectAction {
     /// True for objects that are elsewhere, or do not care, once the action is done.
     fn empties(self) -> bool {
         matches!(self, Self::Move | Self::OwnAction)
-    }
-}
-
-impl fmt::Display for ObjectAction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 
@@ -339,14 +299,10 @@ pub enum Answer {
     Nack,
 }
 
-impl Answer {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ack => "ack",
-            Self::Nack => "nack",
-        }
-    }
-}
+holdfast_config::enum_names!(Answer {
+    Ack = "ack",
+    Nack = "nack",
+});
 
 /// The reply of a consumer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -118,24 +118,13 @@ pub trait BoxIdentity {
     fn self_signed(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKey), CertzError>;
 }
 
-impl EntityKind {
-    pub const ALL: [Self; 4] = [
-        Self::CertificateChain,
-        Self::TrustBundle,
-        Self::RevocationLists,
-        Self::AuthenticationPolicy,
-    ];
-
-    /// Name of the kind in messages and in the store.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CertificateChain => "certificate-chain",
-            Self::TrustBundle => "trust-bundle",
-            Self::RevocationLists => "certificate-revocation-list-bundle",
-            Self::AuthenticationPolicy => "authentication-policy",
-        }
-    }
-}
+// Name of the kind in messages and in the store.
+holdfast_config::enum_names!(EntityKind {
+    CertificateChain = "certificate-chain",
+    TrustBundle = "trust-bundle",
+    RevocationLists = "certificate-revocation-list-bundle",
+    AuthenticationPolicy = "authentication-policy",
+});
 
 impl Content {
     fn kind(&self) -> EntityKind {
@@ -250,7 +239,7 @@ impl Profiles {
             profile.freshness(kind).is_some_and(|has| has.version == entity.freshness.version)
         };
         let entity = upload.entities.iter().find(used)?;
-        Some(format!("{} `{}`", entity.content.kind().as_str(), entity.freshness.version))
+        Some(format!("{} `{}`", entity.content.kind().name(), entity.freshness.version))
     }
 
     /// Computes the profiles after an upload. `generated` is the key of the last signing request in the same
@@ -273,7 +262,7 @@ impl Profiles {
         for entity in &upload.entities {
             let kind = entity.content.kind();
             if kinds.contains(&kind) {
-                let reason = format!("there are two of the kind {}", kind.as_str());
+                let reason = format!("there are two of the kind {}", kind.name());
                 return Err(CertzError::invalid("certificates.entities", reason));
             }
             kinds.push(kind);
@@ -362,7 +351,7 @@ impl Profiles {
             return Ok(());
         }
         let absent = |reason: String| CertzError::not_found(WHAT, reason);
-        let lacks = || absent(format!("profile `{from}` has no {}", kind.as_str()));
+        let lacks = || absent(format!("profile `{from}` has no {}", kind.name()));
         if from == SYSTEM_DEFAULT_PROFILE {
             return Err(lacks());
         }
@@ -510,7 +499,7 @@ impl Profile {
         if let (Some(lists), Some(bundle)) = (&self.revoked, &self.trust)
             && (is_new(EntityKind::RevocationLists) || is_new(trust))
         {
-            lists.value.check_signatures(EntityKind::RevocationLists.as_str(), &bundle.value)?;
+            lists.value.check_signatures(EntityKind::RevocationLists.name(), &bundle.value)?;
         }
         Ok(())
     }
@@ -549,7 +538,7 @@ impl StoredEntity {
         octets: &[u8],
         identity: &dyn BoxIdentity,
     ) -> Result<(), CertzError> {
-        let what = kind.as_str();
+        let what = kind.name();
         match kind {
             EntityKind::CertificateChain => {
                 let value = Chain::from_stored(what, octets, identity)?;

@@ -84,28 +84,18 @@ pub enum ChangeSource {
     Other,
 }
 
-impl ChangeSource {
-    /// Name in texts and documents.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Gnmi => "gnmi",
-            Self::Local => "local",
-            Self::Bootz => "bootz",
-            Self::BootConfig => "boot-config",
-            Self::Service => "service",
-            Self::Restore => "restore",
-            Self::Rollback => "rollback",
-            Self::FactoryReset => "factory-reset",
-            Self::Other => "other",
-        }
-    }
-}
-
-impl fmt::Display for ChangeSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+// Name in texts and documents.
+holdfast_config::enum_names!(ChangeSource {
+    Gnmi = "gnmi",
+    Local = "local",
+    Bootz = "bootz",
+    BootConfig = "boot-config",
+    Service = "service",
+    Restore = "restore",
+    Rollback = "rollback",
+    FactoryReset = "factory-reset",
+    Other = "other",
+});
 
 /// A configuration revision, as it is kept and as people read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

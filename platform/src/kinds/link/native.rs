@@ -547,7 +547,7 @@ impl NativeLink {
         let settings = Ethernet {
             link: name.clone(),
             speed_mbps: entry.number(nodes.port_speed),
-            duplex: entry.text(nodes.duplex_mode).and_then(|name| Duplex::named(&name)),
+            duplex: entry.text(nodes.duplex_mode).and_then(|name| Duplex::by_name(&name)),
             auto_negotiate: entry.bool(nodes.auto_negotiate),
         };
         let Some(first) = settings.attributes().next() else { return Ok(None) };

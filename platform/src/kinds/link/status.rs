@@ -46,15 +46,11 @@ pub enum DownBy {
     Forced,
 }
 
-impl DownBy {
-    /// The enum name of the native model.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Penalty => "PENALTY",
-            Self::Forced => "FORCED",
-        }
-    }
-}
+// The enum name of the native model.
+holdfast_config::enum_names!(DownBy {
+    Penalty = "PENALTY",
+    Forced = "FORCED",
+});
 
 /// Status of a link, as it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -318,24 +318,22 @@ pub enum OperState {
     LowerLayerDown,
 }
 
+// The enum name of OpenConfig's `oper-status`.
+holdfast_config::enum_names!(OperState {
+    Up = "UP",
+    Down = "DOWN",
+    Testing = "TESTING",
+    Unknown = "UNKNOWN",
+    Dormant = "DORMANT",
+    NotPresent = "NOT_PRESENT",
+    LowerLayerDown = "LOWER_LAYER_DOWN",
+});
+
 impl OperState {
     /// True for a link that its surroundings keep from working. A link whose state the kernel cannot tell counts as
     /// working.
     pub fn is_down(self) -> bool {
         matches!(self, Self::Down | Self::LowerLayerDown | Self::NotPresent)
-    }
-
-    /// The enum name of OpenConfig's `oper-status`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Up => "UP",
-            Self::Down => "DOWN",
-            Self::Testing => "TESTING",
-            Self::Unknown => "UNKNOWN",
-            Self::Dormant => "DORMANT",
-            Self::NotPresent => "NOT_PRESENT",
-            Self::LowerLayerDown => "LOWER_LAYER_DOWN",
-        }
     }
 }
 

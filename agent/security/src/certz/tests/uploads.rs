@@ -15,7 +15,7 @@ fn check(profiles: &Profiles, upload: Upload, want: Result<&str, (CertzErrorKind
             let has = EntityKind::ALL.into_iter().filter(|kind| {
                 profile.freshness(*kind).is_some_and(|freshness| freshness.version == "v1")
             });
-            let has: Vec<_> = has.map(EntityKind::as_str).collect();
+            let has: Vec<_> = has.map(EntityKind::name).collect();
             assert_eq!(has.join(" "), want);
         }
         (Err(error), Err((kind, text))) => {
