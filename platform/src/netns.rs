@@ -7,9 +7,12 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
+use tokio::sync::oneshot;
 
 /// Folder in which `ip netns add NAME` keeps its namespaces.
 const NAMED_NAMESPACES: &str = "/run/netns";
@@ -132,6 +135,24 @@ impl Netns {
             Errno::EINVAL => NetnsError::NotANamespace { path: path.clone() },
             other => NetnsError::Enter { path: path.clone(), source: other.into() },
         })
+    }
+
+    /// Runs `work` in the network namespace, on a thread of this name that ends afterwards. A socket stays in the
+    /// namespace in which it was made.
+    ///
+    /// # Errors
+    /// When the thread cannot be started or panics; within, when the namespace cannot be entered.
+    pub async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<Result<T, NetnsError>> {
+        let netns = Arc::clone(self);
+        let (done_tx, done_rx) = oneshot::channel();
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let _nobody_waits = done_tx.send(netns.enter().map(|()| work()));
+        })?;
+        done_rx.await.map_err(|_| io::Error::other("its thread panicked"))
     }
 
     /// Gives the calling thread a UTS namespace of its own when a network namespace was named, so that its

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use holdfast_base::now_ns;
 use ipnet::IpNet;
-use tokio::sync::oneshot;
 
 use crate::forwarding::{ForwardingBuilder, ForwardingIds, ForwardingTable};
 use crate::kinds::links::LinkIndex;
@@ -135,15 +134,7 @@ impl RouteTable {
         &self,
         work: impl FnOnce() -> Result<T, RouteTableError> + Send + 'static,
     ) -> Result<T, RouteTableError> {
-        let netns = Arc::clone(&self.netns);
-        let (answer, answered) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("routes".into()).spawn(move || {
-            let entered = netns.enter().map_err(RouteTableError::from);
-            drop(answer.send(entered.and_then(|()| work()))); // the caller may be gone
-        });
-        thread.map_err(RouteTableError::Socket)?;
-        let vanished = |_| RouteTableError::Socket(io::Error::other("its thread panicked"));
-        answered.await.map_err(vanished)?
+        self.netns.run("routes", work).await.map_err(RouteTableError::Socket)??
     }
 }
 

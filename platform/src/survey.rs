@@ -96,16 +96,8 @@ impl Survey {
         let registry = Registry::new(native)?;
         let netns = Arc::new(netns);
         let routes = RouteTable::new(Arc::clone(&netns)).list(RouteSelection::All).await?;
-        let objects = tokio::task::spawn_blocking(move || {
-            // A thread that enters a namespace has to end.
-            let thread = std::thread::Builder::new().name("survey".to_owned());
-            let entered =
-                move || netns.enter().map_err(SurveyError::from).and_then(|()| Objects::read());
-            let ended = thread.spawn(entered).map_err(SurveyError::Socket)?.join();
-            ended.map_err(|_| SurveyError::Socket(io::Error::other("its thread panicked")))?
-        });
-        let vanished = |_| SurveyError::Socket(io::Error::other("its thread panicked"));
-        let objects = objects.await.map_err(vanished)??;
+        let read = netns.run("survey", Objects::read).await.map_err(SurveyError::Socket)?;
+        let objects = read??;
         let mut survey = Self::default();
         for (key, value) in &objects.values {
             let link: Vec<String> =

@@ -5,7 +5,6 @@ use std::{
     fmt, io,
     net::{SocketAddr, ToSocketAddrs},
     sync::Arc,
-    thread,
 };
 
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
@@ -13,7 +12,6 @@ use rustls_pki_types::ServerName;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpSocket, TcpStream},
-    sync::oneshot,
 };
 use tokio_rustls::TlsConnector;
 
@@ -145,20 +143,11 @@ impl Network {
         socket.connect(address).await.map_err(failed)
     }
 
-    /// Runs `work` on a thread in this namespace. A socket stays in the namespace in which it was made, so the
-    /// thread may end at once.
+    /// Runs `work` on a thread in this namespace.
     async fn within<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Result<io::Result<T>, NetworkError> {
-        let (done_tx, done_rx) = oneshot::channel();
-        let netns = self.0.clone();
-        let run = move || {
-            let _nobody_waits = done_tx.send(netns.enter().map(|()| work()));
-        };
-        let thread = thread::Builder::new().name("bootz-socket".to_owned());
-        thread.spawn(run).map_err(NetworkError::Thread)?;
-        let ended = done_rx.await.map_err(|_| NetworkError::Thread(io::ErrorKind::Other.into()));
-        Ok(ended??)
+        Ok(self.0.run("bootz-socket", work).await.map_err(NetworkError::Thread)??)
     }
 }

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::thread;
+use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
-use holdfast_platform::netns::Netns;
-use tokio::sync::oneshot;
+use holdfast_platform::netns::{Netns, NetnsError};
 use tracing::warn;
 
 /// Port of SSH. A server on another port is not known here.
@@ -19,30 +18,16 @@ const TABLES: [&str; 2] = ["/proc/thread-self/net/tcp", "/proc/thread-self/net/t
 
 /// Lists the addresses in this network namespace to which SSH connections are open. A table that cannot be read is logged, and
 /// counts as empty.
-pub(crate) async fn addresses(netns: &Netns) -> BTreeSet<IpAddr> {
-    let (found_tx, found_rx) = oneshot::channel();
-    let begun =
-        netns.try_clone().map_err(|error| ErrorChain(&error).to_string()).and_then(|netns| {
-            let read = move || {
-                let tables = netns.enter().map_err(|error| ErrorChain(&error).to_string());
-                let tables = tables.map(|()| TABLES.map(fs::read_to_string));
-                let _nobody_waits = found_tx.send(tables);
-            };
-            let begun = thread::Builder::new().name("ssh-logins".to_owned()).spawn(read);
-            begun.map(drop).map_err(|error| error.to_string())
-        });
-    let found = match begun {
-        Ok(()) => found_rx.await.unwrap_or_else(|_| Err("the thread has ended".to_owned())),
-        Err(error) => Err(error),
-    };
-    match found {
+pub(crate) async fn addresses(netns: &Arc<Netns>) -> BTreeSet<IpAddr> {
+    let read = netns.run("ssh-logins", || TABLES.map(fs::read_to_string)).await;
+    match read.unwrap_or_else(|source| Err(NetnsError::Thread { source })) {
         Ok(tables) => {
             // A kernel without a family has no table of it.
             let tables = tables.into_iter().flatten();
             tables.flat_map(|table| logins(&table).collect::<Vec<_>>()).collect()
         }
         Err(error) => {
-            warn!(error, "cannot list SSH connections: the guard of fences does not know them");
+            warn!(error = %ErrorChain(&error), "cannot list SSH connections: the guard of fences does not know them");
             BTreeSet::new()
         }
     }

@@ -23,7 +23,6 @@ pub use ping::{
     PingReply, PingSettings, PingStatistics,
 };
 use smol_str::SmolStr;
-use tokio::sync::oneshot;
 pub use trace::{HopAnswer, PROBES_PER_HOP, Trace, TraceProtocol, TraceSettings};
 
 use crate::netns::{Netns, NetnsError};
@@ -109,14 +108,6 @@ impl Probes {
         &self,
         make: impl FnOnce() -> Result<T, ProbeError> + Send + 'static,
     ) -> Result<T, ProbeError> {
-        let netns = Arc::clone(&self.netns);
-        let (result_tx, result_rx) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("probe".into()).spawn(move || {
-            let result = netns.enter().map_err(ProbeError::from).and_then(|()| make());
-            drop(result_tx.send(result)); // the caller may be gone
-        });
-        thread.map_err(ProbeError::Open)?;
-        let vanished = |_| ProbeError::Open(io::Error::other("its thread panicked"));
-        result_rx.await.map_err(vanished)?
+        self.netns.run("probe", make).await.map_err(ProbeError::Open)??
     }
 }
