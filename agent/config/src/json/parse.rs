@@ -20,9 +20,15 @@ use crate::schema::{Node, NodeId, NodeKind, Schema, ValueError};
 use crate::tree::{Branch, Child, LeafMeta, List};
 use crate::value::Value;
 
-/// Declares visitor methods that fail because another shape is expected.
+/// Declares visitor methods that fail: because there is null, or because another shape is expected.
 macro_rules! other_shapes {
-    ($value:ty, $expected:literal: $($shape:ident)*) => { $(other_shapes!(@ $shape $value, $expected);)* };
+    ($value:ty, $expected:literal: $($shape:ident)*) => {
+        fn visit_unit<E: serde::de::Error>(self) -> Result<$value, E> {
+            Err(self.reader.fail(JsonErrorKind::Null))
+        }
+
+        $(other_shapes!(@ $shape $value, $expected);)*
+    };
     (@ seq $value:ty, $expected:literal) => {
         fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<$value, A::Error> {
             Err(self.reader.fail(JsonErrorKind::Shape($expected)))
@@ -386,10 +392,6 @@ impl<'de, M: LeafMeta> Visitor<'de> for BranchSeed<'_, '_, M> {
             }
         }
         Ok(())
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
-        Err(self.reader.fail(JsonErrorKind::Null))
     }
 
     other_shapes!((), "an object": bool i64 u64 f64 str seq);

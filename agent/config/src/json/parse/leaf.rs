@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use super::{DocumentReader, JsonErrorKind};
 use crate::json::value::{from_float, from_int, from_str, from_uint};
 use crate::limits;
-use crate::schema::Node;
+use crate::schema::{Node, Type};
 use crate::tree::LeafMeta;
 use crate::value::Value;
 
@@ -15,6 +15,12 @@ use crate::value::Value;
 pub(super) struct LeafSeed<'a, 'r, M: LeafMeta> {
     pub(super) reader: &'a DocumentReader<'r, M>,
     pub(super) node: &'a Node,
+}
+
+impl<M: LeafMeta> LeafSeed<'_, '_, M> {
+    fn ty(&self) -> &Type {
+        &self.reader.schema.leaf(self.node.id).ty
+    }
 }
 
 impl<'de, M: LeafMeta> DeserializeSeed<'de> for LeafSeed<'_, '_, M> {
@@ -33,39 +39,23 @@ impl<'de, M: LeafMeta> Visitor<'de> for LeafSeed<'_, '_, M> {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
-        self.reader.value(from_str(&self.reader.schema.leaf(self.node.id).ty, text))
+        self.reader.value(from_str(self.ty(), text))
     }
 
     fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Value, E> {
-        self.reader.value(self.reader.schema.leaf(self.node.id).ty.bool(value))
+        self.reader.value(self.ty().bool(value))
     }
 
     fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Value, E> {
-        self.reader.value(from_uint(
-            &self.reader.schema.leaf(self.node.id).ty,
-            value,
-            self.reader.flavour,
-        ))
+        self.reader.value(from_uint(self.ty(), value, self.reader.flavour))
     }
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Value, E> {
-        self.reader.value(from_int(
-            &self.reader.schema.leaf(self.node.id).ty,
-            value,
-            self.reader.flavour,
-        ))
+        self.reader.value(from_int(self.ty(), value, self.reader.flavour))
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
-        self.reader.value(from_float(
-            &self.reader.schema.leaf(self.node.id).ty,
-            value,
-            self.reader.flavour,
-        ))
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
-        Err(self.reader.fail(JsonErrorKind::Null))
+        self.reader.value(from_float(self.ty(), value, self.reader.flavour))
     }
 
     /// Accepts `[null]`, the value of type empty.
@@ -76,7 +66,7 @@ impl<'de, M: LeafMeta> Visitor<'de> for LeafSeed<'_, '_, M> {
         {
             return Err(shape());
         }
-        self.reader.schema.leaf(self.node.id).ty.empty().map_err(|_| shape())
+        self.ty().empty().map_err(|_| shape())
     }
 
     other_shapes!(Value, "one value": map);
@@ -113,10 +103,6 @@ impl<'de, M: LeafMeta> Visitor<'de> for LeafListSeed<'_, '_, M> {
             values.push(value);
         }
         self.reader.value(self.node.leaf_list(values))
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
-        Err(self.reader.fail(JsonErrorKind::Null))
     }
 
     other_shapes!(Value, "an array of values": bool i64 u64 f64 str map);

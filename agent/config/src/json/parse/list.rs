@@ -67,10 +67,6 @@ impl<'de, M: LeafMeta> Visitor<'de> for ListSeed<'_, '_, M> {
         Ok(list)
     }
 
-    fn visit_unit<E: serde::de::Error>(self) -> Result<List<M>, E> {
-        Err(self.reader.fail(JsonErrorKind::Null))
-    }
-
     other_shapes!(List<M>, "an array of objects": bool i64 u64 f64 str map);
 }
 
