@@ -1,6 +1,7 @@
 //! The page of the guide with each leaf that reaches the kernel: where the kernel has it, and how a change of it is carried
 //! out. `HOLDFAST_WRITE=1 cargo test -p holdfast-platform leaf_table` writes the page.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -63,10 +64,11 @@ impl Change {
 }
 
 /// A leaf by its path without keys.
+#[derive(Clone)]
 struct LeafRow {
     path: &'static str,
     /// Where the kernel has it.
-    kernel: &'static str,
+    kernel: Cow<'static, str>,
     change: Change,
     /// The test that sets it and looks at the kernel: a folder of the tests with a module.
     test: &'static str,
@@ -78,12 +80,12 @@ const fn leaf(
     change: Change,
     test: &'static str,
 ) -> LeafRow {
-    LeafRow { path, kernel, change, test }
+    LeafRow { path, kernel: Cow::Borrowed(kernel), change, test }
 }
 
 /// Leaves of links and what is on them. A path below `ip` stands for both families. A path below `vlan` that is not here is
 /// like the one of the port.
-const LEAVES: [LeafRow; 51] = [
+static LEAVES: [LeafRow; 51] = [
     leaf("type", "`IFLA_INFO_KIND`", Change::Recreate, "e2e/set"),
     leaf("enabled", "`IFF_UP`", Change::InPlace, "e2e/link_dependencies"),
     leaf("description", "`IFLA_IFALIAS`", Change::InPlace, "e2e/set"),
@@ -153,7 +155,7 @@ const LEAVES: [LeafRow; 51] = [
 ];
 
 /// Leaves of routes.
-const ROUTE_LEAVES: [LeafRow; 6] = [
+static ROUTE_LEAVES: [LeafRow; 6] = [
     leaf("type", "nothing: table main is the one instance", Change::Nothing, "e2e/set"),
     leaf("static/route/description", "nothing", Change::Nothing, "e2e/set"),
     leaf(
@@ -215,21 +217,8 @@ fn native_path(schema: &Schema, leaf: NodeId) -> NativePath {
     path
 }
 
-/// A row of the page, without the path and its other forms.
-struct InKernel {
-    kernel: String,
-    change: Change,
-    test: &'static str,
-}
-
-impl From<&LeafRow> for InKernel {
-    fn from(row: &LeafRow) -> Self {
-        Self { kernel: row.kernel.to_owned(), change: row.change, test: row.test }
-    }
-}
-
 /// A leaf of the settings of a link, if it is one.
-fn setting(within: &str) -> Option<InKernel> {
+fn setting(within: &str) -> Option<LeafRow> {
     let within = within.strip_prefix("vlan/").unwrap_or(within);
     let asks = |row: &&'static SettingRow| match within.split_once('/') {
         Some(("ipv4", leaf)) => row.families.contains(&Family::V4) && row.leaves.contains(&leaf),
@@ -242,13 +231,14 @@ fn setting(within: &str) -> Option<InKernel> {
     let name = within.rsplit('/').next()?;
     let own = SETTING_TESTS.iter().find(|(setting, _)| *setting == name);
     let test = own.map_or("e2e/link_settings", |(_, test)| test);
-    Some(InKernel { kernel: files.join(", "), change: Change::InPlace, test })
+    let kernel = files.join(", ").into();
+    Some(LeafRow { path: row.name, kernel, change: Change::InPlace, test })
 }
 
 /// Where the kernel has a leaf, and how a change of it is carried out and tested.
-fn in_kernel(shown: &str, within: &str) -> Option<InKernel> {
+fn in_kernel(shown: &str, within: &str) -> Option<LeafRow> {
     if shown.starts_with("/network-instances/") {
-        return ROUTE_LEAVES.iter().find(|row| row.path == within).map(InKernel::from);
+        return ROUTE_LEAVES.iter().find(|row| row.path == within).cloned();
     }
     if let Some(setting) = setting(within) {
         return Some(setting);
@@ -256,7 +246,7 @@ fn in_kernel(shown: &str, within: &str) -> Option<InKernel> {
     let find = |path: &str| LEAVES.iter().find(|row| row.path == path);
     let of_port = within.strip_prefix("vlan/").unwrap_or(within);
     let of_family = of_port.replacen("ipv4/", "ip/", 1).replacen("ipv6/", "ip/", 1);
-    [within, of_port, &of_family].into_iter().find_map(find).map(InKernel::from)
+    [within, of_port, &of_family].into_iter().find_map(find).cloned()
 }
 
 /// True when a test names a leaf, by the name of one of the models.
@@ -276,7 +266,7 @@ fn page(models: &Models) -> String {
             continue;
         }
         let found = in_kernel(&shown, &within).unwrap_or_else(|| panic!("{shown} ({within})"));
-        let InKernel { kernel, change, test } = found;
+        let LeafRow { kernel, change, test, .. } = found;
         let mut paths: Vec<String> =
             counterparts.get(&leaf).into_iter().flatten().map(ToString::to_string).collect();
         let shown_paths: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();
