@@ -50,6 +50,7 @@ mod service_plan;
 pub mod services;
 mod shared_path;
 pub mod show;
+mod text_form;
 pub mod tree;
 mod type_exchange;
 pub mod union;

@@ -107,19 +107,7 @@ impl fmt::Display for Condition {
     }
 }
 
-impl From<Condition> for String {
-    fn from(condition: Condition) -> Self {
-        condition.to_string()
-    }
-}
-
-impl TryFrom<String> for Condition {
-    type Error = ConditionError;
-
-    fn try_from(text: String) -> Result<Self, ConditionError> {
-        text.parse()
-    }
-}
+holdfast_config::text_form!(Condition);
 
 impl FromStr for Condition {
     type Err = ConditionError;

@@ -78,19 +78,7 @@ impl fmt::Display for Resource {
     }
 }
 
-impl From<Resource> for String {
-    fn from(resource: Resource) -> Self {
-        resource.to_string()
-    }
-}
-
-impl TryFrom<String> for Resource {
-    type Error = ResourceError;
-
-    fn try_from(text: String) -> Result<Self, ResourceError> {
-        text.parse()
-    }
-}
+holdfast_config::text_form!(Resource);
 
 impl FromStr for Resource {
     type Err = ResourceError;

@@ -78,19 +78,7 @@ impl fmt::Display for MacAddr {
 #[error("`{0}` is not a MAC address")]
 pub struct MacAddrError(String);
 
-impl From<MacAddr> for String {
-    fn from(mac: MacAddr) -> Self {
-        mac.to_string()
-    }
-}
-
-impl TryFrom<String> for MacAddr {
-    type Error = MacAddrError;
-
-    fn try_from(text: String) -> Result<Self, MacAddrError> {
-        text.parse()
-    }
-}
+holdfast_config::text_form!(MacAddr);
 
 impl FromStr for MacAddr {
     type Err = MacAddrError;

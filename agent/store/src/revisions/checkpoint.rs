@@ -58,19 +58,7 @@ impl FromStr for CheckpointName {
     }
 }
 
-impl TryFrom<String> for CheckpointName {
-    type Error = InvalidCheckpointName;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<CheckpointName> for String {
-    fn from(name: CheckpointName) -> Self {
-        name.0.into()
-    }
-}
+holdfast_config::text_form!(CheckpointName);
 
 impl fmt::Display for CheckpointName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
