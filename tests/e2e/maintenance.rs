@@ -396,13 +396,23 @@ async fn a_session_outlives_the_agent() {
     let mut admin = maintenance(&agent, agent.credentials()).await;
     assert_eq!(add_address(&client).await.unwrap_err().code(), Code::FailedPrecondition);
     wait_for_state(&mut admin, &session, wire::State::InMaintenance).await;
-    eventually("eth0 is shut", || !net.link("eth0").up).await;
+    let fence = "holdfast_native:/fault-state/fence[resource=interface:eth0][action=shut]/state";
+    eventually_async("the fence is durable", async || {
+        client.read(&format!("{fence}/owner")).await.is_ok()
+    })
+    .await;
     agent.kill();
+    let monitor = Monitor::start(&net).await;
     agent.restart().await;
     let client = agent.gnmi().await;
     let mut admin = maintenance(&agent, agent.credentials()).await;
     wait_for_state(&mut admin, &session, wire::State::InMaintenance).await;
     wait_for(&client, &link("eth0"), "MAINTENANCE").await;
+    // In this time the session asks for its fences again.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let lines = monitor.finish(&net).await;
+    let opened = lines.iter().find(|line| line.contains(": eth0@") && line.contains(",UP"));
+    assert_eq!(opened, None, "somebody works on it");
     assert!(!net.link("eth0").up, "it stays shut");
     admin.work_done(of(&session)).await.unwrap();
     wait_for_state(&mut admin, &session, wire::State::Over).await;

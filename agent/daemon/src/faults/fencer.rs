@@ -25,17 +25,23 @@ pub(super) type Wishes = BTreeMap<Resource, bool>;
 pub(super) enum Removal {
     /// The interface is shut, and stays a port of its bridge or bond.
     Shut,
-    /// The interface leaves its bridge or bond, and stays up: a partner of LACP is told by a last message.
+    /// The interface leaves its bridge or bond, and stays up: a partner of LACP is told by a last message. An interface that the
+    /// owner has shut before, as in an earlier run of the agent, stays shut.
     Detach,
     /// The interface has left, and is shut.
     DetachAndShut,
 }
 
 impl Removal {
-    fn items(self, interface: &SmolStr) -> impl Iterator<Item = FenceItem> {
+    /// The fences of an interface, for an owner who has these fences.
+    fn items(
+        self,
+        interface: &SmolStr,
+        held: &BTreeSet<FenceItem>,
+    ) -> impl Iterator<Item = FenceItem> {
         let shut = FenceItem::Shut { interface: interface.clone() };
         let detach = FenceItem::Detach { interface: interface.clone() };
-        let shut = (self != Self::Detach).then_some(shut);
+        let shut = (self != Self::Detach || held.contains(&shut)).then_some(shut);
         let detach = (self != Self::Shut).then_some(detach);
         shut.into_iter().chain(detach)
     }
@@ -143,32 +149,28 @@ pub(super) async fn fence_each(
             Err(error) => errors.push((resource.clone(), error)),
         }
     }
-    let items = granted.iter().flat_map(|interface| removal.items(interface)).collect();
-    // The core takes all or nothing: the first one is named.
-    let first = granted.first().cloned().unwrap_or_default();
-    if let Err(error) = exchange(core, owner, items).await {
+    let held = held_of_interfaces(core, owner);
+    let wanted: BTreeSet<FenceItem> =
+        granted.iter().flat_map(|interface| removal.items(interface, &held)).collect();
+    let set: Vec<FenceItem> = wanted.difference(&held).cloned().collect();
+    let lifted: Vec<FenceItem> = held.difference(&wanted).cloned().collect();
+    if set.is_empty() && lifted.is_empty() {
+        return errors;
+    }
+    if let Err(error) = change(core, owner.clone(), Lift::Items(lifted), set).await {
+        // The core takes all or nothing: the first one is named.
+        let first = granted.first().cloned().unwrap_or_default();
         errors.push((Resource::Interface(first), error));
     }
     errors
 }
 
-/// Sets these items for an owner, and gives back the others that it has of interfaces.
-async fn exchange(
-    core: &CoreHandle,
-    owner: &FenceOwner,
-    wanted: BTreeSet<FenceItem>,
-) -> Result<(), FenceError> {
+/// The fences of interfaces that an owner has.
+fn held_of_interfaces(core: &CoreHandle, owner: &FenceOwner) -> BTreeSet<FenceItem> {
     let configuration = core.configuration();
     let held = configuration.fence_items().filter(|(_, owners)| owners.contains(owner));
     let held = held.map(|(item, _)| item);
-    let held: BTreeSet<FenceItem> =
-        held.filter(|item| !matches!(item, FenceItem::Raise { .. })).collect();
-    let set: Vec<FenceItem> = wanted.difference(&held).cloned().collect();
-    let lifted: Vec<FenceItem> = held.difference(&wanted).cloned().collect();
-    if set.is_empty() && lifted.is_empty() {
-        return Ok(());
-    }
-    change(core, owner.clone(), Lift::Items(lifted), set).await
+    held.filter(|item| !matches!(item, FenceItem::Raise { .. })).collect()
 }
 
 /// Shuts one more interface for an owner.
