@@ -4,7 +4,7 @@
 //! marked; with `--strict` the program then fails, which only makes sense on a machine that does nothing else.
 //! `--all` adds the sizes of a release. `--smoke` makes everything small: it proves that each row comes to its end,
 //! also with an agent that is not optimised, and its figures mean nothing. `--markdown FILE` also puts the table into
-//! that document, in place of the one there.
+//! that document, in place of the one there. `--only PART` runs the rows of one [`Part`], and may be repeated.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
