@@ -103,13 +103,14 @@ impl NamespaceLock {
         version: &str,
         state_dir: &Path,
     ) -> Result<Self, NamespaceLockError> {
-        Self::take_from(netns, (version, state_dir), is_root_or_own).await
+        Self::take_from(netns, version, state_dir, is_root_or_own).await
     }
 
     /// Takes the lock, unless a user who is obeyed has it.
     async fn take_from(
         netns: &Netns,
-        (version, state_dir): (&str, &Path),
+        version: &str,
+        state_dir: &Path,
         is_obeyed: fn(u32) -> bool,
     ) -> Result<Self, NamespaceLockError> {
         let answer = format!("{version}\n{}", state_dir.display());
@@ -281,8 +282,8 @@ mod tests {
     async fn nobody_but_root_and_the_own_user_keeps_an_agent_out() {
         enter_fresh_namespaces();
         let held = take("/var/lib/first").await.unwrap();
-        let agent = ("1.2.3", Path::new("/var/lib/second"));
-        let second = NamespaceLock::take_from(&Netns::default(), agent, |_| false).await;
+        let folder = Path::new("/var/lib/second");
+        let second = NamespaceLock::take_from(&Netns::default(), "1.2.3", folder, |_| false).await;
         assert!(second.unwrap().listener.is_none(), "it works without the lock");
         drop(held);
 

@@ -39,7 +39,7 @@ impl Configuration {
             layers.secrets = earlier.secrets.clone();
         }
         let forms = RequestForms { native: true, text: false };
-        authorization.check_changes((self, &layers, forms), &attribution)?;
+        authorization.check_changes(self, &layers, forms, &attribution)?;
         authorization.check_secrets(self, &layers, &attribution)?;
         self.with_layers_despite(&is_outranked, layers, &attribution, cancel)
     }

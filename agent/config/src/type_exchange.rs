@@ -219,8 +219,7 @@ impl Reading<'_> {
             }
             let mut unfit = Vec::new();
             let before = problems.len();
-            let branch =
-                self.entry((path.last().map(|it| it.node), keys), entry, &path, &mut unfit);
+            let branch = self.entry(path.last().map(|it| it.node), keys, entry, &path, &mut unfit);
             if !self.drops_unfit {
                 problems.extend(
                     unfit.into_iter().map(|(node, reason)| self.problem(&path, &node, &reason)),
@@ -243,7 +242,8 @@ impl Reading<'_> {
     /// An entry of a list, read anew.
     fn entry(
         &self,
-        (list, keys): (Option<NodeId>, &Keys),
+        list: Option<NodeId>,
+        keys: &Keys,
         entry: &Branch<LeafMark>,
         path: &InstancePath,
         unfit: &mut Vec<(InstancePath, String)>,
@@ -292,7 +292,7 @@ impl Reading<'_> {
                     let mut entries = list.clone();
                     for (keys, entry) in list.iter() {
                         let at = path.join(Step::entry(*node, keys.clone()));
-                        let entry = self.entry((Some(*node), keys), entry, &at, unfit);
+                        let entry = self.entry(Some(*node), keys, entry, &at, unfit);
                         entries.put(keys.clone(), Arc::new(entry));
                     }
                     read.put(*node, Child::List(entries));

@@ -144,8 +144,10 @@ impl ServiceHistory {
     pub(crate) fn end(
         &mut self,
         record: &mut ServiceRecord,
-        (reply, rounds): (&Reply, &HandlerRounds),
-        (book, failure): (&Book, Option<&CommitError>),
+        reply: &Reply,
+        rounds: &HandlerRounds,
+        book: &Book,
+        failure: Option<&CommitError>,
     ) -> Vec<ArtefactChange> {
         let ChangeOrigin { author, .. } = record.origin(reply);
         if let Some(CommitError::Edit(errors)) = failure {

@@ -150,7 +150,7 @@ pub fn run(
         .enable_all()
         .build()
         .map_err(|source| RunError::Start { what: "the runtime", source })?;
-    let ended = runtime.block_on(serve(&settings, (source, &log), &hostname, &store, loaded));
+    let ended = runtime.block_on(serve(&settings, source, &log, &hostname, &store, loaded));
     runtime.block_on(close(&store));
     runtime.shutdown_timeout(THREADS_TIMEOUT);
     if ended.is_ok() {
@@ -214,7 +214,8 @@ struct StartedAgent {
 
 async fn serve(
     settings: &RunSettings,
-    (source, log): (&SettingsSource, &LogFilter),
+    source: &SettingsSource,
+    log: &LogFilter,
     hostname: &HostnameWriter,
     store: &Store,
     mut loaded: StoredState,
@@ -272,10 +273,10 @@ async fn serve(
         };
         local::start_for_users(path, &listeners, served)
     });
-    let introspection = (settings.introspect_token, running.introspection);
+    let (token, routes) = (settings.introspect_token, running.introspection);
     let _introspection = settings
         .introspect
-        .map(|address| introspect((address, settings.state.path()), introspection, &listeners));
+        .map(|address| introspect(address, settings.state.path(), token, routes, &listeners));
     let certificates = CertificateTrust {
         role: settings.certificate_role.clone(),
         impersonation: settings.certificate_speaks_for,
@@ -369,8 +370,10 @@ fn feed(patience: Duration, core: CoreHandle) -> AbortOnDropHandle<()> {
 
 /// Serves introspection on a loopback address, as soon as the socket can be opened.
 fn introspect(
-    (address, state): (SocketAddr, &Path),
-    (token, routes): (IntrospectToken, Router),
+    address: SocketAddr,
+    state: &Path,
+    token: IntrospectToken,
+    routes: Router,
     listeners: &Listeners,
 ) -> AbortOnDropHandle<()> {
     let entry = listeners.add(ListenerKind::Introspection, address.to_string());
@@ -407,7 +410,7 @@ async fn start_core(
     let trust = &settings.service_trust;
     let revocations = &settings.service_revocations;
     let signers = PackageSigners::read(trust.as_deref(), revocations.as_deref())?;
-    let offered = OfferedPackages::read(settings.services.as_deref(), (&installed, &signers))?;
+    let offered = OfferedPackages::read(settings.services.as_deref(), &installed, &signers)?;
     let (types, refused_packages) = offered.tried(settings.state.path()).await.load(models);
     let models = Arc::clone(types.models());
     let netns = netns_setting(settings);
@@ -521,10 +524,9 @@ async fn start_core(
         probes: device.probes.probes().clone(),
         undertakings: reboots.undertakings().clone(),
     };
-    let managed = (actions, handlers.clone());
     let folder = settings.state.path();
     services::reconcile(&kept, &installed, &types, &core.handle().configuration()).await?;
-    let installer = PackageInstaller::new(managed, (folder, signers), types);
+    let installer = PackageInstaller::new(actions, handlers.clone(), folder, signers, types);
     gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
     let changes = core.handle().access_changes().ok_or(RunError::NoServer)?;

@@ -57,7 +57,7 @@ impl Introspect {
         };
         let (states, reasons): (BTreeMap<Key, Shown>, BTreeMap<String, Value>) =
             self.core.inspect(question).await?;
-        let mut document = instances.document(self, &states, (&tag, plan));
+        let mut document = instances.document(self, &states, &tag, plan);
         explain_objects(&mut document, &reasons);
         add_gates(&mut document, &state, &tag, plan);
         add_action_waits(&mut document, &state, &tag);

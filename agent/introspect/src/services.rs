@@ -45,7 +45,7 @@ pub(super) async fn services(
     };
     let states: BTreeMap<Key, Shown> = introspect.core.inspect(question).await?;
     let document = |(_, tag, plan): &(_, &ServiceTag, &Arc<ServicePlan>)| {
-        instances.document(&introspect, &states, (tag, plan))
+        instances.document(&introspect, &states, tag, plan)
     };
     Ok(page::list(&plans.iter().map(document).collect::<Vec<_>>(), next))
 }
@@ -85,7 +85,8 @@ impl Instances {
         &self,
         introspect: &Introspect,
         key_states: &BTreeMap<Key, Shown>,
-        (tag, plan): (&ServiceTag, &ServicePlan),
+        tag: &ServiceTag,
+        plan: &ServicePlan,
     ) -> Value {
         let ServicePlan { version, leaving, failure, components, .. } = plan;
         let component = |component: &ComponentPlan| {

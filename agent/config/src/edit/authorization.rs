@@ -176,8 +176,7 @@ impl EditSession<'_> {
     /// # Errors
     /// With a difference that is not permitted. Its path is included only if the author may read it.
     pub(super) fn check_changes_permitted(&self) -> Result<(), EditErrors> {
-        let changes = (self.before, &self.layers, self.forms);
-        self.authorization.check_changes(changes, &self.attribution)
+        self.authorization.check_changes(self.before, &self.layers, self.forms, &self.attribution)
     }
 }
 
@@ -193,7 +192,9 @@ impl EditAuthorization {
     /// With a difference that is not permitted. Its path is included only if the author may read it.
     pub(crate) fn check_changes(
         &self,
-        (before, after, forms): (&Configuration, &Layers, RequestForms),
+        before: &Configuration,
+        after: &Layers,
+        forms: RequestForms,
         attribution: &Attribution<'_>,
     ) -> Result<(), EditErrors> {
         let Some(admission) = &self.0 else { return Ok(()) };

@@ -33,7 +33,8 @@ impl LeafListAdditions {
     /// When the leaf-list would exceed its limit.
     pub(super) fn add(
         &mut self,
-        (origin, path): (Origin, &InstancePath),
+        origin: Origin,
+        path: &InstancePath,
         current: &Value,
         more: &Leaf<LeafMark>,
     ) -> Result<(), LimitExceeded> {
@@ -95,7 +96,8 @@ impl<'a, 'f> SubtreeMerge<'a, 'f> {
     /// Prepares a merge of subtrees at `path`.
     pub(super) fn new(
         schema: &'a Schema,
-        (origin, path): (Origin, &'f InstancePath),
+        origin: Origin,
+        path: &'f InstancePath,
         additions: &'f mut LeafListAdditions,
     ) -> Self {
         let way = path.0.iter().map(|step| (step.node, step.keys.as_ref())).collect();
@@ -150,7 +152,7 @@ impl<'a, 'f> SubtreeMerge<'a, 'f> {
         match into.value(node) {
             Some(present) if self.schema.node(node).kind == NodeKind::LeafList => {
                 let path = self.path();
-                let added = self.additions.add((self.origin, &path), present, leaf);
+                let added = self.additions.add(self.origin, &path, present, leaf);
                 added.map_err(|error| InvalidPayload {
                     path: path.to_path(self.schema).to_string(),
                     cause: EditCause::Limit(error),

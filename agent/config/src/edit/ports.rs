@@ -49,7 +49,8 @@ impl<'a> FactoryPorts<'a> {
     pub(super) fn restore(
         &self,
         layer: &mut Tree<LeafMark>,
-        (origin, named): (Origin, &PathPattern),
+        origin: Origin,
+        named: &PathPattern,
         left_out: impl Fn(&Port<'_>) -> bool,
     ) {
         let node = |id| self.models.schema(origin).node(id);

@@ -189,7 +189,7 @@ impl<'a> EditSession<'a> {
             self.collect_secret_users(target.origin, pattern);
             self.clear(target.origin, pattern);
             self.create_secret_users();
-            self.restore_factory_ports((target.origin, pattern), &[]);
+            self.restore_factory_ports(target.origin, pattern, &[]);
         }
     }
 
@@ -216,14 +216,18 @@ impl<'a> EditSession<'a> {
 
     /// Restores the factory values of ports that were visible before and are missing after an operation, except
     /// for those in `kept`.
-    fn restore_factory_ports(&mut self, named: (Origin, &PathPattern), kept: &[InstancePath]) {
-        let origin = named.0;
-        let layer = LayerKey::client(named.0);
+    fn restore_factory_ports(
+        &mut self,
+        origin: Origin,
+        named: &PathPattern,
+        kept: &[InstancePath],
+    ) {
+        let layer = LayerKey::client(origin);
         let visible = self.before.config_view(origin);
         let layer_tree = self.layers.tree(layer).clone();
         let sent_back = |port: &Port<'_>| port.path(origin).is_some_and(|it| kept.contains(it));
         let tree = self.layers.tree_mut(LayerKey::CLIENT_NATIVE);
-        self.ports.restore(tree, named, |port| {
+        self.ports.restore(tree, origin, named, |port| {
             port.is_in(origin, visible) && !port.is_in(origin, &layer_tree) && !sent_back(port)
         });
     }
@@ -373,7 +377,7 @@ impl<'a> EditSession<'a> {
         let leaf = Leaf::new(value, LeafMark::Explicit);
         match (node.kind == NodeKind::LeafList && !replace, tree.leaf(path)) {
             (true, Some(present)) => {
-                let added = self.additions.add((target.origin, path), &present.value, &leaf);
+                let added = self.additions.add(target.origin, path, &present.value, &leaf);
                 if let Err(error) = added {
                     return self.fail(operation, target, EditCause::Limit(error));
                 }
@@ -488,7 +492,7 @@ impl<'a> EditSession<'a> {
         }
         let kept = reconciler.kept;
         self.clear_factory_below(origin, path, &kept);
-        self.restore_factory_ports((origin, &PathPattern::from(path)), &kept);
+        self.restore_factory_ports(origin, &PathPattern::from(path), &kept);
         if self.writes_both_origins {
             self.kept.extend(kept.into_iter().map(|unit| (operation, origin, unit)));
         }
@@ -523,7 +527,7 @@ impl<'a> EditSession<'a> {
             }
             return Ok(());
         }
-        let mut merge = SubtreeMerge::new(schema, (origin, path), &mut self.additions);
+        let mut merge = SubtreeMerge::new(schema, origin, path, &mut self.additions);
         merge.branch(tree.branch_mut(schema, &path.0, &LeafMark::Explicit), branch)
     }
 

@@ -106,7 +106,7 @@ impl EditSession<'_> {
                 };
                 match tree.leaf(path).filter(is_asked_for) {
                     Some(present) if node.kind == NodeKind::LeafList => {
-                        self.additions.add((Origin::Native, path), &present.value, &leaf)?;
+                        self.additions.add(Origin::Native, path, &present.value, &leaf)?;
                     }
                     _ => tree.set_leaf(schema, path, leaf),
                 }
@@ -119,7 +119,7 @@ impl EditSession<'_> {
                 let present = tree.remove(schema, path) || before.get(path).is_some();
                 let pattern = PathPattern::from(path);
                 let remaining = tree.clone();
-                self.ports.restore(tree, (Origin::Native, &pattern), |port| {
+                self.ports.restore(tree, Origin::Native, &pattern, |port| {
                     present && !port.is_in(Origin::Native, &remaining)
                 });
                 self.additions.discard(Origin::Native, path);

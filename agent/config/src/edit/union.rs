@@ -147,7 +147,7 @@ impl EditSession<'_> {
             let layer = LayerKey::client(origin);
             let schema = self.models().schema(origin);
             let root = InstancePath::root();
-            let mut merge = SubtreeMerge::new(schema, (origin, &root), &mut self.additions);
+            let mut merge = SubtreeMerge::new(schema, origin, &root, &mut self.additions);
             let merged =
                 merge.branch(self.layers.tree_mut(layer).root_mut(), supplied.tree(layer).root());
             if let Err(misfit) = merged {
@@ -162,7 +162,7 @@ impl EditSession<'_> {
         let before = self.before;
         let both = [Origin::OpenConfig, Origin::Native];
         for (origin, path) in &paths {
-            self.ports.restore(tree, (*origin, &PathPattern::from(path)), |port| {
+            self.ports.restore(tree, *origin, &PathPattern::from(path), |port| {
                 both.iter().any(|origin| port.is_in(*origin, before.config_view(*origin)))
                     && !both.iter().any(|it| port.is_in(*it, supplied.tree(LayerKey::client(*it))))
             });

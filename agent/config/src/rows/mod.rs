@@ -135,7 +135,7 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
     for layer in LayerKey::ALL.into_iter().filter(has_rows) {
         let old = old.tree(layer).root();
         let new = new.tree(layer).root();
-        let mut writer = RowWriter::new(models, (layer.origin, code(layer)), &mut changes);
+        let mut writer = RowWriter::new(models, layer.origin, code(layer), &mut changes);
         writer.entry(models.schema(layer.origin).root(), None, Some(old), Some(new));
     }
     for (key, old, new) in Claims::differences(old.claims(), new.claims()) {
@@ -143,7 +143,7 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
             let root = |claim: Option<&Claim>| claim.map(|it| Arc::clone(it.tree(origin).root()));
             let old = root(old);
             let new = root(new);
-            let mut writer = RowWriter::new(models, (origin, claim_code(origin)), &mut changes);
+            let mut writer = RowWriter::new(models, origin, claim_code(origin), &mut changes);
             put_claim_key(&mut writer.keys, key);
             writer.entry(models.schema(origin).root(), None, old.as_ref(), new.as_ref());
         }
@@ -196,11 +196,7 @@ struct RowWriter<'a> {
 }
 
 impl<'a> RowWriter<'a> {
-    fn new(
-        models: &'a Models,
-        (origin, code): (Origin, u8),
-        changes: &'a mut Vec<RowChange>,
-    ) -> Self {
+    fn new(models: &'a Models, origin: Origin, code: u8, changes: &'a mut Vec<RowChange>) -> Self {
         let names = models.names(origin);
         Self { models, origin, code, names, keys: Vec::new(), row: Vec::new(), changes }
     }

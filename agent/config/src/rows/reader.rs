@@ -272,7 +272,7 @@ impl<'m> ListReader<'m> {
         let read = match steps.split_last() {
             Some((Step { node, keys: Some(keys) }, above)) => {
                 tree.in_branch(schema, above, &mark, |branch| {
-                    self.entry(branch.list_mut(*node), keys, (flags, mark), value)
+                    self.entry(branch.list_mut(*node), keys, flags, mark, value)
                 })
             }
             _ => tree.in_branch(schema, &steps, &mark, |branch| self.leaves(branch, &mut reader)),
@@ -286,7 +286,8 @@ impl<'m> ListReader<'m> {
         &mut self,
         list: &mut List<LeafMark>,
         keys: &Keys,
-        (flags, mark): (u8, LeafMark),
+        flags: u8,
+        mark: LeafMark,
         octets: &[u8],
     ) -> Result<usize, &'static str> {
         let schema = self.schema;

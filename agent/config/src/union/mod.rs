@@ -109,7 +109,7 @@ pub(crate) fn unite(
     let new = lease::without_hidden_leases(models, new);
     let old = &*old;
     let new = &*new;
-    let mut union = Union::new((models, cancel), old, new, &empty);
+    let mut union = Union::new(models, cancel, old, new, &empty);
     let inputs = union.roots(old, new);
     let outputs = union.entry(0, &inputs, &EntryResult::of(images));
     let images = outputs.into_images();
@@ -174,7 +174,8 @@ struct Union<'a> {
 
 impl<'a> Union<'a> {
     fn new(
-        (models, cancel): (&'a Models, &'a CancelToken),
+        models: &'a Models,
+        cancel: &'a CancelToken,
         old: &Layers,
         new: &Layers,
         empty: &'a List<LeafMark>,

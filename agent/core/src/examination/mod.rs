@@ -248,7 +248,9 @@ impl Examiner {
         &self,
         old: &Configuration,
         (configuration, mut footprint): (Configuration, Footprint),
-        (relations, intent, is_dry_run): (&Relations, Box<Intent>, bool),
+        relations: &Relations,
+        intent: Box<Intent>,
+        is_dry_run: bool,
     ) -> Result<Candidate, CommitError> {
         let configuration = configuration.with_surroundings(Surroundings::default());
         // Values that were accepted earlier come back as they were.

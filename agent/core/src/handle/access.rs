@@ -37,7 +37,7 @@ impl AccessChanges {
         let (system, user) = (find("/system")?, find("/system/user")?);
         let binding = CertificateId::new(models, configuration_rx.clone())?;
         let configuration = configuration_rx.borrow_and_update().clone();
-        let last = AccessSettings::of(&configuration, &binding, (system, user));
+        let last = AccessSettings::of(&configuration, &binding, system, user);
         Some(Self { configuration_rx, binding, system, user, last })
     }
 
@@ -45,7 +45,7 @@ impl AccessChanges {
     pub async fn changed(&mut self) -> bool {
         while self.configuration_rx.changed().await.is_ok() {
             let configuration = self.configuration_rx.borrow_and_update().clone();
-            let now = AccessSettings::of(&configuration, &self.binding, (self.system, self.user));
+            let now = AccessSettings::of(&configuration, &self.binding, self.system, self.user);
             if !now.is_same(&self.last) {
                 self.last = now;
                 return true;
@@ -59,7 +59,8 @@ impl AccessSettings {
     fn of(
         configuration: &Configuration,
         binding: &CertificateId,
-        (system, user): (NodeId, NodeId),
+        system: NodeId,
+        user: NodeId,
     ) -> Self {
         let system = configuration.effective().find_branch(&[Step::node(system)]);
         Self {

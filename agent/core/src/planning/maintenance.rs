@@ -34,7 +34,8 @@ impl MaintainedLinks {
     pub(crate) fn check(
         &self,
         changes: &[EntryChange],
-        (engine, examiner): (&Engine, &Examiner),
+        engine: &Engine,
+        examiner: &Examiner,
         origin: Origin,
     ) -> Result<(), CommitError> {
         for change in changes.iter().filter(|it| !it.existed && !it.values.is_empty()) {

@@ -110,15 +110,15 @@ impl CandidatePlanner {
         }
         if candidate.intent.places() && !self.maintained.closed.is_empty() {
             for portion in changes.chunks(VALIDATED_UNDER_GUARD) {
-                let context = (&*self.engine.read(), &*self.examiner);
-                self.maintained.check(portion, context, self.origin)?;
+                let engine = self.engine.read();
+                self.maintained.check(portion, &engine, &self.examiner, self.origin)?;
             }
         }
         if !self.is_dry_run {
             self.hold_secrets(&configuration, &credentials);
         }
         let mut planning =
-            Planning::new(self.delta(&changes, &credentials.values, (description, &beside)));
+            Planning::new(self.delta(&changes, &credentials.values, description, &beside));
         let mut differing = self.is_recorded.then_some(differing);
         let mut rows = None;
         let plan = loop {
@@ -160,7 +160,8 @@ impl CandidatePlanner {
         &self,
         changes: &[EntryChange],
         credentials: &Values,
-        (description, beside): (String, &str),
+        description: String,
+        beside: &str,
     ) -> Delta {
         let credential_intent = credentials.iter().cloned().map(IntentChange::from);
         let delta = Delta::new(engine_intent(changes).chain(credential_intent).collect());

@@ -89,7 +89,9 @@ impl Publisher {
     /// The first revision: configuration, and what is always true of the box.
     pub(super) fn new(
         registry: Arc<Registry>,
-        (configuration, configured, history): (&Configuration, &[EntryChange], HistoryChange),
+        configuration: &Configuration,
+        configured: &[EntryChange],
+        history: HistoryChange,
         grpc_services: &[&'static str],
         software_version: &str,
     ) -> Self {

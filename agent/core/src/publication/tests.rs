@@ -14,8 +14,8 @@ fn publisher() -> Publisher {
     let models = Arc::new(Models::load().unwrap());
     let registry = Arc::new(Registry::new(&models.native).unwrap());
     let configuration = Configuration::new(models, Layers::new());
-    let content = (&configuration, &[][..], HistoryChange::default());
-    let mut publisher = Publisher::new(registry, content, &[], "test");
+    let history = HistoryChange::default();
+    let mut publisher = Publisher::new(registry, &configuration, &[], history, &[], "test");
     publisher.begin_showing(Vec::new());
     publisher
 }

@@ -236,7 +236,8 @@ impl Intent {
     /// State that the walks of instances see in this change, and the instances that it has walked in any case.
     pub(crate) fn surroundings(
         &self,
-        (state, answers): (Arc<dyn BoxState>, Answers),
+        state: Arc<dyn BoxState>,
+        answers: Answers,
         origin: ChangeOrigin,
         now_ns: u64,
     ) -> Surroundings {

@@ -159,8 +159,8 @@ impl Core {
         };
         let begin_publisher = || {
             let registry = Arc::clone(&examiner.registry);
-            let content = (&configuration, &*configured, service_history.all());
-            Publisher::new(registry, content, grpc_services, &software)
+            let history = service_history.all();
+            Publisher::new(registry, &configuration, &configured, history, grpc_services, &software)
         };
         let (engine, publisher) = parallel::both(much, begin_engine, begin_publisher);
         drop(configured);

@@ -162,7 +162,7 @@ impl CoreTask {
         artefacts.extend(std::mem::take(&mut commit.packages).into_iter().map(package_row));
         let book = &self.in_force.configuration().layers().book;
         let CommitInFlight { service_record, reply, rounds, .. } = commit;
-        artefacts.extend(self.service_history.end(service_record, (reply, rounds), (book, None)));
+        artefacts.extend(self.service_history.end(service_record, reply, rounds, book, None));
         let revision = commit.take_revision().map(Box::new);
         let content = FinalContent { artefacts, rows: std::mem::take(&mut commit.rows), revision };
         let ticket = commit.ticket;

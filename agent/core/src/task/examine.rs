@@ -51,7 +51,7 @@ impl CoreTask {
                 (intent, applied.map_err(CommitError::Edit)?)
             };
             let mut candidate =
-                examiner.examine(&configuration, applied, (&relations, intent, is_dry_run))?;
+                examiner.examine(&configuration, applied, &relations, intent, is_dry_run)?;
             let mut values = removed;
             let states = candidate.intent.credential_states(&credentials);
             if let (Some(source), Some([from, to])) = (source, &states) {
@@ -92,7 +92,7 @@ impl CoreTask {
         });
         let answers = self.answers(intent, &commit.rounds);
         let observed = Arc::<ObservedBox>::clone(&state);
-        let surroundings = intent.surroundings((observed, answers), commit.origin(), now_ns());
+        let surroundings = intent.surroundings(observed, answers, commit.origin(), now_ns());
         (configuration.with_surroundings(surroundings), Some(state))
     }
 }

@@ -35,7 +35,7 @@ impl CoreTask {
     ) {
         let book = &self.in_force.configuration().layers().book;
         let CommitInFlight { service_record, reply, rounds, .. } = commit;
-        let rows = self.service_history.end(service_record, (reply, rounds), (book, Some(error)));
+        let rows = self.service_history.end(service_record, reply, rounds, book, Some(error));
         let Some(ended) = service_record.take_ended() else { return };
         let change = self.service_history.note(ended);
         self.publisher.show_history(&change);

@@ -101,7 +101,8 @@ impl ResponseBody {
         body: Body,
         revocation: Option<Revocation>,
         exceeded: ExceededLimit,
-        (end, held): (CallEnd, Charge),
+        end: CallEnd,
+        held: Charge,
     ) -> Self {
         Self { body: Some(body), revocation, exceeded, end, _held: held }
     }

@@ -104,7 +104,7 @@ impl Layer {
         let path = request.uri().path();
         let rules = methods.rules(path);
         let refusals = Arc::clone(&self.gnsi.refusals);
-        CallRecord::new(accounts, refusals, methods, (path, rules), peer)
+        CallRecord::new(accounts, refusals, methods, path, rules, peer)
     }
 
     /// The share of the caller of an admitted call in what is held for all. The service finds it in the extensions of the
@@ -292,7 +292,7 @@ where
                 compression::mark(response.headers_mut());
             }
             Ok(response.map(|body| {
-                let body = Body::new(ResponseBody::new(body, revocation, exceeded, (end, charge)));
+                let body = Body::new(ResponseBody::new(body, revocation, exceeded, end, charge));
                 if is_packed { Body::new(GzipBody::pack(body)) } else { body }
             }))
         })

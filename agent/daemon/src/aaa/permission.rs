@@ -206,7 +206,7 @@ impl Call {
             CallOrigin::Process { caller, .. } => (caller.clone(), None),
         };
         rules.require_role(&caller, path)?;
-        gnsi.authz.reauthorize((&caller, peer), path, headers)?;
+        gnsi.authz.reauthorize(&caller, peer, path, headers)?;
         if path.starts_with(GNSI) && !gnsi.is_on() {
             return Err(Status::failed_precondition("gNSI is switched off on this box"));
         }

@@ -57,7 +57,8 @@ impl CallRecord {
         accounts: AccountingLog,
         refusals: Arc<RefusalCounters>,
         methods: Arc<Methods>,
-        (path, rules): (&str, MethodRules),
+        path: &str,
+        rules: MethodRules,
         peer: Option<Peer>,
     ) -> Self {
         let channel = peer
@@ -138,7 +139,7 @@ impl CallRecord {
         if state.streaming && is_known && !state.begun {
             state.begun = true;
             let authz = Authz { outcome: AuthzOutcome::Permit, detail: BoundedText::default() };
-            self.write(state, (SessionStage::Login, None), self.payload(state), authz);
+            self.write(state, SessionStage::Login, None, self.payload(state), authz);
             state.request = Vec::new();
         }
     }
@@ -154,10 +155,10 @@ impl CallRecord {
         self.begin(state);
         let authz = authz(state, &status);
         if state.begun {
-            self.write(state, (SessionStage::Logout, None), None, authz);
+            self.write(state, SessionStage::Logout, None, None, authz);
         } else {
             let refusal = self.refused_kind(state, &status);
-            self.write(state, (SessionStage::Once, refusal), self.payload(state), authz);
+            self.write(state, SessionStage::Once, refusal, self.payload(state), authz);
         }
     }
 
@@ -174,7 +175,8 @@ impl CallRecord {
     fn write(
         &self,
         state: &State,
-        (stage, refusal): (SessionStage, Option<RefusalKind>),
+        stage: SessionStage,
+        refusal: Option<RefusalKind>,
         payload: Option<Payload>,
         authz: Authz,
     ) {

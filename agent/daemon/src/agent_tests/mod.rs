@@ -152,8 +152,8 @@ impl Agent {
             probes: device.probes.probes().clone(),
             undertakings: device.reboots.undertakings().clone(),
         };
-        let managed = (actions, handlers);
-        let services = PackageInstaller::new(managed, (folder, PackageSigners::default()), types);
+        let signers = PackageSigners::default();
+        let services = PackageInstaller::new(actions, handlers, folder, signers, types);
         let core = CoreFixture::of(core, store);
         Self { core, device, gnsi, ignored, services, _following }
     }

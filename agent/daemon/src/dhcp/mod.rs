@@ -101,7 +101,7 @@ pub fn start(
         clients
     };
     let leases = lease::read(&lease::file(folder), &port.into(), port::now());
-    let (leasing, dhcp) = LeaseTask::new(leases, lease::file(folder), (core, lost), begin);
+    let (leasing, dhcp) = LeaseTask::new(leases, lease::file(folder), core, lost, begin);
     thread::Builder::new().name("dhcp".to_owned()).spawn(move || match netns.enter() {
         Ok(()) => runtime.block_on(leasing.run()),
         Err(error) => error!(error = %ErrorChain(&error), "cannot ask DHCP servers"),
@@ -142,12 +142,7 @@ struct ServersRequest {
 }
 
 impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B> {
-    fn new(
-        leases: PortLeases,
-        file: PathBuf,
-        (core, lost): (D, LostLeases),
-        begin: B,
-    ) -> (Self, Dhcp) {
+    fn new(leases: PortLeases, file: PathBuf, core: D, lost: LostLeases, begin: B) -> (Self, Dhcp) {
         let (ask_tx, ask_rx) = mpsc::channel(ASK_QUEUE_DEPTH);
         let (lease_tx, lease_rx) = mpsc::channel(LEASE_QUEUE_DEPTH);
         let (leases_tx, leases_rx) = watch::channel(leases.clone());

@@ -56,8 +56,7 @@ fn begin(
         JoinSet::new()
     };
     let file = lease::file(folder);
-    let told = (agent.handle.clone(), lost.clone());
-    let (leasing, dhcp) = LeaseTask::new(leases, file, told, clients);
+    let (leasing, dhcp) = LeaseTask::new(leases, file, agent.handle.clone(), lost.clone(), clients);
     (dhcp, begun, tokio::spawn(leasing.run()))
 }
 

@@ -123,7 +123,7 @@ impl Authz {
         headers: &HeaderMap,
         now_ns: u64,
     ) -> Result<(), Denial> {
-        let verdict = verdict(&self.enforced(), (caller, peer), rpc, headers);
+        let verdict = verdict(&self.enforced(), caller, peer, rpc, headers);
         if let Some(counters) = self.counters.get(rpc) {
             counters.count(verdict.is_ok(), now_ns);
         }
@@ -137,11 +137,12 @@ impl Authz {
     /// `PERMISSION_DENIED` with the reason, when the call is denied.
     pub(crate) fn reauthorize(
         &self,
-        caller: (&Caller, Option<&Peer>),
+        caller: &Caller,
+        peer: Option<&Peer>,
         rpc: &str,
         headers: &HeaderMap,
     ) -> Result<(), Status> {
-        let verdict_of = |state: &State| verdict(state, caller, rpc, headers);
+        let verdict_of = |state: &State| verdict(state, caller, peer, rpc, headers);
         let last = || if self.switch.is_on() { self.last() } else { None };
         let allowed =
             verdict_of(&self.enforced()).or_else(|denied| verdict_of(&last()).map_err(|_| denied));
@@ -305,7 +306,8 @@ fn restore_policy(artefact: &Artefact) -> InstalledPolicy {
 /// Decision about a call; allowed without a policy.
 fn verdict(
     state: &State,
-    (caller, peer): (&Caller, Option<&Peer>),
+    caller: &Caller,
+    peer: Option<&Peer>,
     rpc: &str,
     headers: &HeaderMap,
 ) -> Result<(), Denial> {

@@ -465,8 +465,8 @@ impl ConfigState {
         };
         let content = match content {
             ChangeContent::Rollback(target) => {
-                let by = (&caller, rights);
-                return self.roll_back(by, revision_target(&target)?, (options, dry_run)).await;
+                let target = revision_target(&target)?;
+                return self.roll_back(&caller, rights, target, options, dry_run).await;
             }
             content => content,
         };
@@ -494,9 +494,11 @@ impl ConfigState {
     /// Goes back to an earlier configuration of clients.
     async fn roll_back(
         &self,
-        (caller, rights): (&Caller, Option<Arc<PathPermissions>>),
+        caller: &Caller,
+        rights: Option<Arc<PathPermissions>>,
         target: RevisionTarget,
-        (options, dry_run): (CommitOptions, bool),
+        options: CommitOptions,
+        dry_run: bool,
     ) -> Result<ChangeAnswer, ChangeError> {
         let authorization =
             rights.map(|rights| EditAuthorization::new(rights as Arc<dyn EditAuthorizer>));

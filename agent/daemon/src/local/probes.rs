@@ -65,7 +65,7 @@ async fn ping(
         target,
     };
     let turn = probes.turn()?;
-    let heading = heading(&question.target, &settings.target, ("size", question.size.into()));
+    let heading = heading(&question.target, &settings.target, "size", question.size.into());
     let ping = probes.probes().ping(settings).await.map_err(ProbingError::from)?;
     let (lines, answer) = answer();
     tokio::spawn(async move {
@@ -85,7 +85,7 @@ async fn trace(
 ) -> Result<Response, LookError> {
     require_admin(&caller, "traceroute")?;
     let target = target(&question.target).await?;
-    let heading = heading(&question.target, &target, ("hops", question.hops.into()));
+    let heading = heading(&question.target, &target, "hops", question.hops.into());
     let settings = TraceSettings {
         target,
         first: 1,
@@ -163,7 +163,7 @@ async fn tell_hops(mut trace: Trace, heading: Value, lines: &LineSender) {
     }
 }
 
-fn heading(asked: &ProbeTarget, target: &Target, (name, number): (&str, u64)) -> Value {
+fn heading(asked: &ProbeTarget, target: &Target, name: &str, number: u64) -> Value {
     let mut to = json!({ "destination": asked.destination, "address": target.destination });
     to[name] = number.into();
     json!({ "to": to })

@@ -140,8 +140,8 @@ async fn answer<C: Datastore>(
             acknowledge_inconsistent,
         } => {
             let place = place([component_type, component], state);
-            let operation = (service.as_str(), place);
-            let left = operations.force_back_track(by, operation, acknowledge_inconsistent).await?;
+            let left =
+                operations.force_back_track(by, &service, place, acknowledge_inconsistent).await?;
             progress(core, &left)
         }
         InstanceAction::Reschedule { id } => call(&operations.reschedule(by, id).await?),

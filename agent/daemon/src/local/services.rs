@@ -54,7 +54,7 @@ pub(super) fn plan_table(
     let reason = plan.failure.as_ref().map(ToString::to_string).or_else(waits);
     let reason = reason.map(|it| format!("  ({it})")).unwrap_or_default();
     let _never_fails = writeln!(text, "{tag}  {}  {status}{reason}", plan.version);
-    let lines = lines((tag, plan), action_wait);
+    let lines = lines(tag, plan, action_wait);
     let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
     let [component, state, status] = [0, 1, 2].map(width);
     for [of, name, how, why] in &lines {
@@ -66,7 +66,8 @@ pub(super) fn plan_table(
 
 /// A line for each state, except those of `self` that say no more than the heading.
 fn lines(
-    (tag, plan): (&ServiceTag, &ServicePlan),
+    tag: &ServiceTag,
+    plan: &ServicePlan,
     action_wait: impl Fn(&ClaimKey) -> Option<String>,
 ) -> Vec<Line> {
     let mut lines = Vec::new();

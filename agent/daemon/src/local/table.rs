@@ -119,12 +119,12 @@ impl Table {
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
         let mut text = String::new();
         for row in all() {
-            self.write(&mut text, (row, &widths), ink);
+            self.write(&mut text, row, &widths, ink);
         }
         text
     }
 
-    fn write(&self, text: &mut String, (row, widths): (&[Cell], &[usize]), ink: Ink) {
+    fn write(&self, text: &mut String, row: &[Cell], widths: &[usize], ink: Ink) {
         let last = row.iter().rposition(|cell| !cell.text.is_empty()).unwrap_or(0);
         for (at, cell) in row.iter().enumerate().take(last + 1) {
             let room = " ".repeat(widths[at].saturating_sub(cell.text.chars().count()));

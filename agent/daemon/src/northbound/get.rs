@@ -38,7 +38,8 @@ use crate::gnsi::pathz::{PathPermissions, visible_while};
 
 pub(super) async fn get<D: Datastore>(
     core: &D,
-    (reads, budget): (&ReadPool, CallerBudget),
+    reads: &ReadPool,
+    budget: CallerBudget,
     rights: Option<&Arc<PathPermissions>>,
     request: gnmi::GetRequest,
 ) -> Result<gnmi::GetResponse, Refusal> {

@@ -72,8 +72,8 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         let caller = Caller::authenticated(&request)?;
         let rights = self.rights(&caller);
         let budget = CallerBudget::of(request.extensions());
-        let reads = (&self.reads, budget);
-        let answer = get::get(self.core(), reads, rights.as_ref(), request.into_inner()).await;
+        let request = request.into_inner();
+        let answer = get::get(self.core(), &self.reads, budget, rights.as_ref(), request).await;
         self.publish_new_counters(rights.as_deref()).await;
         Ok(Response::new(answer?))
     }

@@ -134,7 +134,7 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         let request = request.into_inner();
         let place = place(&request.component_type, &request.component, &request.state);
         let acknowledged = request.acknowledge_inconsistent;
-        let left = self.0.force_back_track(&by, (&request.service, place), acknowledged).await;
+        let left = self.0.force_back_track(&by, &request.service, place, acknowledged).await;
         let instance = instance(&left.map_err(Refusal::from)?);
         Ok(Response::new(wire::ForceBackTrackResponse { instance }))
     }

@@ -448,7 +448,7 @@ async fn report(
         ..Walks::default()
     };
     let by = Requester::of_instances(&walks.due, &core.configuration().layers().book);
-    lenient_walk::walk(core, &by, (tag, walks)).await
+    lenient_walk::walk(core, &by, tag, walks).await
 }
 
 #[cfg(test)]

@@ -235,7 +235,7 @@ fn archive(folder: &Path, version: &str, name: &str) -> PathBuf {
 
 fn loaded(folder: &Path) -> Result<Vec<String>, ServiceError> {
     let stored = BTreeMap::new();
-    let offered = OfferedPackages::read(Some(folder), (&stored, &PackageSigners::default()))?;
+    let offered = OfferedPackages::read(Some(folder), &stored, &PackageSigners::default())?;
     let (types, _) = offered.load(Arc::new(Models::load()?));
     Ok(types.packages().map(holdfast_services::Package::archive_name).collect())
 }

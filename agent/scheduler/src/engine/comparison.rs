@@ -23,8 +23,8 @@ impl Engine {
                 }
             }
             for other in engine.running.iter().filter(|it| it.is_opposed_to(going_back)) {
-                let set = (other.set_id(), &other.conflict_set);
-                match comparison.is_clear_of(&engine.graph, plan, set, budget) {
+                let (id, set) = (other.set_id(), &other.conflict_set);
+                match comparison.is_clear_of(&engine.graph, plan, id, set, budget) {
                     Some(true) => {}
                     Some(false) => return Verdict::Behind(other.txn),
                     None => return Verdict::Unfinished,

@@ -87,8 +87,8 @@ impl Engine {
                 if !earlier.conflict_set.complete(&engine.graph, &**other, budget) {
                     return None;
                 }
-                let set = (id, &earlier.conflict_set);
-                if !comparison.is_clear_of(&engine.graph, plan, set, budget)? {
+                let set = &earlier.conflict_set;
+                if !comparison.is_clear_of(&engine.graph, plan, id, set, budget)? {
                     return Some(false);
                 }
             }

@@ -76,7 +76,8 @@ impl Comparison {
         &mut self,
         graph: &Graph,
         plan: &Plan,
-        (id, set): (SetId, &ConflictSet),
+        id: SetId,
+        set: &ConflictSet,
         budget: &mut Budget,
     ) -> Option<bool> {
         if !self.going.complete(plan.operations(), budget) {

@@ -52,7 +52,7 @@ impl Package {
             };
             check.statements(&template.children);
             if kind == Some(TemplateKind::Cli) {
-                let lines = skeleton::check(self, &grammar, (&source, &template.children));
+                let lines = skeleton::check(self, &grammar, &source, &template.children);
                 let located =
                     lines.map(|(position, reason)| PackageError::in_line(&file, position, reason));
                 errors.extend(located);
@@ -102,7 +102,7 @@ fn outline(package: &Package, errors: &mut Vec<PackageError>) -> Names {
     let saved = outline.actions().flat_map(|action| action.save.keys());
     saved.for_each(|name| names.bind(name, Bound::Unknown));
     let mut all = names.clone();
-    nodes(package, &outline.tree, (&names, &mut all), errors);
+    nodes(package, &outline.tree, &names, &mut all, errors);
     for state in outline.components.iter().flat_map(|component| &component.states) {
         let mut check = |text: &LocatedText| {
             expression(package, text, &all, errors);
@@ -122,7 +122,8 @@ fn outline(package: &Package, errors: &mut Vec<PackageError>) -> Names {
 fn nodes(
     package: &Package,
     siblings: &[TreeNode],
-    (names, all): (&Names, &mut Names),
+    names: &Names,
+    all: &mut Names,
     errors: &mut Vec<PackageError>,
 ) {
     for node in siblings {
@@ -147,7 +148,7 @@ fn nodes(
             bind(&mut inner, name, bound);
         }
         match &node.content {
-            NodeContent::Nodes(below) => nodes(package, below, (&inner, all), errors),
+            NodeContent::Nodes(below) => nodes(package, below, &inner, all, errors),
             NodeContent::Create { name, replaces, .. } => {
                 for text in std::iter::once(name).chain(replaces.iter().map(|(_, name)| name)) {
                     expression(package, text, &inner, errors);
@@ -500,19 +501,19 @@ impl TreeCheck<'_> {
         }
         match (function, &arguments[..]) {
             ("reached" | "action", [Some(kind), _, state]) => {
-                self.state((kind, state.as_deref()), function == "action", span);
+                self.state(kind, state.as_deref(), function == "action", span);
             }
-            ("ready", [Some(kind)]) => self.state((kind, None), false, span),
+            ("ready", [Some(kind)]) => self.state(kind, None, false, span),
             ("config" | "state" | "gone", [Some(path), values @ ..]) => {
                 let plane = if function == "config" { Plane::Ground } else { Plane::State };
-                self.read(plane, (path, values.len()), span);
+                self.read(plane, path, values.len(), span);
             }
             _ => {}
         }
     }
 
     /// Checks that there is a component type with this state.
-    fn state(&mut self, (kind, state): (&str, Option<&str>), of_action: bool, span: Span) {
+    fn state(&mut self, kind: &str, state: Option<&str>, of_action: bool, span: Span) {
         let Some(component) = self.package.outline.component(kind) else {
             let is_own = |state: &str| state == INIT || state == READY;
             return match kind == SELF && !of_action && state.is_none_or(is_own) {
@@ -532,7 +533,7 @@ impl TreeCheck<'_> {
     }
 
     /// Checks that a path may be read.
-    fn read(&mut self, plane: Plane, (path, values): (&str, usize), span: Span) {
+    fn read(&mut self, plane: Plane, path: &str, values: usize, span: Span) {
         let checked =
             facts::with_any_keys(path).and_then(|(any, places)| match places.cmp(&values) {
                 std::cmp::Ordering::Greater => {

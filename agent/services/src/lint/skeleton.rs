@@ -24,7 +24,8 @@ type Choices = Vec<(usize, bool)>;
 pub(super) fn check(
     package: &Package,
     grammar: &Grammar<'_>,
-    (source, statements): (&str, &[Stmt<'_>]),
+    source: &str,
+    statements: &[Stmt<'_>],
 ) -> impl Iterator<Item = (Position, String)> {
     let mut branches = Vec::new();
     find_branches(statements, &Vec::new(), &mut branches);

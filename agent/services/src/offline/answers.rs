@@ -163,7 +163,7 @@ fn known_leaf(
 
 impl KnownLeaf {
     /// True for an answer to a question for the leaves of a pattern, or for some of them.
-    fn is_of(&self, (plane, origin): (Plane, Origin), pattern: &PathPattern) -> bool {
+    fn is_of(&self, plane: Plane, origin: Origin, pattern: &PathPattern) -> bool {
         if (self.plane, self.origin) != (plane, origin) {
             return false;
         }
@@ -194,8 +194,8 @@ impl KnownBox {
 
 impl KnownAnswers for KnownBox {
     fn check_leaves(&self, read: &Read) -> Result<(), String> {
-        let of = (read.plane, read.origin);
-        let is_known = |pattern| self.leaves.iter().any(|leaf| leaf.is_of(of, pattern));
+        let is_known =
+            |pattern| self.leaves.iter().any(|leaf| leaf.is_of(read.plane, read.origin, pattern));
         if read.patterns.iter().any(is_known) {
             return Ok(());
         }
@@ -212,8 +212,7 @@ impl KnownAnswers for KnownBox {
 
 impl BoxState for KnownBox {
     fn leaves(&self, origin: Origin, pattern: &PathPattern) -> Vec<Value> {
-        let of = (Plane::State, origin);
-        let known = self.leaves.iter().filter(|leaf| leaf.is_of(of, pattern));
+        let known = self.leaves.iter().filter(|leaf| leaf.is_of(Plane::State, origin, pattern));
         known.filter_map(|leaf| leaf.value.clone()).collect()
     }
 

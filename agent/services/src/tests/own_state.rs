@@ -108,7 +108,7 @@ fn a_gate_on_a_leaf_of_the_instance_itself_opens_when_a_handler_publishes_it() {
     let after = before.clone().with(&types, "acme");
     let woken = |watches: &mut Watches, old: &PublishedState, new: &PublishedState| {
         let mut touched = TouchedReads::default();
-        watches.compare((Plane::State, Origin::Native), (&old.0, &new.0), &mut touched);
+        watches.compare(Plane::State, Origin::Native, (&old.0, &new.0), &mut touched);
         let changes = watches.wake(&touched, |read| answer(new, read));
         changes.into_iter().flat_map(|it| it.woken.into_keys()).collect::<Vec<ServiceTag>>()
     };

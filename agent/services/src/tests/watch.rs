@@ -13,8 +13,6 @@ use super::models;
 use crate::watch::AnswerChange;
 use crate::{TouchedReads, Watches};
 
-const STATE: (Plane, Origin) = (Plane::State, Origin::Native);
-
 fn tag(name: &str) -> ServiceTag {
     format!("access[name='{name}']").parse().unwrap()
 }
@@ -25,7 +23,7 @@ fn path(text: &str) -> InstancePath {
 
 fn read(text: &str) -> Read {
     let patterns = models().native.resolve_read(&text.parse().unwrap()).unwrap();
-    Read::Leaves(LeafRead { plane: STATE.0, origin: STATE.1, patterns })
+    Read::Leaves(LeafRead { plane: Plane::State, origin: Origin::Native, patterns })
 }
 
 fn status_of(port: &str) -> String {
@@ -45,7 +43,7 @@ fn answer(tree: &Tree<()>, read: &Read) -> Vec<Value> {
 /// Instances that the change from one tree to the other wakes, and the number of nodes that were looked at.
 fn wake(watches: &mut Watches, old: &Tree<()>, new: &Tree<()>) -> (BTreeSet<ServiceTag>, usize) {
     let mut touched = TouchedReads::default();
-    watches.compare(STATE, (old, new), &mut touched);
+    watches.compare(Plane::State, Origin::Native, (old, new), &mut touched);
     let changes = watches.wake(&touched, |read| answer(new, read));
     for AnswerChange { read, before, after, .. } in &changes {
         assert_eq!(*after, answer(new, read));
@@ -93,7 +91,7 @@ fn another_answer_comes_with_the_one_before_and_those_who_ask() {
     let mut after = before.clone();
     set(&mut after, &status_of("p0"), "UP");
     let mut touched = TouchedReads::default();
-    watches.compare(STATE, (&before, &after), &mut touched);
+    watches.compare(Plane::State, Origin::Native, (&before, &after), &mut touched);
     let changes = watches.wake(&touched, |read| answer(&after, read));
     let [change] = &changes[..] else { panic!("{changes:?}") };
     let text = |values: &[Value]| values.iter().map(ToString::to_string).collect::<String>();

@@ -198,9 +198,9 @@ impl Follower {
         }
         let grounds = [&old, new].map(|it| it.ground());
         let grounds = [grounds[0].effective(), grounds[1].effective()];
-        self.watches.compare((Plane::Ground, Origin::Native), grounds.into(), &mut touched);
+        self.watches.compare(Plane::Ground, Origin::Native, grounds.into(), &mut touched);
         let states = (&old_tree, &self.state.tree);
-        self.watches.compare((Plane::State, Origin::Native), states, &mut touched);
+        self.watches.compare(Plane::State, Origin::Native, states, &mut touched);
         let woken = self.watches.wake(&touched, |read| answer(new, &self.state, read));
         woken.into_iter().for_each(|change| self.due.insert_woken(change.woken));
     }

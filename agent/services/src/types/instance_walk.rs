@@ -100,7 +100,7 @@ impl InstanceWalk<'_> {
     ) -> (Option<Reads>, WalkWork) {
         let request = self.change.request;
         let Some(state) = &request.surroundings.state else { return Default::default() };
-        let applied = || conditions::applied_digest((request, self.tag), |key| state.applied(key));
+        let applied = || conditions::applied_digest(request, self.tag, |key| state.applied(key));
         if touched.has_moved && applied() != touched.conditions.applied {
             return Default::default();
         }

@@ -115,8 +115,7 @@ impl<'a> Walk<'a> {
             });
         };
         if let Some(reason) = self.refused_output(&claim) {
-            let error = (WorkErrorKind::Failed, reason);
-            return Err(call_error(&call.place, error));
+            return Err(call_error(&call.place, WorkErrorKind::Failed, reason));
         }
         Ok(match keeps {
             None => LeaveVerdict::Leave(call.place, claim),
@@ -151,7 +150,7 @@ impl<'a> Walk<'a> {
             return match &kept.answer {
                 HandlerAnswer::Done(work) => Ok(Some((work.clone(), AnswerSource::Kept(kept)))),
                 HandlerAnswer::Failed { kind, text } => {
-                    Err(call_error(&call.place, (work_error_kind(*kind), text)))
+                    Err(call_error(&call.place, work_error_kind(*kind), text))
                 }
             };
         }
@@ -168,7 +167,7 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         let text = self.missing_handler(call);
-        Err(call_error(&call.place, (WorkErrorKind::Unavailable, &text)))
+        Err(call_error(&call.place, WorkErrorKind::Unavailable, &text))
     }
 
     /// Reason for which nobody is asked: a handler may serve the state, and take other calls of it alone.
@@ -370,7 +369,7 @@ fn json_text(values: &Opaque) -> Arc<str> {
     serde_json::to_string(values).unwrap_or_default().into()
 }
 
-fn call_error(place: &CallPlace, (kind, reason): (WorkErrorKind, impl ToString)) -> WorkError {
+fn call_error(place: &CallPlace, kind: WorkErrorKind, reason: impl ToString) -> WorkError {
     WorkError { kind, file: format_smolstr!("{place}"), position: None, reason: reason.to_string() }
 }
 

@@ -57,7 +57,8 @@ pub(crate) fn judge(
 
 /// Digest of the extents to which the objects of the claims of an instance are in the kernel.
 pub(crate) fn applied_digest(
-    (request, tag): (&WalkRequest<'_>, &ServiceTag),
+    request: &WalkRequest<'_>,
+    tag: &ServiceTag,
     applied: impl Fn(&ClaimKey) -> Applied,
 ) -> u64 {
     let digest = |hasher: u64, (key, _): (&ClaimKey, _)| digest_of((hasher, key, applied(key)));
@@ -69,7 +70,8 @@ impl Walk<'_> {
     pub(super) fn note_gate(
         &self,
         gate: &LocatedText,
-        (part, state): (&Component, &str),
+        part: &Component,
+        state: &str,
         result: &Result<bool, WorkError>,
     ) {
         let mut record = self.conditions.borrow_mut();
@@ -105,8 +107,7 @@ impl Walk<'_> {
         if record.is_uncertain || plan.components.is_empty() {
             return None;
         }
-        let of = (self.request, self.instance.tag);
-        let applied = applied_digest(of, |key| self.applied(key));
+        let applied = applied_digest(self.request, self.instance.tag, |key| self.applied(key));
         Some(Conditions { applied, ..record.conditions.clone() })
     }
 
@@ -129,7 +130,7 @@ impl Walk<'_> {
         let (Some(part), Some(outline)) = (part, outline) else { return false };
         let gate =
             if judged.is_of_delete { outline.delete.when.as_ref() } else { outline.when.as_ref() };
-        let result = gate.map(|gate| self.is_true(gate, (&part, state)));
+        let result = gate.map(|gate| self.is_true(gate, &part, state));
         result.is_some_and(|it| it == Ok(judged.is_open))
     }
 }

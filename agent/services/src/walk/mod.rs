@@ -494,11 +494,12 @@ impl<'a> Walk<'a> {
     fn is_true(
         &self,
         gate: &LocatedText,
-        (part, state): (&Component, &str),
+        part: &Component,
+        state: &str,
     ) -> Result<bool, WorkError> {
         self.begin(part, state, &progress::gate_text(gate));
         let result = self.instance.package.condition(gate, &self.scope_of(part), &self.facts);
-        self.note_gate(gate, (part, state), &result);
+        self.note_gate(gate, part, state, &result);
         result
     }
 

@@ -78,7 +78,7 @@ impl Walk<'_> {
         let outline = outline.filter(|_| !self.is_forced(part, &state)).cloned();
         let delete = outline.as_ref().map(|it| it.delete.clone()).unwrap_or_default();
         if let Some(gate) = delete.when {
-            let is_open = match self.is_true(&gate, (part, &state)) {
+            let is_open = match self.is_true(&gate, part, &state) {
                 Ok(is_open) => is_open,
                 Err(error) if self.request.surroundings.is_lenient => {
                     self.update(part, &state, Step::Failed(self.text_of(&error)));
@@ -198,7 +198,7 @@ impl Walk<'_> {
             else {
                 continue;
             };
-            match self.is_true(gate, (part, &state.name)) {
+            match self.is_true(gate, part, &state.name) {
                 Ok(true) => {}
                 Ok(false) => return Ok(Some(state.name)),
                 // A gate that cannot be judged neither opens nor closes.
@@ -287,7 +287,7 @@ impl Walk<'_> {
             }
         }
         if let Some(gate) = &outline.when {
-            match self.is_true(gate, (part, &state.name)) {
+            match self.is_true(gate, part, &state.name) {
                 Ok(true) => {}
                 Ok(false) => return Ok(Step::Stopped(Some(gate_text(gate)))),
                 Err(error) => return self.failed(&error),

@@ -126,7 +126,8 @@ impl Watches {
     /// Finds the reads of leaves that differ between two versions of a tree.
     pub fn compare<M: LeafMeta>(
         &self,
-        (plane, origin): (Plane, Origin),
+        plane: Plane,
+        origin: Origin,
         (old, new): (&Tree<M>, &Tree<M>),
         touched: &mut TouchedReads,
     ) {

@@ -373,9 +373,9 @@ impl Database {
         apply(&write, &content.rows, &mut self.block_work)?;
         let mut revision = None;
         if let Some(logged) = &content.revision {
-            let log = (self.log_limits, &mut self.log_work);
             let rows = UndoRows::Of(ticket);
-            revision = Some(revisions::append(&write, (logged, rows), log)?);
+            let work = &mut self.log_work;
+            revision = Some(revisions::append(&write, logged, rows, self.log_limits, work)?);
         }
         let mut joined = Vec::new();
         match unconfirmed {

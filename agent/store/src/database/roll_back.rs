@@ -54,8 +54,7 @@ impl Database {
         if revision.is_some() || taken_back.iter().any(is_of_clients) {
             let undone = undone(revision.unwrap_or_default());
             let rows = UndoRows::Before(&taken_back);
-            let log = (self.log_limits, &mut self.log_work);
-            revisions::append(&write, (&undone, rows), log)?;
+            revisions::append(&write, &undone, rows, self.log_limits, &mut self.log_work)?;
         }
         self.taken_back.note(&write, taken_back)?;
         finish(write, ATTEMPT)?;

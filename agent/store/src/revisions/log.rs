@@ -148,8 +148,10 @@ pub(crate) fn note_end_of_wait(write: &WriteTransaction) -> Result<(), StoreErro
 /// Appends a revision, with the undo record of its rows. Returns its number. The oldest revisions go where there is no room.
 pub(crate) fn append(
     write: &WriteTransaction,
-    (revision, rows): (&ConfigRevision, UndoRows<'_>),
-    (limits, work): (LogLimits, &mut LogWork),
+    revision: &ConfigRevision,
+    rows: UndoRows<'_>,
+    limits: LogLimits,
+    work: &mut LogWork,
 ) -> Result<u64, StoreError> {
     let failed = StoreError::accessing(APPEND);
     let state = || LogState::read(&write.open_table(META)?);

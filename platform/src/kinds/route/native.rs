@@ -345,7 +345,7 @@ impl NativeKind for NativeRoute {
     /// Another protocol may ask for the same route.
     fn owner(&self, path: &InstancePath) -> Option<Owner> {
         let name = |step: usize| only_text(path.0.get(step)?.keys.as_ref()?);
-        Some(owner((name(INSTANCE_STEP)?, name(PROTOCOL_STEP)?)))
+        Some(owner(name(INSTANCE_STEP)?, name(PROTOCOL_STEP)?))
     }
 
     fn value_entry(&self, _: &Key, planes: Planes<'_>) -> Option<ValueEntry> {
@@ -362,7 +362,7 @@ impl NativeKind for NativeRoute {
 }
 
 /// Owner of the routes of a STATIC protocol.
-pub(crate) fn owner((instance, protocol): (&SmolStr, &SmolStr)) -> Owner {
+pub(crate) fn owner(instance: &SmolStr, protocol: &SmolStr) -> Owner {
     Owner::new(format_smolstr!("protocol STATIC {protocol} of {instance}"))
 }
 

@@ -48,14 +48,14 @@ pub fn view_routes(look: Look) -> Router {
     for view in View::ALL {
         let answer =
             async move |look: State<Look>, caller: Extension<Caller>, of: Query<Subject>| {
-                answer(&look, &caller, (view, &of)).await
+                answer(&look, &caller, view, &of).await
             };
         routes = routes.route(&view.path(), get(answer));
     }
     routes.with_state(look)
 }
 
-async fn answer(look: &Look, caller: &Caller, (view, subject): (View, &Subject)) -> Answer {
+async fn answer(look: &Look, caller: &Caller, view: View, subject: &Subject) -> Answer {
     require_reader(caller)?;
     let of = subject.of.as_deref();
     Ok(Json(match view {
@@ -65,7 +65,7 @@ async fn answer(look: &Look, caller: &Caller, (view, subject): (View, &Subject))
         View::System => system::document(look, caller).await?,
         View::Users => users::document(look, caller).await?,
         View::Services => services::document(look, caller, of).await?,
-        View::State => state::document(look, caller, (of, subject.origin.as_deref())).await?,
+        View::State => state::document(look, caller, of, subject.origin.as_deref()).await?,
     }))
 }
 

@@ -30,7 +30,7 @@ pub(super) async fn document(
     };
     let wait = |state: &ClaimKey| action_wait(&revision, state);
     let plans = book.iter().filter(|(tag, _)| is_shown(tag));
-    let mut services: Vec<Value> = plans.map(|(tag, plan)| entry((tag, plan), &wait)).collect();
+    let mut services: Vec<Value> = plans.map(|(tag, plan)| entry(tag, plan, &wait)).collect();
     for tag in configuration.instances() {
         if is_undeployed(&configuration, &tag) && is_shown(&tag) {
             services.push(json!({ "service": tag.to_string(), "status": "not deployed" }));
@@ -60,7 +60,8 @@ fn permits(readable: &Readable, tag: &ServiceTag) -> bool {
 }
 
 fn entry(
-    (tag, plan): (&ServiceTag, &ServicePlan),
+    tag: &ServiceTag,
+    plan: &ServicePlan,
     wait: &impl Fn(&ClaimKey) -> Option<String>,
 ) -> Value {
     let states = plan.components.iter().flat_map(|component| {

@@ -18,7 +18,8 @@ use crate::local::rights::LookError;
 pub(super) async fn document(
     look: &Look,
     caller: &Caller,
-    (path, origin): (Option<&str>, Option<&str>),
+    path: Option<&str>,
+    origin: Option<&str>,
 ) -> Result<Value, LookError> {
     let text = path.unwrap_or("/");
     let (named, text) = text

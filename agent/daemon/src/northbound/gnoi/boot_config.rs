@@ -87,8 +87,8 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
         let requests = request.into_inner();
         // A task of its own, because a trial is also taken back when the client and its stream are gone.
         let trial = async move {
-            let asking = (&caller, &permission);
-            if let Err(refusal) = run_trial(&core, &gnsi, asking, requests, &answers).await {
+            let ended = run_trial(&core, &gnsi, &caller, &permission, requests, &answers).await;
+            if let Err(refusal) = ended {
                 let _client_is_gone = answers.send(Err(refusal.into())).await;
             }
         };
@@ -103,7 +103,8 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
 async fn run_trial<D: Datastore>(
     core: &D,
     gnsi: &Gnsi,
-    (caller, permission): (&Caller, &CallPermission),
+    caller: &Caller,
+    permission: &CallPermission,
     mut requests: Streaming<SetBootConfigVerifiedRequest>,
     answers: &AnswerSender,
 ) -> Result<(), Refusal> {

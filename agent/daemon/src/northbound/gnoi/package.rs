@@ -26,7 +26,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Receives a package, which is kept only if its digest follows and is right. A package that cannot be installed or
 /// activated is kept nevertheless.
 pub(super) async fn set(
-    (packages, software): (&Packages, &Software),
+    packages: &Packages,
+    software: &Software,
     undertakings: &RebootInhibitors,
     caller: &Caller,
     mut requests: Streaming<SetPackageRequest>,

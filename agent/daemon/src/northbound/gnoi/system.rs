@@ -130,7 +130,7 @@ impl<D: Datastore> System for SystemService<D> {
         caller.require_admin("gNOI SetPackage")?;
         let Self { packages, software, reboots, .. } = self;
         let parts = request.into_inner();
-        package::set((packages, software), reboots.undertakings(), &caller, parts).await?;
+        package::set(packages, software, reboots.undertakings(), &caller, parts).await?;
         Ok(Response::new(SetPackageResponse {}))
     }
 

@@ -91,7 +91,8 @@ pub(super) struct NotificationWriter<'a> {
 impl<'a> NotificationWriter<'a> {
     pub(super) fn new(
         outlet: &'a UpdateSender,
-        (models, origin): (Arc<Models>, Origin),
+        models: Arc<Models>,
+        origin: Origin,
         encoding: Encoding,
         prefix: gnmi::Path,
         time: TimestampMode,

@@ -85,7 +85,8 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         sampler: &'a Sampler<D>,
         plan: SubscriptionPlan,
         outlet: UpdateSender,
-        (reads, budget): (ReadPool, CallerBudget),
+        reads: ReadPool,
+        budget: CallerBudget,
     ) -> Self {
         Self { sampler, plan, outlet, reads, budget }
     }
@@ -437,7 +438,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         let origin = part.selection.origin;
         let models = Arc::clone(self.plan.models());
         let prefix = self.plan.prefix.root(origin);
-        NotificationWriter::new(&self.outlet, (models, origin), self.plan.encoding, prefix, time)
+        NotificationWriter::new(&self.outlet, models, origin, self.plan.encoding, prefix, time)
     }
 }
 

@@ -171,7 +171,7 @@ impl Handlers {
         });
         if let Some((tid, id, call)) = of_call {
             let values = leaves.iter().map(|(_, value)| value.clone()).collect();
-            self.registry().note_read(tid, id, call, (read.clone(), values))?;
+            self.registry().note_read(tid, id, call, read.clone(), values)?;
         }
         Ok(leaves.iter().map(|leaf| shown(configuration.models(), read.origin, leaf)).collect())
     }
@@ -391,22 +391,20 @@ impl AttachedSession {
         let id = self.id;
         match message {
             HandlerMessage::Edit { tid, call, content, creator } => {
-                self.edit((tid, id), call, &content, &creator)
+                self.edit(tid, call, &content, &creator)
             }
-            HandlerMessage::Done { tid, served } => {
-                self.handlers.registry().done((tid, id), &served)
-            }
+            HandlerMessage::Done { tid, served } => self.handlers.registry().done(tid, id, &served),
             HandlerMessage::Error { tid, origin, reason } => {
                 let mut registry = self.handlers.registry();
                 let name = registry.name(id);
                 let origin = if origin.is_empty() { name.as_str() } else { &origin };
                 let origin = excerpt(origin);
                 let reason = reason_of_handler(&reason);
-                registry.fail((tid, id), &format!("failed in {origin}: {reason}"))
+                registry.fail(tid, id, &format!("failed in {origin}: {reason}"))
             }
             HandlerMessage::More { tid, seconds } => {
                 let deadline = Instant::now() + Duration::from_secs(seconds.into());
-                self.handlers.registry().extend((tid, id), deadline)
+                self.handlers.registry().extend(tid, id, deadline)
             }
             HandlerMessage::Publish { path, json } => {
                 let core = self.handlers.core()?;
@@ -423,12 +421,13 @@ impl AttachedSession {
     /// Adds an edit to the claim of a call. A refused edit fails the call.
     fn edit(
         &self,
-        at: (u64, SessionId),
+        tid: u64,
         call: usize,
         content: &OwnedEdit,
         creator: &str,
     ) -> Result<(), HandlerError> {
-        let (of, mut claim) = self.handlers.registry().claim(at, call, content.octets())?;
+        let (of, mut claim) =
+            self.handlers.registry().claim(tid, self.id, call, content.octets())?;
         let tag = &of.place.state.tag;
         let added = check_creator(tag, creator).and_then(|()| {
             let configuration = self.handlers.configuration()?;
@@ -441,7 +440,7 @@ impl AttachedSession {
             };
             Ok(services.add_edit(of.type_version(), &mut claim, edit)?)
         });
-        self.handlers.registry().set_claim(at, call, added.map(|()| claim))
+        self.handlers.registry().set_claim(tid, self.id, call, added.map(|()| claim))
     }
 
     fn detach(self, end: Option<HandlerError>) {

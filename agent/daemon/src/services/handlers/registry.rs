@@ -438,7 +438,8 @@ impl Registry {
     /// An open call and its output so far, for an edit of so many bytes. The call fails where these are too many.
     pub(super) fn claim(
         &mut self,
-        (tid, id): (u64, SessionId),
+        tid: u64,
+        id: SessionId,
         call: usize,
         octets: usize,
     ) -> Result<(HandlerCall, GrowingClaim), HandlerError> {
@@ -459,7 +460,8 @@ impl Registry {
     /// Replaces the claim of an open call, or has it fail.
     pub(super) fn set_claim(
         &mut self,
-        (tid, id): (u64, SessionId),
+        tid: u64,
+        id: SessionId,
         call: usize,
         claim: Result<GrowingClaim, HandlerError>,
     ) -> Result<(), HandlerError> {
@@ -503,7 +505,8 @@ impl Registry {
         tid: u64,
         id: SessionId,
         call: usize,
-        (read, values): (LeafRead, Vec<Value>),
+        read: LeafRead,
+        values: Vec<Value>,
     ) -> Result<(), HandlerError> {
         self.call(tid, id, call)?.reads.insert(read, values);
         Ok(())
@@ -512,7 +515,8 @@ impl Registry {
     /// Ends the work of a handler for a transaction.
     pub(super) fn done(
         &mut self,
-        (tid, id): (u64, SessionId),
+        tid: u64,
+        id: SessionId,
         served: &[ServedWork],
     ) -> Result<(), HandlerError> {
         let part = self.part(tid, id)?;
@@ -529,11 +533,7 @@ impl Registry {
     }
 
     /// Ends the work of a handler that cannot do it.
-    pub(super) fn fail(
-        &mut self,
-        (tid, id): (u64, SessionId),
-        text: &str,
-    ) -> Result<(), HandlerError> {
+    pub(super) fn fail(&mut self, tid: u64, id: SessionId, text: &str) -> Result<(), HandlerError> {
         let part = self.part(tid, id)?;
         let answers = part.calls.iter().map(|_| failed(WorkFailureKind::Work, text)).collect();
         if let Some(answer_tx) = part.answer_tx.take() {
@@ -545,7 +545,8 @@ impl Registry {
     /// Gives a handler more time, within its bounds.
     pub(super) fn extend(
         &mut self,
-        (tid, id): (u64, SessionId),
+        tid: u64,
+        id: SessionId,
         deadline: Instant,
     ) -> Result<(), HandlerError> {
         let part = self.part(tid, id)?;

@@ -251,7 +251,8 @@ impl<C: Datastore> Operations<C> {
     pub async fn force_back_track(
         &self,
         by: &Requester,
-        (tag, place): (&str, Place),
+        tag: &str,
+        place: Place,
         acknowledged: bool,
     ) -> Result<Progress, OperationError> {
         if !acknowledged {
@@ -291,7 +292,7 @@ async fn redeploy_as_last_user(core: &impl Datastore, tag: &ServiceTag, trace: O
     let due = BTreeSet::from([tag.clone()]);
     let walks = Walks { due, is_redeployment: true, ..Walks::default() };
     loop {
-        match lenient_walk::walk(core, &by, (tag, walks.clone())).await {
+        match lenient_walk::walk(core, &by, tag, walks.clone()).await {
             Err(CommitError::Overloaded | CommitError::Confirm(_)) => sleep(RETRY).await,
             Err(error) => {
                 let error = ErrorChain(&error).to_string();

@@ -175,8 +175,10 @@ impl fmt::Debug for PackageInstaller {
 impl PackageInstaller {
     /// An installer beside the types of the start; their walks and actions begin.
     pub fn new(
-        (actions, handlers): (ActionResources, Handlers),
-        (folder, signers): (&Path, PackageSigners),
+        actions: ActionResources,
+        handlers: Handlers,
+        folder: &Path,
+        signers: PackageSigners,
         types: ServiceTypes,
     ) -> Self {
         trial::sweep(folder);
@@ -204,7 +206,8 @@ impl PackageInstaller {
     pub async fn install_signed(
         &self,
         by: &Requester,
-        (archive, signature): (&[u8], &[u8]),
+        archive: &[u8],
+        signature: &[u8],
         terms: InstallTerms,
     ) -> Result<Installation, InstallError> {
         if self.0.signers.is_empty() {
@@ -254,7 +257,7 @@ impl PackageInstaller {
         let version = outline.version;
         let mut state = self.0.state.lock().await;
         let digest = digest_text(archive);
-        if let Some(summary) = state.verdict((&name, version), archive, terms.downgrade)? {
+        if let Some(summary) = state.verdict(&name, version, archive, terms.downgrade)? {
             return Ok(Installation::done(summary));
         }
         state.types.check_room(&name)?;
@@ -268,7 +271,7 @@ impl PackageInstaller {
         let source = stored::source(PackageOrigin::Installed(signer), version, archive);
         let mut types = state.types.clone();
         types.forget_unused(&name, &self.0.core.configuration().layers().book);
-        let (types, summary) = loaded(types, files, (source, name.clone())).await?;
+        let (types, summary) = loaded(types, files, source, name.clone()).await?;
         let upgrade = Upgrade {
             core: &self.0.core,
             by,
@@ -404,7 +407,8 @@ impl InstallerState {
     /// The answer to an installation of what is installed already; `None` for what may be installed.
     fn verdict(
         &self,
-        (name, version): (&str, Version),
+        name: &str,
+        version: Version,
         archive: &[u8],
         downgrade: bool,
     ) -> Result<Option<String>, InstallError> {
@@ -457,7 +461,8 @@ fn begin(
 async fn loaded(
     mut types: ServiceTypes,
     files: PackageFiles,
-    (source, name): (PackageSource, SmolStr),
+    source: PackageSource,
+    name: SmolStr,
 ) -> Result<(ServiceTypes, String), InstallError> {
     let loaded = spawn_blocking(move || {
         let warnings = types.load(&files, Some(source)).map_err(|errors| {

@@ -74,7 +74,8 @@ impl OfferedPackages {
     /// When the folder cannot be read, or others could put packages into it.
     pub fn read(
         folder: Option<&Path>,
-        (stored, signers): (&BTreeMap<String, Artefact>, &PackageSigners),
+        stored: &BTreeMap<String, Artefact>,
+        signers: &PackageSigners,
     ) -> Result<Self, ServiceError> {
         let mut refused = Vec::new();
         let of_folder = match folder {

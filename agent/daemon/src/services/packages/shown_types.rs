@@ -35,7 +35,7 @@ async fn run(core: CoreHandle, handlers: Handlers, mut types_rx: watch::Receiver
         served_rx.mark_unchanged();
         let types = types_rx.borrow_and_update().clone();
         let others = types.other_versions(&core.configuration().layers().book);
-        let leaves = leaves(&core.models(), (&types, &others), &handlers);
+        let leaves = leaves(&core.models(), &types, &others, &handlers);
         let changes = difference(&shown, &leaves);
         shown = leaves;
         if !changes.is_empty() {
@@ -67,7 +67,8 @@ async fn until_others_go(
 
 fn leaves(
     models: &Models,
-    (types, others): (&ServiceTypes, &OtherVersions),
+    types: &ServiceTypes,
+    others: &OtherVersions,
     handlers: &Handlers,
 ) -> Leaves {
     let mut leaves = Leaves::new();

@@ -87,8 +87,8 @@ pub(in crate::services) fn read(
     ) {
         Ok((outline, files)) => {
             let signature = stored.get(signature_row(row).as_str());
-            let name = (outline.name.text, outline.version);
-            let mut package = package(artefact, name, (files, signature));
+            let mut package =
+                package(artefact, outline.name.text, outline.version, files, signature);
             package.source.refusal = refusal(&package.source, verifier);
             if let Some(reason) = &package.source.refusal {
                 warn!(package = row, %reason, "the signer of a package of services is refused now; the package stays");
@@ -107,8 +107,10 @@ pub(in crate::services) fn read(
 
 fn package(
     artefact: &Artefact,
-    (name, version): (SmolStr, Version),
-    (files, signature): (PackageFiles, Option<&Artefact>),
+    name: SmolStr,
+    version: Version,
+    files: PackageFiles,
+    signature: Option<&Artefact>,
 ) -> OfferedPackage {
     // Earlier versions of the agent kept installed packages alone, with nothing behind the version.
     let is_installed = artefact.version.split(' ').nth(1) != Some(OFFERED);

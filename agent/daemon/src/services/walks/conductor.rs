@@ -105,12 +105,12 @@ impl View {
         let native = Origin::Native;
         let openconfig = Origin::OpenConfig;
         let grounds = [old, self].map(|view| view.ground.effective());
-        watches.compare((Plane::Ground, native), grounds.into(), &mut touched);
+        watches.compare(Plane::Ground, native, grounds.into(), &mut touched);
         let grounds = [old, self].map(|view| view.ground.config_view(openconfig));
-        watches.compare((Plane::Ground, openconfig), grounds.into(), &mut touched);
+        watches.compare(Plane::Ground, openconfig, grounds.into(), &mut touched);
         for origin in [native, openconfig] {
             let states = [old, self].map(|view| view.state.revision().tree(origin));
-            watches.compare((Plane::State, origin), states.into(), &mut touched);
+            watches.compare(Plane::State, origin, states.into(), &mut touched);
         }
         for (tag, ..) in Book::differences(old.book(), self.book()) {
             watches.touch_service(tag, &mut touched);

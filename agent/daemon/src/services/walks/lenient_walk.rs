@@ -16,7 +16,8 @@ use crate::services::requester::Requester;
 pub(in crate::services) async fn walk(
     core: &impl Datastore,
     by: &Requester,
-    (tag, walks): (&ServiceTag, Walks),
+    tag: &ServiceTag,
+    walks: Walks,
 ) -> Result<(), CommitError> {
     let walks = Walks { is_lenient: true, ..walks };
     let error = match by.change(core, Intent::Walk(walks.clone())).await {

@@ -227,7 +227,7 @@ async fn start(kernel: &SimulatedKernel, folder: &Path, packages: &Path) -> (Age
     let stored = loaded.artefacts.get(&ArtefactTable::ServicePackages).cloned().unwrap_or_default();
     store.close().await.unwrap();
     let models = Arc::new(Models::load().unwrap());
-    let offered = OfferedPackages::read(Some(packages), (&stored, &PackageSigners::default()));
+    let offered = OfferedPackages::read(Some(packages), &stored, &PackageSigners::default());
     let (types, _) = offered.unwrap().load(models);
     (Agent::start_with(kernel, folder, types.clone()).await, types)
 }
