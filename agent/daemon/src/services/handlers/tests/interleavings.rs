@@ -183,6 +183,9 @@ const FEW_TURNS: usize = 100;
 const SHOWN_TURNS: usize = 300;
 /// Rounds in which an instance that waits for handlers alone is made.
 const SERVED_ROUNDS: usize = 5;
+/// Rounds without work after which nothing is left to do. In the first one, the agent's last message to a handler may be on its
+/// way.
+const QUIET_ROUNDS: usize = 2;
 /// Rounds without any event after which a box that is not quiet may wait for a time.
 const IDLE_ROUNDS: usize = 8;
 /// Pauses after which a box that is not quiet never will be.
@@ -364,6 +367,7 @@ impl<'t> World<'t> {
     /// Has all handlers do their work until nothing is left to do.
     async fn settle(&mut self) {
         let mut idle = 0;
+        let mut quiet = 0;
         let mut pauses = 0;
         while pauses < MAX_PAUSES {
             self.agent().turns().await;
@@ -373,7 +377,8 @@ impl<'t> World<'t> {
                     has_moved = true;
                 }
             }
-            if !has_moved && self.is_quiet() {
+            quiet = if !has_moved && self.is_quiet() { quiet + 1 } else { 0 };
+            if quiet == QUIET_ROUNDS {
                 return;
             }
             idle = if has_moved { 0 } else { idle + 1 };
