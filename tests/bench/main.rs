@@ -192,40 +192,26 @@ async fn run() -> Result<ExitCode> {
     Ok(ended)
 }
 
+// The names for `--only`. The list has the order of the rows.
+holdfast_config::enum_names!(Part {
+    Engine = "engine",
+    Kernel = "kernel",
+    Routes = "routes",
+    Sampler = "sampler",
+    Faults = "faults",
+    Links = "links",
+    Union = "union",
+    Services = "services",
+});
+
 impl Part {
-    /// All parts, in the order of the rows.
-    const ALL: [Self; 8] = [
-        Self::Engine,
-        Self::Kernel,
-        Self::Routes,
-        Self::Sampler,
-        Self::Faults,
-        Self::Links,
-        Self::Union,
-        Self::Services,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Engine => "engine",
-            Self::Kernel => "kernel",
-            Self::Routes => "routes",
-            Self::Sampler => "sampler",
-            Self::Faults => "faults",
-            Self::Links => "links",
-            Self::Union => "union",
-            Self::Services => "services",
-        }
-    }
-
     /// All parts, or those that `--only PART` names; it may be repeated.
     fn from_arguments() -> Result<Vec<Self>> {
         let arguments: Vec<String> = std::env::args().collect();
         let names = Self::ALL.map(Self::name).join(", ");
         let part = |at: usize| {
             let name = arguments.get(at + 1).context("--only needs the name of a part")?;
-            let part = Self::ALL.into_iter().find(|part| part.name() == name);
-            part.with_context(|| format!("`{name}` is not one of: {names}"))
+            Self::by_name(name).with_context(|| format!("`{name}` is not one of: {names}"))
         };
         let places = (0..arguments.len()).filter(|at| arguments[*at] == "--only");
         let parts: Vec<Self> = places.map(part).collect::<Result<_>>()?;

@@ -521,7 +521,7 @@ async fn a_watcher_that_comes_back_gets_the_steps_that_it_missed() {
     }
     assert_eq!(command(&agent, &["log", "7"]), "");
 
-    // Of a session that is not kept any more, there is no step: everything is told anew.
+    // The session is not kept any more, so its steps cannot be told, and the watcher gets all sessions anew.
     admin.delete(of(&session)).await.unwrap();
     let mut told = after(&mut admin, last).await;
     let Content::Snapshot(all) = next(&mut told).await else { panic!("a session is missing") };

@@ -18,13 +18,12 @@ pub struct SharedPath {
 impl SharedPath {
     /// The path, which shares memory with `neighbour` where both are in one list.
     pub fn beside(path: InstancePath, neighbour: Option<&Self>) -> Self {
-        let own = Self::from(path);
-        match neighbour {
-            Some(neighbour) if neighbour.list == own.list => {
-                Self { list: Arc::clone(&neighbour.list), keys: own.keys }
-            }
-            _ => own,
-        }
+        let (list, keys) = split(path);
+        let list = match neighbour {
+            Some(neighbour) if *neighbour.list == list => Arc::clone(&neighbour.list),
+            _ => Arc::new(list),
+        };
+        Self { list, keys }
     }
 
     /// An entry of a list, by the path of the list and the keys of the entry.
@@ -50,10 +49,15 @@ impl SharedPath {
 }
 
 impl From<InstancePath> for SharedPath {
-    fn from(mut path: InstancePath) -> Self {
-        let keys = path.0.last_mut().and_then(|last| last.keys.take());
-        Self { list: Arc::new(path), keys }
+    fn from(path: InstancePath) -> Self {
+        Self::beside(path, None)
     }
+}
+
+/// The path without the keys at its end, and these keys.
+fn split(mut path: InstancePath) -> (InstancePath, Option<Keys>) {
+    let keys = path.0.last_mut().and_then(|last| last.keys.take());
+    (path, keys)
 }
 
 impl PartialEq for SharedPath {

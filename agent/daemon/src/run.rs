@@ -273,7 +273,8 @@ async fn serve(
         };
         local::start_for_users(path, &listeners, served)
     });
-    let (token, routes) = (settings.introspect_token, running.introspection);
+    let token = settings.introspect_token;
+    let routes = running.introspection;
     let _introspection = settings
         .introspect
         .map(|address| introspect(address, settings.state.path(), token, routes, &listeners));

@@ -41,15 +41,11 @@ pub enum ImpactState {
     Truncated,
 }
 
-impl ImpactState {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Complete => "complete",
-            Self::Truncated => "truncated",
-        }
-    }
-}
+holdfast_config::enum_names!(ImpactState {
+    Pending = "pending",
+    Complete = "complete",
+    Truncated = "truncated",
+});
 
 /// The impact of an alarm in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -101,9 +101,8 @@ impl Log {
     }
 
     /// Adds a step of a session, and gives it the next id.
-    pub(crate) fn add_step(&mut self, mut step: SessionStep) -> Arc<SessionStep> {
-        step.id = self.next_id();
-        let step = Arc::new(step);
+    pub(crate) fn add_step(&mut self, step: impl FnOnce(u64) -> SessionStep) -> Arc<SessionStep> {
+        let step = Arc::new(step(self.next_id()));
         self.push(LogEntry::Step(Arc::clone(&step)));
         step
     }

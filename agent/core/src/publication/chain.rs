@@ -64,8 +64,6 @@ impl Amendments {
     fn note_marks(&mut self, number: u64, changed: Vec<SharedPath>) {
         if self.is_showing || self.reserved.is_some() {
             self.recent_marks.push((number, changed));
-        } else {
-            self.recent_marks.clear();
         }
     }
 

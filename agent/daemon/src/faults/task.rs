@@ -916,7 +916,7 @@ impl FaultTask {
                 drop(answer.send(self.follow_sessions(after)));
             }
             Request::SessionSteps(answer) => {
-                drop(answer.send(self.faults.session_events().collect()));
+                drop(answer.send(self.faults.session_events()));
             }
             Request::Sessions(answer) => {
                 drop(answer.send(self.faults.sessions().cloned().collect()));

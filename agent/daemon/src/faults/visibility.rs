@@ -100,17 +100,28 @@ impl SessionView {
         (!seen.consumers.is_empty()).then_some(seen)
     }
 
-    /// An event with what the reader sees of its session.
-    pub fn event(&self, event: &SessionEvent) -> Option<SessionEvent> {
+    /// True for an event that the reader is told.
+    pub fn shows_event(&self, event: &SessionEvent) -> bool {
         let is_own = |id: &SmolStr| {
             event.session.consumers.get(id).is_some_and(|consumer| self.shows(consumer))
         };
         // A session that is forgotten is so for everyone who has seen it.
-        let is_seen = match &event.step.consumer {
+        match &event.step.consumer {
             Some(id) => is_own(id),
-            None => self.sees_all || event.step.change == SessionChange::Forgotten,
-        };
-        let session = self.session(&event.session).filter(|_| is_seen)?;
+            None if self.sees_all => true,
+            None => {
+                event.step.change == SessionChange::Forgotten
+                    && event.session.consumers.values().any(|consumer| self.shows(consumer))
+            }
+        }
+    }
+
+    /// An event with what the reader sees of its session.
+    pub fn event(&self, event: &SessionEvent) -> Option<SessionEvent> {
+        if !self.shows_event(event) {
+            return None;
+        }
+        let session = self.session(&event.session)?;
         Some(SessionEvent { step: Arc::clone(&event.step), session: session.into() })
     }
 }

@@ -140,7 +140,7 @@ async fn text(
             let is_meant = |event: &&SessionEvent| {
                 id.as_ref().is_none_or(|id| event.step.session.as_str() == id)
             };
-            let seen = steps.iter().filter(is_meant).filter_map(|event| view.event(event));
+            let seen = steps.iter().filter(is_meant).filter(|event| view.shows_event(event));
             return Ok(aligned(seen.map(|event| step_line(&event.step))));
         }
         MaintenanceQuestion::Reply(reply) => SessionRequest::Reply {

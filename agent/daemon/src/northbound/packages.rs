@@ -48,8 +48,8 @@ impl Packages for PackagesService {
         let (by, installer) = self.admit(&request, "Install of services")?;
         let request = request.into_inner();
         let terms = terms(&request)?;
-        let (archive, signature) = (&request.archive, &request.signature);
-        let installed = installer.install_signed(&by, archive, signature, terms).await;
+        let installed =
+            installer.install_signed(&by, &request.archive, &request.signature, terms).await;
         let Installation { summary, preview, unfit } = installed.map_err(Refusal::from)?;
         let preview = preview.map(preview_message);
         Ok(Response::new(wire::InstallResponse { summary, preview, unfit }))

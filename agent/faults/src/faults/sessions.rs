@@ -15,7 +15,7 @@ use crate::report::{Report, Source};
 use crate::resource::Resource;
 use crate::session::{
     KEPT_SESSIONS, Session, SessionChange, SessionError, SessionEvent, SessionInput,
-    SessionRequest, SessionState, SessionStep, Wants,
+    SessionRequest, SessionState, SessionStep, Unsent, Wants,
 };
 use crate::stored::Row;
 
@@ -187,7 +187,7 @@ impl Faults {
             let wanted = session.wanted();
             if !steps.is_empty() {
                 let session = Arc::new(session.clone());
-                steps.into_iter().for_each(|step| self.log_step(step, &session));
+                steps.into_iter().for_each(|step| self.log_step(step, &session, now));
             }
             if self.sessions.rows.get(id) != Some(&row) {
                 self.sessions.rows.insert(id.clone(), row.clone());
@@ -215,44 +215,52 @@ impl Faults {
         }
         self.effects.rows.push(Row::without_session(id));
         self.effects.shown_sessions.insert(id.clone());
-        let step = SessionStep {
-            id: 0,
-            time_ns: now.unix_ns,
-            session: id.clone(),
-            consumer: None,
-            change: SessionChange::Forgotten,
-            state: session.state,
-        };
-        self.log_step(step, &session.into());
+        let change = SessionChange::Forgotten;
+        let step = Unsent { consumer: None, change, state: session.state };
+        self.log_step(step, &session.into(), now);
         self.report_trouble(id, now);
     }
 
     /// Gives a step its id, and tells it.
-    fn log_step(&mut self, step: SessionStep, session: &Arc<Session>) {
-        let step = self.log.add_step(step);
+    fn log_step(&mut self, step: Unsent, session: &Arc<Session>, now: Now) {
+        let Unsent { consumer, change, state } = step;
+        let step = self.log.add_step(|id| SessionStep {
+            id,
+            time_ns: now.unix_ns,
+            session: session.id.clone(),
+            consumer,
+            change,
+            state,
+        });
         self.reserve_ids();
         let session = Arc::clone(session);
         self.effects.session_events.push(SessionEvent { step, session });
     }
 
     /// Steps of sessions in the log, except those of sessions that are not kept any more.
-    pub fn session_events(&self) -> impl Iterator<Item = SessionEvent> {
-        let steps = self.log.entries().filter_map(LogEntry::step);
-        steps.filter_map(|step| self.session_event(step))
+    pub fn session_events(&self) -> Vec<SessionEvent> {
+        self.events_of(self.log.entries()).flatten().collect()
     }
 
     /// Steps of sessions after this entry of the log; `None` where the log does not have all of them, or where a session is
     /// not kept any more.
     pub fn session_events_since(&self, id: u64) -> Option<Vec<SessionEvent>> {
         let Resume::Entries(entries) = self.log.since(id) else { return None };
-        let steps = entries.iter().filter_map(LogEntry::step);
-        steps.map(|step| self.session_event(step)).collect()
+        self.events_of(entries.iter()).collect()
     }
 
-    /// A step with its session as it is now.
-    fn session_event(&self, step: &Arc<SessionStep>) -> Option<SessionEvent> {
-        let session = self.session(&step.session)?.clone();
-        Some(SessionEvent { step: Arc::clone(step), session: Arc::new(session) })
+    /// The steps among entries of the log, each with its session as it is now; `None` for one of a session that is not kept any
+    /// more. The steps of a session share it.
+    fn events_of<'e>(
+        &self,
+        entries: impl Iterator<Item = &'e LogEntry>,
+    ) -> impl Iterator<Item = Option<SessionEvent>> {
+        let mut shared: BTreeMap<&SmolStr, Arc<Session>> = BTreeMap::new();
+        entries.filter_map(LogEntry::step).map(move |step| {
+            let kept = self.session(&step.session)?;
+            let session = shared.entry(&kept.id).or_insert_with(|| Arc::new(kept.clone()));
+            Some(SessionEvent { step: Arc::clone(step), session: Arc::clone(session) })
+        })
     }
 
     /// Raises or ends the alarm about a session.

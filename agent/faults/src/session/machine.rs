@@ -10,7 +10,7 @@ use smol_str::{SmolStr, format_smolstr};
 use super::create::nanoseconds;
 use super::{
     Answer, Drained, Health, ObjectAction, Reply, Session, SessionChange, SessionConsumer,
-    SessionError, SessionKind, SessionState, SessionStep, Wants,
+    SessionError, SessionKind, SessionState, Wants,
 };
 
 /// A start that was missed by more than this is none: whoever was to do the work has gone home.
@@ -52,10 +52,10 @@ pub(super) enum Stage {
 
 /// An event that is told once all steps of now are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unsent {
-    consumer: Option<SmolStr>,
-    change: SessionChange,
-    state: SessionState,
+pub(crate) struct Unsent {
+    pub(crate) consumer: Option<SmolStr>,
+    pub(crate) change: SessionChange,
+    pub(crate) state: SessionState,
 }
 
 /// Knowledge of this run alone, and times by the monotonic clock.
@@ -170,22 +170,11 @@ impl Session {
         }
     }
 
-    /// Goes as far as it can. `boot` is the id of this boot of the box.
-    ///
-    /// The steps that somebody is told of have no ids yet.
-    pub(crate) fn advance(&mut self, boot: &str, now: Now) -> Vec<SessionStep> {
+    /// Goes as far as it can. `boot` is the id of this boot of the box. Somebody is told of the steps that it returns.
+    pub(crate) fn advance(&mut self, boot: &str, now: Now) -> Vec<Unsent> {
         while self.step(boot, now) {}
         self.clock.timer = self.next_look(now);
-        let session = &self.id;
-        let step = |Unsent { consumer, change, state }| SessionStep {
-            id: 0,
-            time_ns: now.unix_ns,
-            session: session.clone(),
-            consumer,
-            change,
-            state,
-        };
-        std::mem::take(&mut self.unsent).into_iter().map(step).collect()
+        std::mem::take(&mut self.unsent)
     }
 
     /// Makes one step; false when there is nothing to do now.

@@ -28,7 +28,8 @@ use smol_str::SmolStr;
 
 use crate::resource::Resource;
 
-use self::machine::{Clock, Restoring, Unsent};
+pub(crate) use self::machine::Unsent;
+use self::machine::{Clock, Restoring};
 
 /// Id of the consumer of what no entry of `maintenance/consumer` names. Nobody replies for it but an administrator.
 pub const DEFAULT_CONSUMER: &str = "default";

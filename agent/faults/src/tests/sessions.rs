@@ -134,7 +134,7 @@ fn steps_of_sessions_are_in_the_log_until_the_session_is_forgotten() {
     assert_eq!(missed.last(), Some(&SessionState::Over), "{missed:?}");
     it.request(SessionRequest::Delete { session: id, by: "ann".into() }).unwrap();
     assert_eq!(it.faults.session_events_since(last_id), None, "the session is not kept any more");
-    assert_eq!(it.faults.session_events().count(), 0);
+    assert_eq!(it.faults.session_events(), []);
 }
 
 #[test]

@@ -23,7 +23,8 @@ impl Engine {
                 }
             }
             for other in engine.running.iter().filter(|it| it.is_opposed_to(going_back)) {
-                let (id, set) = (other.set_id(), &other.conflict_set);
+                let id = other.set_id();
+                let set = &other.conflict_set;
                 match comparison.is_clear_of(&engine.graph, plan, id, set, budget) {
                     Some(true) => {}
                     Some(false) => return Verdict::Behind(other.txn),

@@ -109,7 +109,8 @@ where
     }
     let (poll_tx, poll_rx) = mpsc::channel(POLL_QUEUE_DEPTH);
     let mode = plan.mode;
-    let (reads, budget) = (reader.reads.clone(), reader.budget.clone());
+    let reads = reader.reads.clone();
+    let budget = reader.budget.clone();
     let subscriber = Subscriber::new(sampler, plan, outlet, reads, budget);
     tokio::select! {
         end = subscriber.run(poll_rx) => end,
