@@ -87,14 +87,16 @@ impl Engine {
         Ok(())
     }
 
-    /// True when every provider of a target goes or changes as soon as its failed operation is tried again.
+    /// True when every provider of a target goes or changes as soon as it is looked at again: its operation failed, or it
+    /// lost a dependency.
     fn is_leaving(&self, target: &Target) -> bool {
-        let mut offering = self.graph.nodes().map(|(_, node)| node).filter(|node| {
+        let mut offering = self.graph.nodes().filter(|(_, node)| {
             node.present.as_ref().is_some_and(|present| offers(node, present, target) > 0)
         });
-        offering.all(|node| {
+        offering.all(|(idx, node)| {
             let again = node.retry.as_ref().is_some_and(|retry| retry.is_due_soon());
-            !node.in_place() && again
+            let stays = node.in_place() && self.graph.count_unmet(idx) == 0;
+            !stays && again
         })
     }
 

@@ -1,6 +1,7 @@
 //! Regressions: random schedules that failed once.
 
 use super::common::world::{World, WorldEvent};
+use super::portions::{end_take_over, play_between_portions, resting};
 
 fn ends_well(failing: &[usize], moves: Vec<WorldEvent>) {
     play(World::failing_at(failing.to_vec()), moves);
@@ -539,4 +540,15 @@ fn claimants_are_told_of_the_holder_that_an_undone_change_brings_back() {
         atomic("b =0 !1 #x/s; c =2 !0 ; m =2 !0 #y/t .*s"),
     ];
     play(World::failing_at(vec![5]).in_portions(2), moves);
+}
+
+/// Others remove a value. Its identity is free, but the value that claims it needs one that lost its dependency by the
+/// removal: it waits until that one has been looked at.
+#[test]
+fn a_claimant_waits_for_a_provider_that_lost_its_dependency() {
+    let mut world = resting("A =0 !0 #x; b =0 !0 <A", 1000);
+    world.apply(best("a =2 !0 #x <b"));
+    end_take_over(&mut world);
+    play_between_portions(&mut world, &[WorldEvent::RemoveValue("A"), WorldEvent::Notice]);
+    world.check();
 }
