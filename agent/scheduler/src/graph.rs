@@ -546,7 +546,10 @@ impl Graph {
         let new = op.new.as_ref()?;
         let back = match op.action {
             Action::Update if op.left.is_some() => None,
-            Action::Update => old.and_then(|old| self.restoring_update(&op.key, old, new)),
+            Action::Update => {
+                let applied = op.applied.as_ref().or(old);
+                applied.and_then(|applied| self.restoring_update(&op.key, applied, new))
+            }
             Action::Release => old.and_then(|old| {
                 let descriptor = self.registry.descriptor(op.key.kind())?;
                 catch_panic(|| descriptor.after_release(&**old, &**new)).ok().flatten()

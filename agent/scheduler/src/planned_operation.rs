@@ -36,6 +36,9 @@ pub struct PlannedOperation {
     pub key: Key,
     pub old: Option<SharedValue>,
     pub new: Option<SharedValue>,
+    /// What was applied before, where the system does not show that. Attributes that it set, and that `new` leaves open,
+    /// are given back all the same.
+    pub(crate) applied: Option<SharedValue>,
     pub transport: TransportId,
     pub cause: Cause,
     /// Values that the system removes together with this one, without operations of their own.

@@ -1,5 +1,7 @@
 //! Creation of planned operations with their predecessors.
 
+use std::sync::Arc;
+
 use super::Planner;
 use crate::descriptor::{Effect, catch_panic};
 use crate::graph::Graph;
@@ -33,6 +35,10 @@ impl Planner<'_> {
         } else {
             After::new()
         };
+        let applied = match action {
+            Action::Update => self.hidden_applied(oidx, old.as_ref()),
+            _ => None,
+        };
         let op = to_u32(self.state.operations.len());
         let node = self.overlay.node_mut(oidx);
         node.op = Some(op);
@@ -42,6 +48,7 @@ impl Planner<'_> {
             key,
             old,
             new,
+            applied,
             transport,
             cause,
             cascaded: Vec::new(),
@@ -117,6 +124,14 @@ impl Planner<'_> {
         if let Ok(Some(restore)) = refreshed {
             self.state.restores.push((node.key.clone(), restore));
         }
+    }
+
+    /// The applied value, where the system shows another one, which the operation sees as `old`.
+    fn hidden_applied(&self, oidx: OverlayIdx, old: Option<&SharedValue>) -> Option<SharedValue> {
+        let idx = self.overlay.node(oidx).idx?;
+        let applied = self.overlay.graph.node(idx).applied.as_ref()?;
+        let is_old = old.is_some_and(|old| Arc::ptr_eq(old, applied));
+        (!is_old).then(|| applied.clone())
     }
 
     /// Present value as the operation is to see it: the applied one where the system shows that.

@@ -467,6 +467,30 @@ async fn a_rollback_restores_leaves_without_kernel_events() {
     }
 }
 
+/// A commit sets one attribute of a port and leaves another one open. The port then shows neither what the configuration
+/// before the commit asks for nor what both ask for together.
+// proves 1.132
+#[tokio::test]
+async fn a_rollback_restores_an_attribute_beside_one_that_the_commit_left_open() {
+    const WITHOUT: &str = "delete /interfaces/interface[name=eth0]/config/description";
+    const INSTEAD: &str =
+        r#"delete /; update /interfaces/interface[name=eth0]/config/description "one""#;
+    for end in ["cancel", "time", "restart"] {
+        let mut rig = Rig::new().await;
+        rig.set_with(WITHOUT, "").await.unwrap();
+        let before = rig.snapshot();
+        rig.set_with(INSTEAD, "begin a").await.unwrap();
+        assert!(rig.snapshot().published.contains(r#""description":"one""#));
+        match end {
+            "cancel" => drop(rig.set_with("", "cancel a").await.unwrap()),
+            "time" => rig.pass(minutes(11)).await,
+            _ => rig = rig.restart().await,
+        }
+        rig.until(&before).await;
+        rig.agent.stop().await;
+    }
+}
+
 const LEASED_PORT: &str = "holdfast_native:/interfaces/interface[name=eth0]";
 
 /// Makes the state folder of a box whose port got an address and a route by DHCP.
