@@ -19,6 +19,7 @@ const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
+const IFLA_IFALIAS: u16 = 20;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const IFF_UP: u32 = 1;
@@ -29,6 +30,7 @@ const AF_INET: u8 = 2;
 pub(crate) const RTMGRP_LINK: u32 = 1;
 /// Bytes of the header of a message, of a link's, and of a route's.
 const HEADER: usize = 16;
+const ATTRIBUTE_HEADER: usize = 4;
 const ROUTE_HEADER: usize = 12;
 
 /// A link whose carrier comes and goes.
@@ -138,7 +140,7 @@ impl CarrierSwitch {
 }
 
 /// A socket for requests to the kernel.
-fn kernel_socket() -> Result<Socket> {
+pub(crate) fn kernel_socket() -> Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE).context("a netlink socket")?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
@@ -163,6 +165,20 @@ fn set_up(socket: &Socket, index: u32, flags: u32) -> Result<()> {
     for field in [index, flags, IFF_UP] {
         link.extend(field.to_ne_bytes());
     }
+    send(socket, RTM_NEWLINK, NLM_F_ACK, &link)?;
+    acknowledged(socket)
+}
+
+/// Sets the alias of a link, which is a small change that the kernel tells everything that stands on the link.
+pub(crate) fn set_alias(socket: &Socket, index: u32, alias: &str) -> Result<()> {
+    let mut link = vec![0; 4]; // family, type
+    for field in [index, 0, 0] {
+        link.extend(field.to_ne_bytes());
+    }
+    let length = u16::try_from(ATTRIBUTE_HEADER + alias.len())?;
+    link.extend(length.to_ne_bytes());
+    link.extend(IFLA_IFALIAS.to_ne_bytes());
+    link.extend(alias.bytes());
     send(socket, RTM_NEWLINK, NLM_F_ACK, &link)?;
     acknowledged(socket)
 }

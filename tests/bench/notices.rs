@@ -87,6 +87,8 @@ const MOVE_MS: f64 = 30.0;
 const AMID_TABLE_MS: f64 = 150.0;
 /// Links that are looked at, with the target for the share of a processor in percent.
 const SAMPLED: [(u32, f64); 2] = [(8, 0.3), (128, 2.0)];
+/// Pause between two looks, as in the agent.
+const LOOKS_EACH: Duration = Duration::from_millis(20);
 /// Time in which the agent has found new links, several times that of its settling.
 const SETTLED: Duration = Duration::from_secs(1);
 
@@ -360,8 +362,13 @@ pub(crate) async fn sampler_rows(table: &mut Table, sizes: Sizes) -> Result<()> 
         let used = sampler_time(&agent)?.saturating_sub(before);
         ensure!(!used.is_zero(), "the carriers of {links} links are not looked at");
         let share = 100.0 * used.div_duration_f64(started.elapsed());
+        let names: Vec<String> = (0..links).map(|number| format!("tap{number}")).collect();
+        let bare = yardstick::looks_at_carriers(&names, LOOKS_EACH, sizes.sampled_for)?;
+        let bare = 100.0 * bare;
         let what = format!("looks at {links} carriers, % of a processor");
-        table.add(&what, &format!("{share:.2}"), "-", f64::NAN, Some((share, target, "%")));
+        let yardstick = format!("a bare loop {bare:.2}");
+        let share_text = format!("{share:.2}");
+        table.add(&what, &share_text, &yardstick, share / bare, Some((share, target, "%")));
     }
     Ok(())
 }

@@ -4,13 +4,19 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use holdfast_tests::agent::binary;
 use holdfast_tests::netns::Netns;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::time::{ClockId, clock_gettime};
+
+use super::carrier::{kernel_socket, set_alias};
 
 /// The protocol number of the routes of the yardstick, so that they can be told apart.
 const PROTOCOL: u8 = 151;
@@ -82,6 +88,19 @@ pub(crate) fn cables(count: u32) -> Result<Duration> {
         batch(0..count, |number| format!("link add a{number} type veth peer name b{number}"))?;
     batch(0..count, |number| format!("link delete a{number}"))?;
     Ok(took)
+}
+
+/// Times of changes of a link's alias, sorted.
+pub(crate) fn aliases(index: u32, count: u32) -> Result<Vec<Duration>> {
+    let socket = kernel_socket()?;
+    let mut times = Vec::new();
+    for number in 0..count {
+        let started = Instant::now();
+        set_alias(&socket, index, &format!("alias {number}"))?;
+        times.push(started.elapsed());
+    }
+    times.sort();
+    Ok(times)
 }
 
 /// Time for one `ip -batch` with these lines for each number.
@@ -171,4 +190,29 @@ pub(crate) fn exec() -> Result<Duration> {
     let status = Command::new(binary()).arg("--version").stdout(Stdio::null()).status()?;
     anyhow::ensure!(status.success(), "--version fails: {status}");
     Ok(started.elapsed())
+}
+
+/// Share of a processor that it takes a thread to read the counts of carriers of these links once in each period.
+pub(crate) fn looks_at_carriers(
+    links: &[String],
+    period: Duration,
+    sampled_for: Duration,
+) -> Result<f64> {
+    let count = |link: &String| File::open(format!("/sys/class/net/{link}/carrier_changes"));
+    let counts = links.iter().map(count).collect::<io::Result<Vec<_>>>()?;
+    let looks = thread::spawn(move || -> Result<f64> {
+        let processor_time = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from);
+        let (_open, pause) = mpsc::channel::<()>();
+        let before = processor_time()?;
+        let started = Instant::now();
+        while started.elapsed() < sampled_for {
+            let _timeout = pause.recv_timeout(period);
+            for count in &counts {
+                count.read_at(&mut [0; 16], 0)?;
+            }
+        }
+        let used = processor_time()?.saturating_sub(before);
+        Ok(used.div_duration_f64(started.elapsed()))
+    });
+    looks.join().map_err(|_| anyhow!("the thread has panicked"))?
 }

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use nix::net::if_::if_nametoindex;
 use nix::sys::eventfd::EventFd;
+use nix::time::{ClockId, clock_gettime};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use smol_str::SmolStr;
 use tracing::{debug, info};
@@ -28,8 +29,8 @@ use crate::netns::Netns;
 
 /// Pause between two looks at all links. The kernel delays its own announcement by up to a second.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Pause for each link, where that is more: a look takes 2 to 3 µs a link, so that all of them cost 2 % of a processor.
-const PERIOD_PER_LINK: Duration = Duration::from_micros(150);
+/// Pause for each unit of time that a look takes, where that is more: looks at any number of links cost 2 % of a processor.
+const PERIOD_PER_COST: u32 = 50;
 /// Time from a link that came or went to the next list of them: links often come by the hundred, and a list reads three files of
 /// each.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -111,11 +112,13 @@ fn look_at_links(changes: &Receiver<()>, urgent: &UrgentReads) {
     links.find();
     let mut next_look = Instant::now();
     let mut find_at: Option<Instant> = None;
+    let mut worked = processor_time();
     loop {
-        let woken = match links.period().or(find_at.map(|_| PERIOD)) {
+        let has_work = !links.counts.is_empty() || find_at.is_some();
+        let woken = match has_work {
             // Nothing to look at until there are other links.
-            None => changes.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(_) => changes.recv_timeout(next_look.saturating_duration_since(Instant::now())),
+            false => changes.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            true => changes.recv_timeout(next_look.saturating_duration_since(Instant::now())),
         };
         match woken {
             Err(RecvTimeoutError::Disconnected) => return,
@@ -124,17 +127,24 @@ fn look_at_links(changes: &Receiver<()>, urgent: &UrgentReads) {
             }
             Err(RecvTimeoutError::Timeout) => {
                 let now = Instant::now();
-                if find_at.take_if(|at| *at <= now).is_some() {
-                    links.find();
-                }
                 let moved = links.moved();
                 if !moved.is_empty() {
                     urgent.add(moved);
                 }
-                next_look = now + links.period().unwrap_or(PERIOD);
+                let cost = processor_time().saturating_sub(worked);
+                next_look = now + PERIOD.max(cost * PERIOD_PER_COST);
+                if find_at.take_if(|at| *at <= now).is_some() {
+                    links.find();
+                }
+                worked = processor_time();
             }
         }
     }
+}
+
+/// Time that a processor has spent on this thread. The time to wake it up is part of it.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
 /// The count of one link.
@@ -171,12 +181,6 @@ struct CountedLinks {
 }
 
 impl CountedLinks {
-    /// Pause until the next look; `None` where there is nothing to look at.
-    fn period(&self) -> Option<Duration> {
-        let links = u32::try_from(self.counts.len()).ok().filter(|links| *links > 0)?;
-        Some(PERIOD.max(PERIOD_PER_LINK * links))
-    }
-
     /// Looks for links that came or went.
     fn find(&mut self) {
         let Some(folder) = self.folder() else {
