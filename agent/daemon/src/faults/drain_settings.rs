@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use holdfast_config::schema::Schema;
-use holdfast_config::tree::Tree;
-use holdfast_config::{InstancePath, Keys, MissingNode, NodeId, Provenance, Value};
+use holdfast_config::tree::{List, Tree};
+use holdfast_config::{InstancePath, MissingNode, NodeId, Provenance, Value};
 use smol_str::SmolStr;
 
 use super::settings::{clamped, number};
@@ -34,6 +34,14 @@ pub(super) struct DrainSettings {
     pub(super) quiet_pps: u32,
     /// How long that is waited for.
     pub(super) timeout: Duration,
+}
+
+/// Links that clients have said not to use.
+#[derive(Debug, Default)]
+pub(super) struct DrainedByClients {
+    /// The configured links when they were looked at last.
+    seen: List<Provenance>,
+    pub(super) links: BTreeSet<SmolStr>,
 }
 
 impl Default for DrainSettings {
@@ -73,18 +81,20 @@ impl DrainNodes {
         }
     }
 
-    /// Links that a client has said not to use.
-    pub(super) fn drained_by_clients(&self, configuration: &Tree<Provenance>) -> BTreeSet<SmolStr> {
+    /// Takes in which links clients have said not to use now. Links that are as they were are not looked at.
+    pub(super) fn update(&self, drained: &mut DrainedByClients, configuration: &Tree<Provenance>) {
         let interfaces = configuration.root().container(self.interfaces);
-        let links = interfaces.and_then(|it| it.list(self.interface));
-        let links = links.into_iter().flat_map(|links| links.iter());
-        let drained = links
-            .filter(|(_, entry)| entry.value(self.forwarding_viable) == Some(&Value::Bool(false)));
-        let name = |keys: &Keys| match keys.first() {
-            Some(Value::Str(name)) => Some(name.clone()),
-            _ => None,
-        };
-        drained.filter_map(|(keys, _)| name(keys)).collect()
+        let links = interfaces.and_then(|it| it.list(self.interface)).cloned().unwrap_or_default();
+        for difference in List::differences(&drained.seen, &links) {
+            let Some(Value::Str(name)) = difference.keys.first() else { continue };
+            let viable = difference.new.and_then(|link| link.value(self.forwarding_viable));
+            if viable == Some(&Value::Bool(false)) {
+                drained.links.insert(name.clone());
+            } else {
+                drained.links.remove(name);
+            }
+        }
+        drained.seen = links;
     }
 
     /// True for the counters of packets of a link.

@@ -19,7 +19,7 @@ use smol_str::{SmolStr, ToSmolStr as _};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::drain_settings::{DrainNodes, DrainSettings};
+use super::drain_settings::{DrainNodes, DrainSettings, DrainedByClients};
 use super::fencer::{self, RETRY_PAUSE};
 use super::guard::FenceError;
 use super::impacts::{REPEAT_INTERVAL, REPEAT_SHARE};
@@ -194,11 +194,12 @@ impl Drains {
     pub(super) async fn run(self: Arc<Self>, inputs: mpsc::Sender<Input>) {
         let mut changes = Changes::new(&self.core);
         let mut raised: BTreeMap<Resource, Metrics> = BTreeMap::new();
+        let mut by_clients = DrainedByClients::default();
         let mut has_told = false;
         let mut may_begin = Instant::now();
         loop {
             let configuration = self.core.configuration();
-            self.read(&configuration);
+            self.read(&configuration, &mut by_clients);
             let wanted = self.lock().clone();
             let began = Instant::now();
             let outcome = self.carry_out(&wanted, &mut raised).await;
@@ -235,10 +236,11 @@ impl Drains {
     }
 
     /// Takes in what the configuration says of drains.
-    fn read(&self, configuration: &Configuration) {
+    fn read(&self, configuration: &Configuration, by_clients: &mut DrainedByClients) {
         let settings = self.nodes.settings(configuration.effective());
-        let client = self.nodes.drained_by_clients(configuration.effective());
-        let client: BTreeSet<Resource> = client.into_iter().map(Resource::Interface).collect();
+        self.nodes.update(by_clients, configuration.effective());
+        let client: BTreeSet<Resource> =
+            by_clients.links.iter().cloned().map(Resource::Interface).collect();
         let mut wanted = self.lock();
         let is_known = wanted.known.contains(&FenceOwner::Client);
         if !is_known || wanted.settings != settings || wanted.of(&FenceOwner::Client) != client {

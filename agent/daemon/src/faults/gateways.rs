@@ -29,16 +29,9 @@ pub(super) enum ProbedRoutes {
     All,
 }
 
-impl ProbedRoutes {
-    pub(super) fn by_name(name: &str) -> Option<Self> {
-        match name {
-            "none" => Some(Self::None),
-            "default-routes" => Some(Self::DefaultRoutes),
-            "all" => Some(Self::All),
-            _ => None,
-        }
-    }
+holdfast_config::enum_names!(ProbedRoutes { None = "none", DefaultRoutes = "default-routes", All = "all" });
 
+impl ProbedRoutes {
     fn has(self, prefix: Option<&Value>) -> bool {
         match self {
             Self::None => false,
