@@ -271,18 +271,6 @@ impl FaultService {
         self.drains.begin(owner, resource)
     }
 
-    /// Ends a drain, and returns when its metrics are off in the kernel. A drain that is not there has ended.
-    ///
-    /// # Errors
-    /// When the core has refused that. It is tried again.
-    pub async fn end_drain(
-        &self,
-        owner: &FenceOwner,
-        resource: &Resource,
-    ) -> Result<(), DrainError> {
-        self.drains.end(owner, resource).await
-    }
-
     /// Ends the drains of all sessions of maintenance but these. At a start, drains of sessions stay until somebody has said so.
     pub fn retain_sessions(&self, living: &BTreeSet<SmolStr>) {
         self.drains.retain_sessions(living);
