@@ -65,6 +65,10 @@ pub enum LatchError {
         "{resource} is latched by `{by}`: only `{by}` lifts that, or an administrator with `override`"
     )]
     OfAnother { resource: Resource, by: SmolStr },
+    #[error(
+        "{resource} is latched by `{by}` without a fence: lift that latch first, and set one with a fence"
+    )]
+    Unfenced { resource: Resource, by: SmolStr },
     #[error("{0} cannot be latched: only interfaces and next hops can")]
     Kind(Resource),
     #[error("{0} resources are latched already, which is the limit: lift one first")]

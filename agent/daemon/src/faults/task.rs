@@ -15,7 +15,7 @@ use holdfast_faults::{
     Action, Alarm, Change, Condition, Effects, Faults, FenceTarget, Health, ImpactState, Input,
     Latch, LatchKind, LatchRequest, LogEntry, OperatorError, OutsideReport, Report, ResetError,
     Resource, Resume, Session, SessionEvent, SessionInput, SessionRequest, Settings, Silence,
-    Source, Transition, Wants,
+    Source, Transition, Wants, Word,
 };
 use holdfast_platform::netns::Netns;
 use holdfast_platform::probe::Probes;
@@ -955,7 +955,7 @@ impl FaultTask {
                 self.note_overflow(monitor, rate);
                 Err(ReportError::Rate { monitor: monitor.clone(), rate })
             }
-            true if !self.knows(&report.condition.resource) => {
+            true if report.word != Word::Cleared && !self.knows(&report.condition.resource) => {
                 Err(ReportError::NoSuchResource(report.condition.resource.clone()))
             }
             true => {
@@ -996,13 +996,18 @@ impl FaultTask {
             }
             let condition = Condition::new(request.kind.alarm_type(), request.resource.clone());
             let now = self.take_input();
+            let fenced_for = request.is_fenced.then(|| FenceOwner::Latch(request.by.clone()));
             match self.faults.latch(request, now) {
                 Ok(effects) => {
                     are_changed |= effects.are_latches_changed;
                     self.unshown.latches.insert(condition);
                     written.push((self.carry_out_noticed(effects), answer));
                 }
-                Err(error) => drop(answer.send(Err(error.into()))),
+                Err(error) => {
+                    // The interface is shut before a latch is set: it is given back.
+                    fenced_for.iter().for_each(|owner| self.want(owner));
+                    drop(answer.send(Err(error.into())));
+                }
             }
         }
         if are_changed {

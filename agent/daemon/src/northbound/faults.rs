@@ -320,6 +320,7 @@ impl From<LatchRefusal> for Refusal {
         let code = match &refused {
             LatchRefusal::Latch(LatchError::OfAnother { .. }) => Code::PermissionDenied,
             LatchRefusal::Latch(LatchError::TooMany(_)) => Code::ResourceExhausted,
+            LatchRefusal::Latch(LatchError::Unfenced { .. }) => Code::FailedPrecondition,
             LatchRefusal::Fence(_) => Code::FailedPrecondition,
             _ => Code::InvalidArgument,
         };

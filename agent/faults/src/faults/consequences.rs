@@ -32,8 +32,8 @@ impl Faults {
         self.latches.values()
     }
 
-    /// Sets or lifts a latch. A latch that is set already keeps its owner; lifting a latch that is not set changes
-    /// nothing.
+    /// Sets or lifts a latch. A latch that is set already keeps its owner, who may give it another reason, and a fence;
+    /// lifting a latch that is not set changes nothing.
     ///
     /// # Errors
     /// When it is another's, when the resource has no such latch, or when there are too many.
@@ -55,21 +55,37 @@ impl Faults {
                 self.report(Source::Latches, Report::ended(condition.clone(), now.unix_ns), now);
                 self.refence(&condition, now);
             }
-            (true, Some(_)) => return Ok(Effects::default()),
+            (true, Some(latch)) if latch.by != by && is_fenced && !latch.is_fenced => {
+                return Err(LatchError::Unfenced { resource, by: latch.by.clone() });
+            }
+            (true, Some(latch)) if latch.by != by => return Ok(Effects::default()),
+            (true, Some(latch)) => {
+                let reason = if reason.is_empty() { latch.reason.clone() } else { reason };
+                let is_fenced = is_fenced || latch.is_fenced;
+                let changed = Latch { reason, is_fenced, ..latch.clone() };
+                if changed == *latch {
+                    return Ok(Effects::default());
+                }
+                self.set_latch(condition, changed, now);
+            }
             (true, None) if self.latches.len() >= MAX_LATCHES => {
                 return Err(LatchError::TooMany(MAX_LATCHES));
             }
             (true, None) => {
                 let latch = Latch { kind, resource, by, reason, at_ns: now.unix_ns, is_fenced };
-                self.effects.rows.push(Row::of_latch(&latch));
-                let report = report_of(&latch);
-                self.latches.insert(condition.clone(), latch);
-                self.report(Source::Latches, report, now);
-                self.refence(&condition, now);
+                self.set_latch(condition, latch, now);
             }
         }
         self.effects.are_latches_changed = true;
         Ok(self.take_effects(now))
+    }
+
+    fn set_latch(&mut self, condition: Condition, latch: Latch, now: Now) {
+        self.effects.rows.push(Row::of_latch(&latch));
+        let report = report_of(&latch);
+        self.latches.insert(condition.clone(), latch);
+        self.report(Source::Latches, report, now);
+        self.refence(&condition, now);
     }
 
     /// The words of all latches, as a level.

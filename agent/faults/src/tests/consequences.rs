@@ -442,3 +442,31 @@ fn a_latch_with_a_fence_shuts_its_interface_until_it_is_lifted() {
     assert_eq!(effects.changed_fences.len(), 1);
     assert!(fenced(&faults).is_empty());
 }
+
+#[test]
+fn a_latch_gets_a_fence_and_another_reason_from_who_has_set_it() {
+    let mut faults = Clocked::with_objects();
+    let now = faults.now();
+    let set = |faults: &mut Clocked, request: LatchRequest| {
+        faults.faults.latch(request, now).map(|effects| faults.take(effects))
+    };
+    set(&mut faults, latch("interface:a", "probe", true)).unwrap();
+    assert!(fenced(&faults).is_empty());
+
+    let others = LatchRequest { is_fenced: true, ..latch("interface:a", "other", true) };
+    let refused = set(&mut faults, others);
+    assert!(matches!(refused, Err(LatchError::Unfenced { .. })), "{refused:?}");
+    assert!(fenced(&faults).is_empty());
+
+    let reason = LatchRequest { reason: "light".into(), ..latch("interface:a", "probe", true) };
+    set(&mut faults, LatchRequest { is_fenced: true, ..reason }).unwrap();
+    let mut faults = faults.restarted();
+    assert_eq!(fenced(&faults), [("latch probe".to_owned(), "a".to_owned())]);
+    let alarm = faults.alarm("forced-down@interface:a").unwrap();
+    assert_eq!(alarm.text, "a is forced down, says probe: light");
+
+    let again = LatchRequest { reason: "".into(), ..latch("interface:a", "probe", true) };
+    assert!(!faults.faults.latch(again, now).unwrap().are_latches_changed);
+    set(&mut faults, latch("interface:a", "probe", false)).unwrap();
+    assert!(fenced(&faults).is_empty());
+}
