@@ -520,7 +520,7 @@ impl Graph {
     /// targets.
     fn parked_by(&mut self, idx: NodeIdx) -> Vec<NodeIdx> {
         let node = self.node(idx);
-        let failed = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
+        let failed = node.has_failed();
         if failed && node.present.is_some() {
             self.watchers_of_new_offers(idx, None)
         } else {

@@ -39,7 +39,7 @@ impl Engine {
                     return Err(format!("{} has {claim:?}, and is not known to", node.key));
                 }
                 // A value that could not be deleted keeps an identity that another one got meanwhile.
-                let stays = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
+                let stays = node.has_failed();
                 if self.is_idle() && !holders.contains(&idx) && !stays {
                     return Err(format!("{} has {claim:?}, and another one as well", node.key));
                 }

@@ -117,9 +117,7 @@ impl Engine {
     /// Clears the error of a value that failed and is in place now, so that it is not tried again.
     fn clear_recovered(&mut self, idx: NodeIdx, step: &mut EngineOutput) {
         let node = self.graph.node(idx);
-        if node.retry.as_ref().is_some_and(|it| it.error.is_some())
-            && !self.graph.is_out_of_place(idx)
-        {
+        if node.has_failed() && !self.graph.is_out_of_place(idx) {
             step.changed.push(node.key.clone());
             self.clear_error(idx);
             self.graph.update_unsettled(idx);

@@ -153,6 +153,10 @@ impl Engine {
                 self.schedule_drift_check(idx, now, urgent, step)
             }
             Goal::Nothing | Goal::Refused(..) => {}
+            // The foreign object may be changed by our own tries, which must not follow one another without a pause.
+            Goal::Valid(..) if !ours && node.has_failed() => {
+                self.graph.retry_triggers.triggered.push(idx);
+            }
             // The value is pending and can be adopted, or the foreign object conflicts with it.
             Goal::Valid(..) if !ours => self.graph.mark_dirty(idx),
             Goal::Valid(..) => self.schedule_drift_check(idx, now, urgent, step),

@@ -62,7 +62,7 @@ impl Engine {
             self.graph.lost_dependency.push(idx); // a dependency was to be created before it, and was not
         }
         let node = self.graph.node_mut(idx);
-        let failed = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
+        let failed = node.has_failed();
         let triggered = node.retry.as_ref().is_some_and(|retry| !retry.triggers.is_empty());
         let missed = std::mem::take(&mut node.dirty_in_flight);
         if missed && self.graph.is_out_of_place(idx) {

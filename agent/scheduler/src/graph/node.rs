@@ -237,6 +237,11 @@ impl Node {
         self.present.as_ref().is_some_and(|present| Arc::ptr_eq(present, spec))
     }
 
+    /// True while its last operation has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.retry.as_ref().is_some_and(|retry| retry.error.is_some())
+    }
+
     pub(crate) fn in_place(&self) -> bool {
         let (Some(goal), Some(applied)) = (self.goal.value(), &self.applied) else { return false };
         self.present.is_some() && Arc::ptr_eq(goal, applied)

@@ -1,10 +1,11 @@
 //! Rows for failures and rollback.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use holdfast_scheduler::{Completion, OperationResult, TransactionOutcome, ValueState};
 
-use crate::common::{Lab, PREVENTED, delta, error, fact, key};
+use crate::common::{Lab, PREVENTED, Thing, changes, delta, error, fact, key};
 use crate::{MINUTES, SECOND, failed, handed_out, intent, success};
 
 /// Values of ours, a change whose named operation fails, and the operations carried out.
@@ -323,4 +324,26 @@ fn what_vanishes_while_operations_end_is_not_believed_to_be_there() {
     assert_eq!(lab.log(), deleted.join("; "));
     assert_eq!(lab.system_text(), "");
     lab.engine.audit().unwrap();
+}
+
+/// An object of others is in the way of a value, and looks another way after each try. The tries slow down.
+#[test]
+fn tries_slow_down_although_the_object_in_the_way_changes() {
+    const CHANGES: usize = 20;
+    let mut lab = Lab::default();
+    lab.system.insert(key("p"), Thing::parse("p =1 port"));
+    for action in ["adopt p", "update p"] {
+        lab.failing.insert(action.into(), error(17, "exists", false));
+    }
+    let value = changes("p =2").remove(0).1.expect("a value");
+    lab.engine.load(vec![(key("p"), value)], Vec::new());
+    lab.resync();
+    lab.run_until_idle(SECOND);
+    for number in 0..CHANGES {
+        lab.outside(&format!("p ={} port", number % 2 + 3));
+        lab.run_until_idle(Duration::from_millis(20));
+    }
+    let log = lab.log();
+    let tries = log.matches("exists").count();
+    assert!((2..CHANGES / 2).contains(&tries), "{tries} tries: {log}");
 }
