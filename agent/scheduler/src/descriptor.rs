@@ -221,6 +221,13 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         false
     }
 
+    /// True where the value is as it was, and what it has to follow has changed: the MTU of a link on another one that got
+    /// a larger one. Nobody has changed the value then, so it is no drift, and follows at once.
+    fn has_to_follow(&self, before: &Self::Value, observed: &Self::Value) -> bool {
+        let _ = (before, observed);
+        false
+    }
+
     /// True for kinds whose values are removed after others are created, where nothing asks for another order: a route
     /// to the same place is there before the old one goes, and no packet is lost in between.
     fn removed_last(&self) -> bool {
@@ -311,6 +318,7 @@ any_descriptor! {
     keys_along(; from: &Key, to: &Key) -> Vec<(Key, Key)>;
     is_on(observed; object: &Key) -> bool;
     tolerates(applied, observed) -> bool;
+    has_to_follow(before, observed) -> bool;
     removed_last() -> bool;
     observable() -> bool;
     difference(expected, observed) -> String;

@@ -63,6 +63,8 @@ pub(crate) struct RetryState {
     last_triggered: Option<Duration>,
     /// The value is not in the system as it was applied.
     pub(crate) loss: Option<Loss>,
+    /// The value differs because of what it follows, and not because anybody has changed it.
+    pub(crate) has_to_follow: bool,
     /// Repairs since the value was last quiet.
     pub(crate) repairs: u32,
     repaired: Option<Duration>,

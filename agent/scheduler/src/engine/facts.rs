@@ -19,6 +19,7 @@
 
 use std::time::Duration;
 
+use crate::descriptor::catch_panic;
 use crate::engine::Engine;
 use crate::graph::{Goal, NodeIdx};
 use crate::key::Key;
@@ -79,6 +80,8 @@ impl Engine {
         }
         step.changed.push(node.key.clone());
         let was_as_applied = self.is_as_applied(idx);
+        let has_to_follow = self.note_follower(idx, value.as_ref());
+        let urgent = urgent || has_to_follow;
         self.graph.set_observed(idx, value.clone());
         let present = self.graph.node(idx).present.clone();
         self.graph.trigger_retries(idx, present.as_deref(), None);
@@ -90,8 +93,27 @@ impl Engine {
             self.mark_plans_dirty(idx, present.as_deref());
         }
         self.graph.update_unsettled(idx);
-        self.follow_loss(idx, was_as_applied, now, urgent, step);
+        if !has_to_follow {
+            self.follow_loss(idx, was_as_applied, now, urgent, step);
+        }
         self.graph.forget_if_empty(idx);
+    }
+
+    /// Notes whether a value, as it is observed now, differs because of what it follows.
+    fn note_follower(&mut self, idx: NodeIdx, value: Option<&SharedValue>) -> bool {
+        let node = self.graph.node(idx);
+        let descriptor = self.graph.registry.descriptor(node.key.kind());
+        let change = node.observed.as_ref().zip(value).zip(descriptor);
+        let has_to_follow = change.is_some_and(|((before, observed), descriptor)| {
+            catch_panic(|| descriptor.has_to_follow(&**before, &**observed)).unwrap_or(false)
+        });
+        let retry = &mut self.graph.node_mut(idx).retry;
+        if has_to_follow {
+            retry.get_or_insert_default().has_to_follow = true;
+        } else if let Some(retry) = retry {
+            retry.has_to_follow = false;
+        }
+        has_to_follow
     }
 
     /// Marks values whose plans in flight did not count on a provider that has come, or that provides more than it

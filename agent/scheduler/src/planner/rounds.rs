@@ -28,7 +28,9 @@ impl Planner<'_> {
     pub(super) fn revisit(&mut self, idx: NodeIdx) {
         let (oidx, new) = self.overlay.touch_idx(idx);
         if new {
-            let drifted = self.overlay.graph.node(idx).applied.is_some();
+            let node = self.overlay.graph.node(idx);
+            let has_to_follow = node.retry.as_ref().is_some_and(|retry| retry.has_to_follow);
+            let drifted = node.applied.is_some() && !has_to_follow;
             self.overlay.node_mut(oidx).cause =
                 if drifted { Cause::Drift } else { Cause::Unblocked };
         }

@@ -94,6 +94,10 @@ impl Descriptor for LinkMtuDescriptor {
         }
     }
 
+    fn has_to_follow(&self, before: &LinkMtu, observed: &LinkMtu) -> bool {
+        before.mtu == observed.mtu && before.limit != observed.limit
+    }
+
     fn rekeyed(&self, part: &LinkMtu, key: &Key) -> Option<LinkMtu> {
         Some(LinkMtu { link: link_of(key)?, ..part.clone() })
     }
