@@ -1,8 +1,9 @@
 //! Properties of a link that others need: IPv6, an MTU, an identity. They wait for them, in any order.
 
+use holdfast_proto::gnmi::SetRequest;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;
-use holdfast_tests::gnmi::GnmiClient;
+use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 use tonic::Code;
@@ -204,6 +205,62 @@ async fn two_tunnels_of_one_identity_are_refused() {
     other["vxlan"]["remote"] = json!("2001:db8::2");
     client.update(&native("vx2"), other).await.unwrap();
     assert!(net.find_link("vx2").is_some());
+}
+
+/// A link follows the MTU of the one below as often as that is changed, at once, and without an alarm about drift.
+#[tokio::test]
+async fn a_link_follows_the_mtu_of_its_device_again_and_again() {
+    /// More repairs than an alarm about drift takes.
+    const CHANGES: u32 = 8;
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let macvlan = json!({"type": "macvlan", "macvlan": {"device": "eth0"}});
+    client.update(&config_of("eth0"), json!({"enabled": true, "mtu": 1414})).await.unwrap();
+    client.update("holdfast_native:/interfaces/interface[name=mv0]", macvlan).await.unwrap();
+    for number in 1..=CHANGES {
+        let mtu = 1400 + 10 * number;
+        client.update(&config_of("eth0"), json!({"mtu": mtu + 14})).await.unwrap();
+        eventually("it follows", || net.link("mv0").mtu == mtu).await;
+    }
+    let transactions = agent.show("transactions");
+    assert!(!transactions.contains("WAS-DRIFTED"), "{transactions}");
+    let alarms = client.read("holdfast_native:/fault-state").await.unwrap().to_string();
+    assert!(!alarms.contains("config-drift"), "{alarms}");
+    // A change of others is drift.
+    net.ip("link set mv0 mtu 1300");
+    eventually("it is repaired", || net.link("mv0").mtu == 1400 + 10 * CHANGES).await;
+    let transactions = agent.show("transactions");
+    assert!(transactions.contains("WAS-DRIFTED"), "{transactions}");
+}
+
+/// The frames of a link go to one taker. Another one is refused before anything is done, and gets them in the same Set in
+/// which the first one goes.
+#[tokio::test]
+async fn the_frames_of_a_link_have_one_taker() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    let native = |name: &str| format!("holdfast_native:/interfaces/interface[name={name}]");
+    let macvlan = || json!({"type": "macvlan", "macvlan": {"device": "eth0"}});
+    client.update(&native("eth0"), json!({"enabled": true})).await.unwrap();
+    for name in ["mv0", "mv1"] {
+        client.update(&native(name), macvlan()).await.unwrap();
+    }
+    client.update(&native("br0"), json!({"type": "bridge"})).await.unwrap();
+    let port = json!({"master": "br0"});
+    let words = refused(&client, &native("eth0"), port.clone(), Code::InvalidArgument).await;
+    assert!(words.contains("eth0") && words.contains("mv0"), "{words}");
+    assert!(net.find_link("mv0").is_some() && net.link("eth0").master.is_none());
+    let request = SetRequest {
+        delete: ["mv0", "mv1"].map(|name| parse_path(&native(name))).to_vec(),
+        update: vec![update(&native("eth0"), port)],
+        ..SetRequest::default()
+    };
+    client.set(request).await.unwrap();
+    assert!(net.link("eth0").master.is_some() && net.find_link("mv1").is_none());
+    let words = refused(&client, &native("mv0"), macvlan(), Code::InvalidArgument).await;
+    assert!(words.contains("mv0") && words.contains("eth0"), "{words}");
 }
 
 /// Two hosts with one address: the kernel of the second one finds out.

@@ -342,3 +342,36 @@ async fn every_field_of_a_bond_is_changed_and_read_back() {
         assert_eq!((moved.up, moved.master.as_deref()), (true, Some("br0")));
     });
 }
+
+/// Two bonds exchange their only members in one request. Each gets the link-layer address of its new member.
+#[tokio::test]
+async fn bonds_that_exchange_their_members_have_addresses_of_their_own() {
+    in_lab!({
+        let net = Netns::enter();
+        for number in [1, 2] {
+            net.ip(&format!("link add eth{number} type veth peer name peer{number}"));
+        }
+        let agent = AgentProcess::start(&net).await;
+        let client = agent.gnmi().await;
+        let of = |members: [(&str, &str); 2]| {
+            let bonds = members.map(|(bond, _)| json!({"name": bond, "type": "bond"}));
+            let ports = members.map(|(bond, port)| json!({"name": port, "aggregate": bond}));
+            let interfaces = [bonds, ports].concat();
+            json!({"interface": interfaces})
+        };
+        for members in [
+            [("bond0", "eth1"), ("bond1", "eth2")],
+            [("bond0", "eth2"), ("bond1", "eth1")],
+            [("bond0", "eth1"), ("bond1", "eth2")],
+        ] {
+            client.update("holdfast_native:/interfaces", of(members)).await.unwrap();
+            assert_eq!(agent.show("pending"), "");
+            for (bond, port) in members {
+                let port = net.link(port);
+                assert_eq!(port.master.as_deref(), Some(bond));
+                assert_eq!(port.mac, net.link(bond).mac, "{members:?}");
+            }
+            assert_ne!(net.link("bond0").mac, net.link("bond1").mac, "{members:?}");
+        }
+    });
+}

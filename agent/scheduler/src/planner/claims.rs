@@ -1,5 +1,7 @@
 //! Identities that only one value can hold: holders, waiting claimants, and reservations.
 
+use std::sync::Arc;
+
 use super::Planner;
 use crate::dependency::{Claim, Facet};
 use crate::graph::Goal;
@@ -96,13 +98,16 @@ impl Planner<'_> {
     /// Refuses a change when this value of it claims an identity of a value that stays.
     pub(super) fn refuse_claims_of(&mut self, oidx: OverlayIdx) -> Result<(), PlanError> {
         let node = self.overlay.node(oidx);
-        let waits = node.changed
-            && node.unmet == 0
-            && !matches!(node.pending_action, PendingAction::Nothing);
-        let (value, spec) = match &node.goal {
-            Goal::Valid(value, spec) if waits => (value.clone(), spec.clone()),
-            _ => return Ok(()),
-        };
+        let Goal::Valid(value, spec) = &node.goal else { return Ok(()) };
+        // A foreign value that cannot be taken over stays as it is, and nothing is to be done about it.
+        let is_left = node.op.is_none()
+            && node.present.as_ref().is_some_and(|present| !Arc::ptr_eq(present, spec));
+        let waits = is_left || !matches!(node.pending_action, PendingAction::Nothing);
+        if !node.changed || node.unmet > 0 || !waits {
+            return Ok(());
+        }
+        let value = value.clone();
+        let spec = spec.clone();
         for claim in spec.claims() {
             let holder = self.rival(oidx, claim);
             let Some(holder) = holder.map(|holder| self.overlay.node(holder)) else { continue };

@@ -2,7 +2,10 @@
 
 use netlink_packet_route::link::{InfoData, InfoIpVlan, IpVlanMode};
 
-use super::row::{Attribute, Change, Constant, LinkRow, MtuRule, Param, ParamRow, ParamType, data};
+use super::frames_below;
+use super::row::{
+    Attribute, Change, Constant, LinkRow, MadeLink, MtuRule, Param, ParamRow, ParamType, data,
+};
 
 /// Links that share the address of the link below.
 pub static IPVLAN: LinkRow = LinkRow {
@@ -23,6 +26,7 @@ pub static IPVLAN: LinkRow = LinkRow {
         },
     ],
     mtu: MtuRule::OfBelow(|_| 0),
+    claims: |link| frames_below(link, side(link)),
     ..LinkRow::new("ipvlan")
 };
 
@@ -46,4 +50,14 @@ fn shown(mode: &IpVlanMode) -> Param {
         _ => L3,
     };
     Param::Name(name.into())
+}
+
+/// The links that can share the link below with this one: the kernel keeps one mode for all of them
+/// (`ipvlan_set_port_mode()`).
+fn side(link: &MadeLink) -> &'static str {
+    match link.get("mode").and_then(mode) {
+        Some(IpVlanMode::L2) => "ipvlan l2",
+        Some(IpVlanMode::L3S) => "ipvlan l3s",
+        _ => "ipvlan l3",
+    }
 }

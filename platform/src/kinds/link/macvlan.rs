@@ -2,6 +2,7 @@
 
 use netlink_packet_route::link::{InfoData, InfoMacVlan, MacVlanMode};
 
+use super::frames_below;
 use super::row::{Attribute, Change, Constant, LinkRow, MtuRule, Param, ParamRow, ParamType, data};
 
 /// Links with an address of their own on another link. The mode `passthru`, which takes the whole link below, is not offered: it
@@ -24,6 +25,7 @@ pub static MACVLAN: LinkRow = LinkRow {
         },
     ],
     mtu: MtuRule::OfBelow(|_| 0),
+    claims: |link| frames_below(link, "macvlan"),
     ..LinkRow::new("macvlan")
 };
 

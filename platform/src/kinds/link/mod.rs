@@ -681,6 +681,18 @@ fn with_what_others_changed(before: &Link, applied: &Link, observed: &Link) -> L
     anew
 }
 
+/// The frames that arrive on a link. The kernel hands them to one taker (its receive handler): the bridge or bond that
+/// the link is a port of, all macvlan links on it, or all ipvlan links on it, which have one mode together.
+fn frames_of(link: &str) -> Facet {
+    Facet::of(LINK, "frames").str(link)
+}
+
+/// The claim of a link to the frames of the link below, together with all links of its side.
+fn frames_below(link: &MadeLink, side: &'static str) -> Vec<Claim> {
+    let below = link.below();
+    below.iter().map(|below| Claim::with_side(frames_of(below), side)).collect()
+}
+
 /// Prefixes of the keys of all values that the kernel removes with a link.
 pub(crate) fn below<'n>(
     kinds: &'static [KindRow],
@@ -846,7 +858,17 @@ impl Descriptor for LinkMasterDescriptor {
         expected.master == observed.master
     }
 
+    fn claims(&self, part: &LinkMaster) -> Vec<Claim> {
+        part.master.iter().map(|_| Claim::alone(frames_of(&part.link))).collect()
+    }
+
+    /// A link leaves its bond or bridge before it joins a bond. A bond that is empty takes the link-layer address of the
+    /// first link that joins it, so two bonds that exchange their only links would have one address otherwise.
     fn change(&self, old: &LinkMaster, new: &LinkMaster) -> ChangeMethod {
+        let gives_mac = new.rule().is_some_and(|rule| rule.gives_mac_and_mtu);
+        if old.master.is_some() && old.master != new.master && gives_mac {
+            return ChangeMethod::Recreate;
+        }
         let needs_down = |part: &LinkMaster| part.rule().is_some_and(|rule| rule.needs_down);
         if needs_down(old) || needs_down(new) {
             ChangeMethod::LinkDown
