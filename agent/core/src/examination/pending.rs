@@ -1,8 +1,10 @@
 //! Entries of the configuration that wait for a leaf: no value comes of them, so the engine cannot list them.
 
+use std::sync::Arc;
+
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, PendingEntry};
-use holdfast_platform::objects::Registry;
+use holdfast_config::{Configuration, Layers, PendingEntry, changed_objects};
+use holdfast_platform::objects::{ObjectError, Registry};
 use holdfast_scheduler::Key;
 
 /// The reason of a pending shell that lacks no leaf in particular.
@@ -21,13 +23,38 @@ pub struct IncompleteEntry {
     pub missing: String,
 }
 
-/// Entries that wait for a leaf, outer ones before inner ones.
+/// Entries that wait for a leaf: those that lack a mandatory one, outer ones before inner ones, and then those that lack one
+/// because of what their other leaves say.
 pub(crate) fn incomplete_entries(
     registry: &Registry,
     configuration: &Configuration,
 ) -> Vec<IncompleteEntry> {
-    let entries = configuration.pending_entries().into_iter();
-    entries.map(|entry| incomplete(registry, configuration, entry)).collect()
+    let mut entries = configuration.pending_entries();
+    let mut others = entries_without_values(registry, configuration);
+    others.retain(|other| !entries.iter().any(|entry| other.native.0.starts_with(&entry.native.0)));
+    entries.append(&mut others);
+    entries.into_iter().map(|entry| incomplete(registry, configuration, entry)).collect()
+}
+
+/// Objects that the platform cannot convert because a leaf is missing.
+fn entries_without_values(registry: &Registry, configuration: &Configuration) -> Vec<PendingEntry> {
+    let models = configuration.models();
+    let nothing = Configuration::new(Arc::clone(configuration.shared_models()), Layers::new());
+    let objects = changed_objects(&nothing, configuration);
+    let objects = objects.iter().filter_map(|object| Some((&object.path, object.new.as_ref()?)));
+    let errors = objects.filter_map(|(path, branch)| {
+        registry.values_in(configuration.effective(), path, branch).err()
+    });
+    let entry_of = |error: ObjectError| {
+        let mut native = error.path;
+        let node = native.last().map(|step| models.native.node(step.node));
+        let leaf = node.filter(|node| node.leaf.is_some()).map(|leaf| leaf.name.clone());
+        if leaf.is_some() {
+            native.0.pop();
+        }
+        PendingEntry { native, openconfig: None, missing: leaf.into_iter().collect() }
+    };
+    errors.filter(|error| error.incomplete).map(entry_of).collect()
 }
 
 fn incomplete(
