@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use holdfast_proto::gnmi::SetRequest;
 use holdfast_tests::agent::{AgentProcess, PASSWORD};
-use holdfast_tests::gnmi::update;
+use holdfast_tests::gnmi::{GnmiClient, update};
 use holdfast_tests::lab::Guest;
 use holdfast_tests::netns::Netns;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Table, one_leaf_sets, percentile, port, yardstick};
+use super::carrier::{kernel_socket, set_alias};
+use super::{Table, percentile, port, time_one_leaf, yardstick};
 
 /// The option with which this program measures VLANs where it runs, and prints the times for the one that started it.
 pub(crate) const IN_GUEST: &str = "--vlans-in-guest";
@@ -46,8 +47,10 @@ struct Times {
     /// One Set with all links, and `ip -batch` with as many.
     set: Duration,
     batch: Duration,
-    /// Sets of one leaf beside them, and the same change of the kernel without an agent, both sorted.
+    /// Sets of one leaf without and with them, sorted.
+    without: Vec<Duration>,
     one_leaf: Vec<Duration>,
+    /// The change of the kernel alone, after each Set with them, sorted.
     alone: Vec<Duration>,
     /// A start without and with them.
     empty_start: Duration,
@@ -128,6 +131,7 @@ impl LinkKind {
         let empty_start = agent.start_time();
         let client = agent.gnmi().await;
         client.update("/interfaces", port()).await.context("the port")?;
+        let (without, _) = one_leaf_sets(&net, &client, sets).await?;
         let links = update("holdfast_native:/interfaces", (self.document)(count));
         let request = SetRequest { update: vec![links], ..Default::default() };
         let started = Instant::now();
@@ -135,24 +139,49 @@ impl LinkKind {
         let set = started.elapsed();
         let last = (self.name)(count - 1);
         ensure!(net.find_link(&last).is_some(), "{last} is in the kernel");
-        let one_leaf = one_leaf_sets(&client, sets).await?;
+        let (one_leaf, alone) = one_leaf_sets(&net, &client, sets).await?;
         agent.restart().await;
         let start = agent.start_time();
         agent.kill();
-        let alone = yardstick::aliases(net.link("eth0").index, sets)?;
-        Ok(Times { set, batch, one_leaf, alone, empty_start, start })
+        Ok(Times { set, batch, without, one_leaf, alone, empty_start, start })
     }
+}
+
+/// Times of Sets of an alias, and of the same message from here after each of them, both sorted. The kernel then has the alias,
+/// and works as for another one.
+async fn one_leaf_sets(
+    net: &Netns,
+    client: &GnmiClient,
+    sets: u32,
+) -> Result<(Vec<Duration>, Vec<Duration>)> {
+    let socket = kernel_socket()?;
+    let port = net.link("eth0").index;
+    let mut ours = Vec::new();
+    let mut alone = Vec::new();
+    for number in 0..sets {
+        let alias = format!("number {number}");
+        ours.push(time_one_leaf(client, &alias).await?);
+        let started = Instant::now();
+        set_alias(&socket, port, &alias)?;
+        alone.push(started.elapsed());
+    }
+    ours.sort();
+    alone.sort();
+    Ok((ours, alone))
 }
 
 impl Times {
     fn add_to(&self, table: &mut Table, links: &str, one_leaf_ms: f64) {
-        let Self { set, batch, one_leaf, alone, empty_start, start } = self;
+        let Self { set, batch, without, one_leaf, alone, empty_start, start } = self;
         table.ratio(&format!("{links} in one Set"), *set, "ip -batch", *batch, BATCH_RATIO);
         for (percent, target) in [(50, None), (99, Some(one_leaf_ms))] {
             let what = format!("one leaf beside {links}, p{percent}");
             let ours = percentile(one_leaf, percent);
-            table.time(&what, ours, "the kernel alone", percentile(alone, percent), target);
+            table.time(&what, ours, "without them", percentile(without, percent), target);
         }
+        let what = format!("the kernel's part of one leaf beside {links}, p99");
+        let kernel = percentile(alone, 99);
+        table.time(&what, kernel, "its p50", percentile(alone, 50), None);
         table.time(&format!("start, {links} in sync"), *start, "start, empty", *empty_start, None);
     }
 }

@@ -16,8 +16,6 @@ use holdfast_tests::netns::Netns;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::time::{ClockId, clock_gettime};
 
-use super::carrier::{kernel_socket, set_alias};
-
 /// The protocol number of the routes of the yardstick, so that they can be told apart.
 const PROTOCOL: u8 = 151;
 
@@ -88,19 +86,6 @@ pub(crate) fn cables(count: u32) -> Result<Duration> {
         batch(0..count, |number| format!("link add a{number} type veth peer name b{number}"))?;
     batch(0..count, |number| format!("link delete a{number}"))?;
     Ok(took)
-}
-
-/// Times of changes of a link's alias, sorted.
-pub(crate) fn aliases(index: u32, count: u32) -> Result<Vec<Duration>> {
-    let socket = kernel_socket()?;
-    let mut times = Vec::new();
-    for number in 0..count {
-        let started = Instant::now();
-        set_alias(&socket, index, &format!("alias {number}"))?;
-        times.push(started.elapsed());
-    }
-    times.sort();
-    Ok(times)
 }
 
 /// Time for one `ip -batch` with these lines for each number.
