@@ -45,7 +45,7 @@ async fn a_rule_is_an_alarm_while_it_fits_one() {
                 "description": "call the carrier",
             }),
         ),
-        ("wrong", json!({"resource": eth0, "expression": "gremlins > 1"})),
+        ("wrong", json!({"resource": eth0, "expression": "occurrences + 1"})),
         ("off", json!({"resource": eth0, "enabled": false})),
         (
             "each",
@@ -109,6 +109,12 @@ async fn rules_and_probes_that_cannot_be_are_refused_by_the_set() {
     let many: Vec<String> = (1..=17).map(|number| format!("10.0.0.{number}")).collect();
     for (path, value, reason) in [
         (entry("a"), json!({"resource": "interface:eth0", "expression": "severity >="}), "column"),
+        (
+            entry("a"),
+            json!({"resource": "interface:eth0", "expression": "severitty >= MAJOR"}),
+            "there is no `severitty`",
+        ),
+        (entry("a"), threshold("severity > MAJOR"), "there are state, rate"),
         (entry("a"), json!({"type": "link-*"}), "require-resource"),
         (entry("a"), json!({"kind": "threshold"}), "needs an `expression`"),
         (

@@ -1,6 +1,6 @@
 //! Conditions without a package, as alarm rules have them: the same language, and the same fuel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,12 +83,20 @@ impl Conditions {
         Self(engine::environment(EXPRESSION_FUEL))
     }
 
-    /// Checks the form of a condition.
+    /// Checks the form of a condition, and that it asks for no other names than these.
     ///
     /// # Errors
     /// With place and reason.
-    pub fn check(&self, condition: &str) -> Result<(), String> {
-        engine::compile(&self.0, condition).map(drop).map_err(|error| error.to_string())
+    pub fn check(&self, condition: &str, names: &[&str]) -> Result<(), String> {
+        let compiled = engine::compile(&self.0, condition).map_err(|error| error.to_string())?;
+        let is_known = |name: &str| {
+            names.contains(&name) || self.0.globals().any(|(global, _)| global == name)
+        };
+        let asked: BTreeSet<String> = compiled.undeclared_variables(false).into_iter().collect();
+        match asked.iter().find(|name| !is_known(name)) {
+            Some(name) => Err(format!("there is no `{name}`; there are {}", names.join(", "))),
+            None => Ok(()),
+        }
     }
 
     /// Whether a condition is true of these values.
@@ -249,10 +257,15 @@ mod tests {
 
     #[test]
     fn a_condition_that_does_not_parse_is_refused_with_its_place() {
-        let refused = Conditions::new().check("severity >=").unwrap_err();
+        const NAMES: [&str; 2] = ["severity", "MAJOR"];
+        let check = |condition: &str| Conditions::new().check(condition, &NAMES);
+        let refused = check("severity >=").unwrap_err();
         assert!(refused.contains("column") && refused.contains("syntax"), "{refused}");
         let nested = format!("{}1", "not ".repeat(1000));
-        assert!(Conditions::new().check(&nested).unwrap_err().contains("limit"));
-        assert_eq!(Conditions::new().check("severity >= MAJOR"), Ok(()));
+        assert!(check(&nested).unwrap_err().contains("limit"));
+        assert_eq!(check("severity >= MAJOR"), Ok(()));
+        assert_eq!(check("severity in range(3)"), Ok(()));
+        let unknown = check("severitty >= MAJOR").unwrap_err();
+        assert_eq!(unknown, "there is no `severitty`; there are severity, MAJOR");
     }
 }

@@ -17,6 +17,7 @@ use holdfast_faults::{
 use holdfast_services::expression::Conditions;
 
 use super::probes::MAX_PACKETS;
+use super::rules;
 use super::settings::{ConfigBranch, PatternLeaves, SettingNodes, entries, entry_path, globs};
 use super::thresholds;
 
@@ -177,7 +178,9 @@ impl FaultSettingsCheck {
     }
 
     fn expression(&self, rule: &AlarmRule) -> Result<(), String> {
-        rule.expression.as_ref().map_or(Ok(()), |expression| self.conditions.check(expression))
+        rule.expression
+            .as_ref()
+            .map_or(Ok(()), |expression| rules::check(&self.conditions, expression))
     }
 
     /// The entry that is refused, in this container.

@@ -10,6 +10,19 @@ use smol_str::format_smolstr;
 use super::stamps::RuleStamps;
 use super::visibility::RuleOwners;
 
+/// What an expression may ask for of an alarm, besides the names of severities.
+const NAMES_OF_ALARM: [&str; 6] =
+    ["type", "qualifier", "resource", "severity", "text", "occurrences"];
+
+/// Checks the expression of an event rule.
+///
+/// # Errors
+/// With place and reason.
+pub(super) fn check(conditions: &Conditions, expression: &str) -> Result<(), String> {
+    let severities = Severity::ALL.map(Severity::name);
+    conditions.check(expression, &[&NAMES_OF_ALARM[..], &severities].concat())
+}
+
 /// Evaluates the expressions of event rules, for those who own them.
 #[derive(Debug)]
 pub(super) struct RuleConditions {
@@ -28,14 +41,16 @@ impl Evaluator for RuleConditions {
     fn is_true(&self, expression: &str, alarm: &Alarm) -> Result<bool, String> {
         let Alarm { condition, severity, text, occurrences, .. } = alarm;
         let resource = format_smolstr!("{}", condition.resource);
-        let mut names = BTreeMap::from([
-            ("type", NamedValue::Text(condition.kind.name.clone())),
-            ("qualifier", NamedValue::Text(condition.qualifier.clone())),
-            ("resource", NamedValue::Text(resource)),
-            ("severity", rank(*severity)),
-            ("text", NamedValue::Text(text.clone())),
-            ("occurrences", NamedValue::Number(*occurrences)),
-        ]);
+        let values = [
+            NamedValue::Text(condition.kind.name.clone()),
+            NamedValue::Text(condition.qualifier.clone()),
+            NamedValue::Text(resource),
+            rank(*severity),
+            NamedValue::Text(text.clone()),
+            NamedValue::Number(*occurrences),
+        ];
+        let mut names: BTreeMap<&str, NamedValue> =
+            NAMES_OF_ALARM.into_iter().zip(values).collect();
         names.extend(Severity::ALL.map(|severity| (severity.name(), rank(severity))));
         let result = self.conditions.is_true(expression, &names);
         self.stamps.note_evaluated();

@@ -295,6 +295,9 @@ impl StateFacts for EveryLeaf {
     }
 }
 
+/// What the expression of a threshold rule may ask for.
+const NAMES_OF_STATE: [&str; 2] = ["state", "rate"];
+
 /// Checks the form of an expression, and the paths that it reads. A path that is only read after another part of the
 /// expression has become true is found when the rule runs.
 ///
@@ -305,7 +308,7 @@ pub(super) fn check(
     expression: &str,
     models: &Arc<Models>,
 ) -> Result<(), String> {
-    conditions.check(expression)?;
+    conditions.check(expression, &NAMES_OF_STATE)?;
     let facts = Arc::new(EveryLeaf { models: Arc::clone(models), refusal: Mutex::default() });
     let asked: Arc<dyn StateFacts> = Arc::clone(&facts) as _;
     // Whether it is true does not matter, and a value of another type than the leaf's may be refused.
