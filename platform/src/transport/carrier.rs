@@ -113,6 +113,7 @@ fn look_at_links(changes: &Receiver<()>, urgent: &UrgentReads) {
     let mut next_look = Instant::now();
     let mut find_at: Option<Instant> = None;
     let mut worked = processor_time();
+    let mut last_cost = Duration::ZERO;
     loop {
         let has_work = !links.counts.is_empty() || find_at.is_some();
         let woken = match has_work {
@@ -124,6 +125,7 @@ fn look_at_links(changes: &Receiver<()>, urgent: &UrgentReads) {
             Err(RecvTimeoutError::Disconnected) => return,
             Ok(()) => {
                 find_at.get_or_insert_with(|| Instant::now() + SETTLE);
+                worked = processor_time();
             }
             Err(RecvTimeoutError::Timeout) => {
                 let now = Instant::now();
@@ -132,7 +134,9 @@ fn look_at_links(changes: &Receiver<()>, urgent: &UrgentReads) {
                     urgent.add(moved);
                 }
                 let cost = processor_time().saturating_sub(worked);
-                next_look = now + PERIOD.max(cost * PERIOD_PER_COST);
+                // One look that takes long does not delay the next one.
+                next_look = now + PERIOD.max(cost.min(last_cost) * PERIOD_PER_COST);
+                last_cost = cost;
                 if find_at.take_if(|at| *at <= now).is_some() {
                     links.find();
                 }

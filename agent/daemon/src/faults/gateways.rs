@@ -29,7 +29,11 @@ pub(super) enum ProbedRoutes {
     All,
 }
 
-holdfast_config::enum_names!(ProbedRoutes { None = "none", DefaultRoutes = "default-routes", All = "all" });
+holdfast_config::enum_names!(ProbedRoutes {
+    None = "none",
+    DefaultRoutes = "default-routes",
+    All = "all",
+});
 
 impl ProbedRoutes {
     fn has(self, prefix: Option<&Value>) -> bool {
