@@ -222,7 +222,8 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
     }
 
     /// True where the value is as it was, and what it has to follow has changed: the MTU of a link on another one that got
-    /// a larger one. Nobody has changed the value then, so it is no drift, and follows at once.
+    /// a larger one. Nobody has changed the value then, so this does not count as drift, and it follows at
+    /// once.
     fn has_to_follow(&self, before: &Self::Value, observed: &Self::Value) -> bool {
         let _ = (before, observed);
         false

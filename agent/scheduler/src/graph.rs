@@ -542,15 +542,13 @@ impl Graph {
 
     /// Value that the system is to show after an operation: the requested one, with restored attributes.
     pub(crate) fn outcome<'o>(&self, op: &'o PlannedOperation) -> Option<Cow<'o, SharedValue>> {
-        let old = op.old.as_ref();
         let new = op.new.as_ref()?;
         let back = match op.action {
-            Action::Update if op.left.is_some() => None,
+            Action::Update if op.is_left() => None,
             Action::Update => {
-                let applied = op.applied.as_ref().or(old);
-                applied.and_then(|applied| self.restoring_update(&op.key, applied, new))
+                op.applied().and_then(|applied| self.restoring_update(&op.key, applied, new))
             }
-            Action::Release => old.and_then(|old| {
+            Action::Release => op.old.as_ref().and_then(|old| {
                 let descriptor = self.registry.descriptor(op.key.kind())?;
                 catch_panic(|| descriptor.after_release(&**old, &**new)).ok().flatten()
             }),

@@ -36,9 +36,6 @@ pub struct PlannedOperation {
     pub key: Key,
     pub old: Option<SharedValue>,
     pub new: Option<SharedValue>,
-    /// What was applied before, where the system does not show that. Attributes that it set, and that `new` leaves open,
-    /// are given back all the same.
-    pub(crate) applied: Option<SharedValue>,
     pub transport: TransportId,
     pub cause: Cause,
     /// Values that the system removes together with this one, without operations of their own.
@@ -46,7 +43,30 @@ pub struct PlannedOperation {
     /// Operations that this one waits for: until they are submitted where its own transport carries them, else until
     /// they are completed.
     pub after: After,
-    /// Reason for which the system did not take back what the operation was to give back.
-    pub(crate) left: Option<Box<OperationError>>,
+    /// Few operations have any of this, and each has room for it.
+    pub(crate) giving_back: Option<Box<GivingBack>>,
     pub(crate) oidx: OverlayIdx,
+}
+
+/// Particulars of an operation that gives attributes back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GivingBack {
+    /// The value that was applied before, where the system does not show it. Attributes that it set, and that the new value
+    /// leaves open, are given back all the same.
+    pub(crate) applied: Option<SharedValue>,
+    /// Reason for which the system did not take back what the operation was to give back.
+    pub(crate) left: Option<OperationError>,
+}
+
+impl PlannedOperation {
+    /// The value whose attributes the operation gives back where the new one leaves them open.
+    pub(crate) fn applied(&self) -> Option<&SharedValue> {
+        let hidden = self.giving_back.as_ref().and_then(|it| it.applied.as_ref());
+        hidden.or(self.old.as_ref())
+    }
+
+    /// True where the system did not take back what the operation was to give back.
+    pub(crate) fn is_left(&self) -> bool {
+        self.giving_back.as_ref().is_some_and(|it| it.left.is_some())
+    }
 }

@@ -270,8 +270,8 @@ impl Transaction {
         let mut operations = std::mem::take(&mut self.operations);
         for (op, op_progress) in operations.iter_mut().zip(&mut progress) {
             let result = match std::mem::replace(&mut op_progress.state, OpState::Waiting) {
-                OpState::Verified => match op.left.take() {
-                    Some(error) => OperationResult::NotGivenBack(*error),
+                OpState::Verified => match op.giving_back.take().and_then(|it| it.left) {
+                    Some(error) => OperationResult::NotGivenBack(error),
                     None => OperationResult::Verified,
                 },
                 OpState::Completed(..) => OperationResult::Completed,

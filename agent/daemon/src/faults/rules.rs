@@ -10,7 +10,7 @@ use smol_str::format_smolstr;
 use super::stamps::RuleStamps;
 use super::visibility::RuleOwners;
 
-/// What an expression may ask for of an alarm, besides the names of severities.
+/// Properties of an alarm that an expression may ask for, besides the names of severities.
 const NAMES_OF_ALARM: [&str; 6] =
     ["type", "qualifier", "resource", "severity", "text", "occurrences"];
 

@@ -295,7 +295,7 @@ impl StateFacts for EveryLeaf {
     }
 }
 
-/// What the expression of a threshold rule may ask for.
+/// Functions that the expression of a threshold rule may call.
 const NAMES_OF_STATE: [&str; 2] = ["state", "rate"];
 
 /// Checks the form of an expression, and the paths that it reads. A path that is only read after another part of the

@@ -65,7 +65,7 @@ impl Engine {
         let value = operation.new.clone();
         let gives_back = match action {
             Action::Release => true,
-            Action::Update => operation.left.is_none() && self.graph.restores_in(operation),
+            Action::Update => !operation.is_left() && self.graph.restores_in(operation),
             Action::Delete | Action::Adopt | Action::Create => false,
         };
         let is_last = self.graph.node(idx).running_op() == Some(op);
@@ -75,7 +75,8 @@ impl Engine {
             return false;
         }
         let Some(transaction) = self.running.of(op) else { return false };
-        transaction.operation_mut(op).left = Some(Box::new(error.clone()));
+        transaction.operation_mut(op).giving_back.get_or_insert_default().left =
+            Some(error.clone());
         step.left.push((self.graph.registry.label(&key, value.as_deref()), error.clone()));
         if action == Action::Update {
             self.submit_again(op, now, step);

@@ -7,7 +7,7 @@ use crate::descriptor::{Effect, catch_panic};
 use crate::graph::Graph;
 use crate::operation::{Action, TransportId};
 use crate::overlay::{OverlayTargetIds, to_u32};
-use crate::planned_operation::{After, OverlayIdx, PlannedOperation};
+use crate::planned_operation::{After, GivingBack, OverlayIdx, PlannedOperation};
 use crate::value::SharedValue;
 
 impl Planner<'_> {
@@ -39,6 +39,8 @@ impl Planner<'_> {
             Action::Update => self.hidden_applied(oidx, old.as_ref()),
             _ => None,
         };
+        let giving_back =
+            applied.map(|applied| Box::new(GivingBack { applied: Some(applied), left: None }));
         let op = to_u32(self.state.operations.len());
         let node = self.overlay.node_mut(oidx);
         node.op = Some(op);
@@ -48,12 +50,11 @@ impl Planner<'_> {
             key,
             old,
             new,
-            applied,
             transport,
             cause,
             cascaded: Vec::new(),
             after,
-            left: None,
+            giving_back,
             oidx,
         });
         op
