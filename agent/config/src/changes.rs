@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::configuration::Configuration;
 use crate::images::Provenance;
 use crate::instance::{InstancePath, Step};
+use crate::layer::Layers;
 use crate::schema::{NodeId, Schema};
 use crate::tree::{Branch, Child, List, OptionalBranch, beside};
 
@@ -16,6 +17,12 @@ pub struct ObjectChange {
     pub path: InstancePath,
     pub old: Option<Arc<Branch<Provenance>>>,
     pub new: Option<Arc<Branch<Provenance>>>,
+}
+
+/// All objects of a configuration, outer ones before inner ones, each as a change from nothing.
+pub fn all_objects(configuration: &Configuration) -> Vec<ObjectChange> {
+    let models = Arc::clone(configuration.shared_models());
+    changed_objects(&Configuration::new(models, Layers::new()), configuration)
 }
 
 /// Finds the objects in which `new` differs from `old`, outer ones before inner ones. Values matter, and not their

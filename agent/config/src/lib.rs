@@ -59,7 +59,7 @@ mod user_secrets;
 pub mod value;
 
 pub use boot::{BootChange, InitialConfiguration};
-pub use changes::{ObjectChange, changed_objects};
+pub use changes::{ObjectChange, all_objects, changed_objects};
 pub use claims::{
     Claim, ClaimChange, ClaimError, ClaimKey, Claims, GrowingClaim, PersistedOutput, ServiceTag,
 };

@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
 use holdfast_common::parallel;
-use holdfast_config::changes::changed_objects;
+use holdfast_config::changes::{all_objects, changed_objects};
 use holdfast_config::limits::excerpt;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{Book, Surroundings};
 use holdfast_config::tree::Child;
 use holdfast_config::{
-    Branch, CancelToken, Configuration, Footprint, InstancePath, LayerDifference, Layers, Models,
+    Branch, CancelToken, Configuration, Footprint, InstancePath, LayerDifference, Models,
     ObjectChange, PackageChange, Provenance, ServiceTag, is_configuration_row,
 };
 use holdfast_platform::kinds;
@@ -165,8 +165,7 @@ impl Examiner {
 
     /// All entries of a configuration, as changes of an empty one. An object that cannot be made is logged and left out.
     pub(crate) fn first_changes(&self, configuration: &Configuration) -> Vec<EntryChange> {
-        let empty = Configuration::new(Arc::clone(configuration.shared_models()), Layers::new());
-        let changed = self.with_owners(changed_objects(&empty, configuration));
+        let changed = self.with_owners(all_objects(configuration));
         let changes = parallel::map(changed, |(change, owner)| {
             let path = change.path;
             let branch = change.new?;

@@ -1,9 +1,9 @@
 //! Entries of the configuration that wait for a leaf: no value comes of them, so the engine cannot list them.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, Layers, PendingEntry, changed_objects};
+use holdfast_config::{Configuration, PendingEntry, Step, all_objects};
 use holdfast_platform::objects::{ObjectError, Registry};
 use holdfast_scheduler::Key;
 
@@ -31,7 +31,11 @@ pub(crate) fn incomplete_entries(
 ) -> Vec<IncompleteEntry> {
     let mut entries = configuration.pending_entries();
     let mut others = entries_without_values(registry, configuration);
-    others.retain(|other| !entries.iter().any(|entry| other.native.0.starts_with(&entry.native.0)));
+    let listed: BTreeSet<&[Step]> = entries.iter().map(|entry| &entry.native.0[..]).collect();
+    others.retain(|other| {
+        let steps = &other.native.0;
+        !(1..=steps.len()).any(|length| listed.contains(&steps[..length]))
+    });
     entries.append(&mut others);
     entries.into_iter().map(|entry| incomplete(registry, configuration, entry)).collect()
 }
@@ -39,8 +43,7 @@ pub(crate) fn incomplete_entries(
 /// Objects that the platform cannot convert because a leaf is missing.
 fn entries_without_values(registry: &Registry, configuration: &Configuration) -> Vec<PendingEntry> {
     let models = configuration.models();
-    let nothing = Configuration::new(Arc::clone(configuration.shared_models()), Layers::new());
-    let objects = changed_objects(&nothing, configuration);
+    let objects = all_objects(configuration);
     let objects = objects.iter().filter_map(|object| Some((&object.path, object.new.as_ref()?)));
     let errors = objects.filter_map(|(path, branch)| {
         registry.values_in(configuration.effective(), path, branch).err()

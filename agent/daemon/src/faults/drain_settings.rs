@@ -6,6 +6,7 @@ use std::time::Duration;
 use holdfast_config::schema::Schema;
 use holdfast_config::tree::{List, Tree};
 use holdfast_config::{InstancePath, MissingNode, NodeId, Provenance, Value};
+use holdfast_faults::Resource;
 use smol_str::SmolStr;
 
 use super::settings::{clamped, number};
@@ -41,7 +42,7 @@ pub(super) struct DrainSettings {
 pub(super) struct DrainedByClients {
     /// The configured links when they were looked at last.
     seen: List<Provenance>,
-    pub(super) links: BTreeSet<SmolStr>,
+    pub(super) links: BTreeSet<Resource>,
 }
 
 impl Default for DrainSettings {
@@ -87,11 +88,12 @@ impl DrainNodes {
         let links = interfaces.and_then(|it| it.list(self.interface)).cloned().unwrap_or_default();
         for difference in List::differences(&drained.seen, &links) {
             let Some(Value::Str(name)) = difference.keys.first() else { continue };
+            let resource = Resource::Interface(name.clone());
             let viable = difference.new.and_then(|link| link.value(self.forwarding_viable));
             if viable == Some(&Value::Bool(false)) {
-                drained.links.insert(name.clone());
+                drained.links.insert(resource);
             } else {
-                drained.links.remove(name);
+                drained.links.remove(&resource);
             }
         }
         drained.seen = links;

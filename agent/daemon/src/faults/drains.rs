@@ -239,13 +239,12 @@ impl Drains {
     fn read(&self, configuration: &Configuration, by_clients: &mut DrainedByClients) {
         let settings = self.nodes.settings(configuration.effective());
         self.nodes.update(by_clients, configuration.effective());
-        let client: BTreeSet<Resource> =
-            by_clients.links.iter().cloned().map(Resource::Interface).collect();
+        let client = &by_clients.links;
         let mut wanted = self.lock();
         let is_known = wanted.known.contains(&FenceOwner::Client);
-        if !is_known || wanted.settings != settings || wanted.of(&FenceOwner::Client) != client {
+        if !is_known || wanted.settings != settings || wanted.of(&FenceOwner::Client) != *client {
             wanted.settings = settings;
-            wanted.set(FenceOwner::Client, client);
+            wanted.set(FenceOwner::Client, client.clone());
             wanted.version += 1;
         }
     }

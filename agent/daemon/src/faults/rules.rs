@@ -10,17 +10,27 @@ use smol_str::format_smolstr;
 use super::stamps::RuleStamps;
 use super::visibility::RuleOwners;
 
+/// Reads a property of an alarm.
+type PropertyOf = fn(&Alarm) -> NamedValue;
+
 /// Properties of an alarm that an expression may ask for, besides the names of severities.
-const NAMES_OF_ALARM: [&str; 6] =
-    ["type", "qualifier", "resource", "severity", "text", "occurrences"];
+const PROPERTIES: [(&str, PropertyOf); 6] = [
+    ("type", |alarm| NamedValue::Text(alarm.condition.kind.name.clone())),
+    ("qualifier", |alarm| NamedValue::Text(alarm.condition.qualifier.clone())),
+    ("resource", |alarm| NamedValue::Text(format_smolstr!("{}", alarm.condition.resource))),
+    ("severity", |alarm| rank(alarm.severity)),
+    ("text", |alarm| NamedValue::Text(alarm.text.clone())),
+    ("occurrences", |alarm| NamedValue::Number(alarm.occurrences)),
+];
 
 /// Checks the expression of an event rule.
 ///
 /// # Errors
 /// With place and reason.
 pub(super) fn check(conditions: &Conditions, expression: &str) -> Result<(), String> {
+    let properties = PROPERTIES.map(|(name, _)| name);
     let severities = Severity::ALL.map(Severity::name);
-    conditions.check(expression, &[&NAMES_OF_ALARM[..], &severities].concat())
+    conditions.check(expression, &[&properties[..], &severities].concat())
 }
 
 /// Evaluates the expressions of event rules, for those who own them.
@@ -39,18 +49,7 @@ impl RuleConditions {
 
 impl Evaluator for RuleConditions {
     fn is_true(&self, expression: &str, alarm: &Alarm) -> Result<bool, String> {
-        let Alarm { condition, severity, text, occurrences, .. } = alarm;
-        let resource = format_smolstr!("{}", condition.resource);
-        let values = [
-            NamedValue::Text(condition.kind.name.clone()),
-            NamedValue::Text(condition.qualifier.clone()),
-            NamedValue::Text(resource),
-            rank(*severity),
-            NamedValue::Text(text.clone()),
-            NamedValue::Number(*occurrences),
-        ];
-        let mut names: BTreeMap<&str, NamedValue> =
-            NAMES_OF_ALARM.into_iter().zip(values).collect();
+        let mut names = BTreeMap::from(PROPERTIES.map(|(name, value)| (name, value(alarm))));
         names.extend(Severity::ALL.map(|severity| (severity.name(), rank(severity))));
         let result = self.conditions.is_true(expression, &names);
         self.stamps.note_evaluated();

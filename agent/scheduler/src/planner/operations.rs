@@ -35,12 +35,10 @@ impl Planner<'_> {
         } else {
             After::new()
         };
-        let applied = match action {
+        let giving_back = match action {
             Action::Update => self.hidden_applied(oidx, old.as_ref()),
             _ => None,
         };
-        let giving_back =
-            applied.map(|applied| Box::new(GivingBack { applied: Some(applied), left: None }));
         let op = to_u32(self.state.operations.len());
         let node = self.overlay.node_mut(oidx);
         node.op = Some(op);
@@ -128,11 +126,15 @@ impl Planner<'_> {
     }
 
     /// The applied value, where the system shows another one, which the operation sees as `old`.
-    fn hidden_applied(&self, oidx: OverlayIdx, old: Option<&SharedValue>) -> Option<SharedValue> {
+    fn hidden_applied(
+        &self,
+        oidx: OverlayIdx,
+        old: Option<&SharedValue>,
+    ) -> Option<Box<GivingBack>> {
         let idx = self.overlay.node(oidx).idx?;
         let applied = self.overlay.graph.node(idx).applied.as_ref()?;
         let is_old = old.is_some_and(|old| Arc::ptr_eq(old, applied));
-        (!is_old).then(|| applied.clone())
+        (!is_old).then(|| Box::new(GivingBack { applied: Some(applied.clone()), left: None }))
     }
 
     /// Present value as the operation is to see it: the applied one where the system shows that.

@@ -61,6 +61,16 @@ impl Rig {
         Self { kernel, folder, agent, client }
     }
 
+    /// Has the commit `a` taken back: by a request, by the time that passes, or by a restart.
+    async fn take_back(mut self, end: &str) -> Self {
+        match end {
+            "cancel" => drop(self.set_with("", "cancel a").await.unwrap()),
+            "time" => self.pass(minutes(11)).await,
+            _ => return self.restart().await,
+        }
+        self
+    }
+
     /// Sends a Set with extensions; operations and extensions may be empty.
     pub(super) async fn set_with(
         &mut self,
@@ -456,11 +466,7 @@ async fn a_rollback_restores_leaves_without_kernel_events() {
         for _again in 0..2 {
             rig.set_with(&format!("{DOWN}; {DESCRIBED}"), "begin a").await.unwrap();
             assert!(rig.snapshot().published.contains(r#""description":"native""#));
-            match end {
-                "cancel" => drop(rig.set_with("", "cancel a").await.unwrap()),
-                "time" => rig.pass(minutes(11)).await,
-                _ => rig = rig.restart().await,
-            }
+            rig = rig.take_back(end).await;
             rig.until(&before).await;
         }
         rig.agent.stop().await;
@@ -481,11 +487,7 @@ async fn a_rollback_restores_an_attribute_beside_one_that_the_commit_left_open()
         let before = rig.snapshot();
         rig.set_with(INSTEAD, "begin a").await.unwrap();
         assert!(rig.snapshot().published.contains(r#""description":"one""#));
-        match end {
-            "cancel" => drop(rig.set_with("", "cancel a").await.unwrap()),
-            "time" => rig.pass(minutes(11)).await,
-            _ => rig = rig.restart().await,
-        }
+        rig = rig.take_back(end).await;
         rig.until(&before).await;
         rig.agent.stop().await;
     }
@@ -540,11 +542,7 @@ async fn a_lease_gives_way_to_a_commit_and_comes_back_with_it() {
         rig.pass(Duration::from_secs(10)).await;
         // The leased route goes too, although the new address would reach its gateway.
         assert_eq!(rig.kernel.describe(), ["address 192.0.2.1/24 of eth0", "link eth0", "link lo"]);
-        match end {
-            "cancel" => drop(rig.set_with("", "cancel a").await.unwrap()),
-            "time" => rig.pass(minutes(11)).await,
-            _ => rig = rig.restart().await,
-        }
+        rig = rig.take_back(end).await;
         rig.until(&before).await;
     }
     rig.agent.stop().await;
