@@ -6,12 +6,18 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 folder=${CLIENTS:-$here/../target/clients}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
+# What a shell answers for a command that it does not find. Trying again does not help.
+missing=127
+
+# needs_go WHAT: WHAT is compiled from sources in Go.
+needs_go() {
+    command -v go >/dev/null && return
+    echo "clients: Go 1.26 or newer is missing, and compiles $1: https://go.dev/dl" >&2
+    exit "$missing"
+}
 
 gnmic() {
-    if ! command -v go >/dev/null; then
-        echo "clients: gnmic is built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
-        return 1
-    fi
+    needs_go "gnmic"
     pinned=$(cksum <"$here/clients/gnmic/go.mod")
     if [ -x "$folder/gnmic" ] && [ "$(cat "$folder/gnmic.pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
     echo "clients: building gnmic"
@@ -23,10 +29,7 @@ gnmic() {
 gnmi_cli() {
     version=v0.14.1
     if [ -x "$folder/gnmi_cli" ] && [ "$(cat "$folder/gnmi_cli.pinned" 2>/dev/null)" = "$version" ]; then return; fi
-    if ! command -v go >/dev/null; then
-        echo "clients: gnmi_cli is built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
-        return 1
-    fi
+    needs_go "gnmi_cli"
     echo "clients: building gnmi_cli"
     CGO_ENABLED=0 GOBIN="$folder" go install -trimpath "github.com/openconfig/gnmi/cmd/gnmi_cli@$version"
     echo "$version" >"$folder/gnmi_cli.pinned"
@@ -35,10 +38,7 @@ gnmi_cli() {
 grpcurl() {
     version=v1.9.3
     if [ -x "$folder/grpcurl" ] && [ "$(cat "$folder/grpcurl.pinned" 2>/dev/null)" = "$version" ]; then return; fi
-    if ! command -v go >/dev/null; then
-        echo "clients: grpcurl is built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
-        return 1
-    fi
+    needs_go "grpcurl"
     echo "clients: building grpcurl"
     CGO_ENABLED=0 GOBIN="$folder" go install -trimpath "github.com/fullstorydev/grpcurl/cmd/grpcurl@$version"
     echo "$version" >"$folder/grpcurl.pinned"
@@ -88,10 +88,7 @@ mdbook() {
 
 # The bootstrap server emulator, and a program of ours around its helper packages.
 bootz() {
-    if ! command -v go >/dev/null; then
-        echo "clients: the bootstrap servers are built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
-        return 1
-    fi
+    needs_go "the bootstrap servers"
     pinned=$(cat "$here/clients/bootz/go.mod" "$here/clients/bootz/main.go" "$here/clients/bootz/lease.go" | cksum)
     if [ -x "$folder/bootz-emulator" ] && [ "$(cat "$folder/bootz.pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
     echo "clients: building the bootstrap servers"
@@ -106,10 +103,7 @@ bootz() {
 
 # A controller of ours that reads the whole tree and sends it back.
 tree() {
-    if ! command -v go >/dev/null; then
-        echo "clients: the controller is built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
-        return 1
-    fi
+    needs_go "the controller"
     pinned=$(cat "$here/clients/whole-tree/go.mod" "$here/clients/whole-tree/main.go" | cksum)
     if [ -x "$folder/whole-tree" ] && [ "$(cat "$folder/whole-tree.pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
     echo "clients: building the controller"
@@ -122,10 +116,7 @@ tree() {
 
 # A program of ours with the typed paths of ygnmi. The generator of ygnmi makes them from the YANG modules of the agent.
 ygnmi() {
-    if ! command -v go >/dev/null; then
-        echo "clients: the program with ygnmi is built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
-        return 1
-    fi
+    needs_go "the program with ygnmi"
     yang=$here/../agent/config/yang
     # All that stands below /interfaces and /lacp, except for `hardware-port`, whose module takes in /components.
     modules="openconfig-interfaces openconfig-if-ethernet openconfig-if-aggregate openconfig-if-ip openconfig-if-ip-ext
@@ -161,10 +152,7 @@ ygnmi() {
 
 # A handler of services of ours.
 handler() {
-    if ! command -v go >/dev/null; then
-        echo "clients: the handler is built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
-        return 1
-    fi
+    needs_go "the handler"
     pinned=$(cat "$here/clients/handler_go/go.mod" "$here/clients/handler_go/main.go" | cksum)
     if [ -x "$folder/handler" ] && [ "$(cat "$folder/handler.pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
     echo "clients: building the handler of services"
@@ -175,6 +163,28 @@ handler() {
     echo "$pinned" >"$folder/handler.pinned"
 }
 
-for client in "${@:-gnmic}"; do
-    "$client"
+# `--once CLIENT` is for this script alone: a shell of its own ends at the first command that fails.
+if [ "${1:-}" = --once ]; then
+    "$2"
+    exit
+fi
+
+# A package registry is sometimes out of reach for some seconds or minutes. The others are fetched first, and what failed is tried
+# again after each of these pauses, in seconds.
+pauses="10 60 240"
+waiting=${*:-gnmic}
+for pause in $pauses last; do
+    failed=
+    for client in $waiting; do
+        status=0
+        sh "$0" --once "$client" || status=$?
+        [ "$status" != "$missing" ] || exit 1
+        [ "$status" = 0 ] || failed="$failed $client"
+    done
+    [ -n "$failed" ] || exit 0
+    echo "clients: these failed:$failed" >&2
+    [ "$pause" != last ] || exit 1
+    echo "clients: trying them again in $pause seconds" >&2
+    sleep "$pause"
+    waiting=$failed
 done
