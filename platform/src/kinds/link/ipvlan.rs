@@ -25,6 +25,7 @@ pub static IPVLAN: LinkRow = LinkRow {
             )
         },
     ],
+    refuses_below: &["ipvlan"],
     mtu: MtuRule::OfBelow(|_| 0),
     claims: |link| frames_below(link, side(link)),
     ..LinkRow::new("ipvlan")

@@ -24,6 +24,7 @@ pub static MACVLAN: LinkRow = LinkRow {
             )
         },
     ],
+    refuses_below: &["macvlan"],
     mtu: MtuRule::OfBelow(|_| 0),
     claims: |link| frames_below(link, "macvlan"),
     ..LinkRow::new("macvlan")

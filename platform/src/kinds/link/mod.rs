@@ -14,6 +14,7 @@ mod own_names;
 mod pairs;
 mod row;
 pub(crate) mod rows;
+mod stacks;
 pub(crate) mod status;
 mod value;
 mod veth;

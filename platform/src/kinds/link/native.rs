@@ -9,7 +9,8 @@ use smallvec::smallvec;
 use smol_str::SmolStr;
 
 use super::own_names::OwnNames;
-use super::pairs::{FarEndLeaves, VethPairs};
+use super::pairs::VethPairs;
+use super::stacks::{StackNodes, Stacks};
 use super::status::LinkStatus;
 use super::{
     DUMMY, LEAST_IPV6_MTU, LINK_ROWS, Link, LinkKind, LinkRow, MadeLink, OperState, Param,
@@ -311,13 +312,13 @@ impl NativeLink {
         })
     }
 
-    /// The kinds of pairs, each with the leaf that names the other end, and the containers around it.
-    fn far_end_leaves(&self) -> FarEndLeaves {
-        let far_end = |row: &BoundRow| {
-            let param = row.row.params.iter().find(|param| param.ty == ParamType::FarEnd)?;
+    /// The kinds that have a parameter of this type, each with its leaf, and the containers around it.
+    fn leaves_of(&self, ty: ParamType) -> Vec<(&'static str, Vec<NodeId>)> {
+        let leaf = |row: &BoundRow| {
+            let param = row.row.params.iter().find(|param| param.ty == ty)?;
             Some((row.row.name, row.leaf(param.leaf)?.to_vec()))
         };
-        self.rows.iter().filter_map(far_end).collect()
+        self.rows.iter().filter_map(leaf).collect()
     }
 
     fn link(&self, name: &SmolStr, entry: &Entry<'_>) -> Result<Link, ObjectError> {
@@ -882,7 +883,13 @@ impl NativeKind for NativeLink {
     fn relations(&self) -> Vec<Box<dyn Relation>> {
         vec![
             Box::new(OwnNames::new(self.vlan.link_name)),
-            Box::new(VethPairs::new(self.nodes.kind, self.far_end_leaves())),
+            Box::new(VethPairs::new(self.nodes.kind, self.leaves_of(ParamType::FarEnd).into())),
+            Box::new(Stacks::new(StackNodes {
+                kind: self.nodes.kind,
+                vlan: self.vlan.entry,
+                below: self.leaves_of(ParamType::Link),
+                master: self.ports.iter().map(|ports| (ports.kind, ports.leaf)).collect(),
+            })),
         ]
     }
 

@@ -23,6 +23,8 @@ pub struct LinkRow {
     /// True for a link that the kernel takes down with the link below, and raises with it, also where it was shut before. Such a
     /// link refuses to come up while the link below is down.
     pub goes_down_with_below: bool,
+    /// Kinds of links below which the kernel goes: it puts the link on what stands below those.
+    pub refuses_below: &'static [&'static str],
     /// Rule for the MTU of the link.
     pub mtu: MtuRule,
     /// How the link takes others as its ports; `None` for a kind that has no ports.
@@ -46,6 +48,7 @@ impl LinkRow {
             params: &[],
             is_type: true,
             goes_down_with_below: false,
+            refuses_below: &[],
             mtu: MtuRule::Own(FRESH_MTU),
             ports: None,
             check: |_| Ok(()),

@@ -1,0 +1,368 @@
+//! Links that stand on others, and ports: which kinds fit each other, and that no link stands on itself. The kernel puts some
+//! kinds elsewhere than they were asked for, and would keep others waiting for ever.
+
+use std::collections::BTreeSet;
+
+use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_scheduler::{Key, KindId, SharedValue};
+use imbl::{OrdMap, OrdSet};
+use smol_str::SmolStr;
+
+use super::row::MadeLink;
+use super::rows::row_named;
+use super::value::link_of;
+use super::{LINK, Link};
+use crate::kinds::entry::{LINK_STEP, ObjectError, vlan_of};
+use crate::kinds::reading::first_text;
+use crate::kinds::relation::{LocatedChange, Relation};
+
+/// Leaves of the native model at which a link is refused.
+#[derive(Clone, Debug)]
+pub(super) struct StackNodes {
+    /// The kind of an interface.
+    pub kind: NodeId,
+    /// List of VLANs.
+    pub vlan: NodeId,
+    /// For each kind, the leaf with the link below, and the containers around it.
+    pub below: Vec<(&'static str, Vec<NodeId>)>,
+    /// For each kind that has ports, the leaf by which a port names it.
+    pub master: Vec<(&'static str, NodeId)>,
+}
+
+/// The rule for links on links, with the places of the configured links.
+#[derive(Clone, Debug)]
+pub(super) struct Stacks {
+    nodes: StackNodes,
+    links: StackIndex,
+}
+
+/// The place of a configured link among others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    kind: SmolStr,
+    /// The agent makes the link, so its kind is what it is.
+    is_made: bool,
+    below: Option<SmolStr>,
+    /// Kind and name of the link that it is a port of.
+    master: Option<(SmolStr, SmolStr)>,
+}
+
+/// Index of the configured links by name, and by the names of the links that they stand on or are ports of. A copy costs
+/// nothing.
+#[derive(Clone, Debug, Default)]
+struct StackIndex {
+    places: OrdMap<SmolStr, Place>,
+    /// Pairs of a link and another one that names it.
+    namers: OrdSet<(SmolStr, SmolStr)>,
+}
+
+/// Why two links do not fit, and by which of the two leaves the upper one names the other.
+struct Fault {
+    is_of_master: bool,
+    reason: String,
+}
+
+impl Place {
+    fn of(link: &Link) -> Self {
+        let master = link.master_kind.clone().zip(link.master.clone());
+        let made = link.kind.made();
+        Self {
+            kind: link.kind.name().into(),
+            is_made: made.is_some(),
+            below: made.and_then(MadeLink::below),
+            master,
+        }
+    }
+
+    /// The links that it names.
+    fn named(&self) -> impl Iterator<Item = &SmolStr> {
+        self.below.iter().chain(self.master.as_ref().map(|(_, name)| name))
+    }
+}
+
+impl Stacks {
+    pub(super) fn new(nodes: StackNodes) -> Self {
+        Self { nodes, links: StackIndex::default() }
+    }
+
+    /// The leaf by which a link names another one, from its entry on. A VLAN names its port by its place.
+    fn leaf_at_fault(&self, entry: &InstancePath, place: &Place, fault: &Fault) -> InstancePath {
+        let by_kind = |kind: &str| {
+            let below = self.nodes.below.iter().find(|(name, _)| *name == kind);
+            below.map(|(_, leaf)| leaf.clone()).unwrap_or_default()
+        };
+        let leaf = match place.master.as_ref().filter(|_| fault.is_of_master) {
+            Some((kind, _)) => {
+                let leaf = self.nodes.master.iter().find(|(name, _)| name == kind);
+                leaf.map(|(_, leaf)| vec![*leaf]).unwrap_or_default()
+            }
+            None => by_kind(&place.kind),
+        };
+        leaf.iter().fold(entry.clone(), |path, node| path.join(Step::node(*node)))
+    }
+
+    /// The entry of a link, beside that of another one.
+    fn entry_of(&self, name: &str, beside: &InstancePath) -> InstancePath {
+        let entry = |node, key| Step::entry(node, Keys::single(key));
+        let interfaces = InstancePath(beside.0[..LINK_STEP].to_vec());
+        let interface = |name: &str| {
+            interfaces.clone().join(entry(beside.0[LINK_STEP].node, Value::Str(name.into())))
+        };
+        match vlan_of(name) {
+            Some((port, index)) => {
+                interface(port).join(entry(self.nodes.vlan, Value::Uint(index.into())))
+            }
+            None => interface(name),
+        }
+    }
+}
+
+impl Relation for Stacks {
+    fn kind(&self) -> KindId {
+        LINK
+    }
+
+    fn update(&mut self, key: &Key, value: Option<&SharedValue>) {
+        self.links.update(key, value);
+    }
+
+    fn refusal(&self, changes: &[LocatedChange<'_>]) -> Option<ObjectError> {
+        let mut changed = StackIndex::default();
+        let mut names = BTreeSet::new();
+        for (_, key, value) in changes {
+            changed.update(key, *value);
+            names.extend(first_text(key));
+        }
+        let after = ProposedStacks { before: &self.links, changed: &changed, names: &names };
+        changes.iter().find_map(|(path, key, _)| {
+            let name = first_text(key)?;
+            let place = changed.places.get(&name)?;
+            if let Some(fault) = after.fault(&name, place) {
+                let path = self.leaf_at_fault(path, place, &fault);
+                return Some(ObjectError { path, reason: fault.reason, incomplete: false });
+            }
+            let before = self.links.places.get(&name);
+            if before.is_some_and(|it| it.kind == place.kind) {
+                return None;
+            }
+            let fault = after.fault_above(&name)?;
+            let path = path.join(Step::node(self.nodes.kind));
+            Some(ObjectError { path, reason: fault.reason, incomplete: false })
+        })
+    }
+
+    fn entries_beside(&self, changes: &[LocatedChange<'_>]) -> Vec<InstancePath> {
+        let mut entries = Vec::new();
+        for (path, key, value) in changes {
+            let Some(name) = first_text(key) else { continue };
+            let after = value.and_then(link_of).map(Place::of);
+            let all = self.links.places.get(&name).into_iter().chain(&after);
+            let mut beside: BTreeSet<SmolStr> = all.flat_map(Place::named).cloned().collect();
+            let below = after.iter().filter_map(|it| it.below.clone());
+            beside.extend(below.flat_map(|below| self.links.chain(&below)));
+            entries.extend(beside.iter().map(|name| self.entry_of(name, path)));
+        }
+        entries
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Relation> {
+        Box::new(self.clone())
+    }
+}
+
+impl StackIndex {
+    /// Updates the index by a changed link; `None` is a deletion.
+    fn update(&mut self, key: &Key, value: Option<&SharedValue>) {
+        let Some(name) = first_text(key) else { return };
+        let new = value.and_then(link_of).map(Place::of);
+        let named = new.iter().flat_map(Place::named);
+        let named: Vec<_> = named.map(|named| (named.clone(), name.clone())).collect();
+        let old = match new {
+            Some(place) => self.places.insert(name.clone(), place),
+            None => self.places.remove(&name),
+        };
+        for before in old.iter().flat_map(Place::named) {
+            self.namers.remove(&(before.clone(), name.clone()));
+        }
+        self.namers.extend(named);
+    }
+
+    /// The links below one, as far as they are configured; each once.
+    fn chain(&self, name: &SmolStr) -> BTreeSet<SmolStr> {
+        let mut chain = BTreeSet::new();
+        let mut next = Some(name.clone());
+        while let Some(name) = next.filter(|name| chain.insert(name.clone())) {
+            next = self.places.get(&name).and_then(|place| place.below.clone());
+        }
+        chain
+    }
+}
+
+/// The index as it would be after a change.
+struct ProposedStacks<'p> {
+    before: &'p StackIndex,
+    changed: &'p StackIndex,
+    /// Names of changed links, also of deleted ones.
+    names: &'p BTreeSet<SmolStr>,
+}
+
+impl ProposedStacks<'_> {
+    fn place(&self, name: &SmolStr) -> Option<&Place> {
+        let side = if self.names.contains(name) { self.changed } else { self.before };
+        side.places.get(name)
+    }
+
+    /// Reason for which a link cannot have its place.
+    fn fault(&self, name: &SmolStr, place: &Place) -> Option<Fault> {
+        self.fault_of_below(name, place).or_else(|| self.fault_of_master(name, place))
+    }
+
+    fn fault_of_below(&self, name: &SmolStr, place: &Place) -> Option<Fault> {
+        let below = place.below.as_ref()?;
+        let fault = |reason: String| Some(Fault { is_of_master: false, reason });
+        let mut seen = BTreeSet::new();
+        let mut next = Some(below);
+        while let Some(lower) = next.filter(|lower| seen.insert(*lower)) {
+            if lower == name {
+                let way =
+                    if below == name { String::new() } else { format!(", by way of `{below}`") };
+                return fault(format!("link `{name}` would stand on itself{way}"));
+            }
+            next = self.place(lower).and_then(|it| it.below.as_ref());
+        }
+        let refuses = row_named(&place.kind).map_or(&[][..], |row| row.refuses_below);
+        let kind = &place.kind;
+        if self.place(below).is_some_and(|it| refuses.contains(&it.kind.as_str())) {
+            return fault(format!(
+                "the {kind} link `{name}` cannot stand on the {kind} link `{below}`: the kernel would put it on the link below `{below}`"
+            ));
+        }
+        None
+    }
+
+    fn fault_of_master(&self, name: &SmolStr, place: &Place) -> Option<Fault> {
+        let (kind, master) = place.master.as_ref()?;
+        let other = self.place(master).filter(|it| it.is_made && it.kind != *kind)?;
+        let reason = format!(
+            "link `{name}` cannot be a port of `{master}`: that is a {} link, and not a {kind}",
+            other.kind
+        );
+        Some(Fault { is_of_master: true, reason })
+    }
+
+    /// Reason for which a link that does not change cannot stand on a changed one.
+    fn fault_above(&self, name: &SmolStr) -> Option<Fault> {
+        let namers = self.before.namers.range((name.clone(), SmolStr::default())..);
+        let mut namers = namers.take_while(|(named, _)| named == name).map(|(_, namer)| namer);
+        let unchanged = namers.by_ref().filter(|namer| !self.names.contains(*namer));
+        unchanged.filter_map(|namer| self.fault(namer, self.place(namer)?)).next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::key;
+    use super::super::row::{LinkRow, ParamType};
+    use super::*;
+    use crate::kinds::relation::Relations;
+    use crate::objects::tests::Model;
+    use crate::values::{BOND, BRIDGE, DUMMY, IPVLAN, LinkKind, MACVLAN, VLAN};
+
+    /// Links as `NAME:KIND`, with `/DEVICE` for the link below, and `>bridge=MASTER` or `>bond=MASTER` for a port; a name alone
+    /// is one that goes.
+    fn change(word: &str) -> (Key, Option<SharedValue>) {
+        let (link, master) = word.split_once('>').map_or((word, None), |(it, to)| (it, Some(to)));
+        let (link, below) = link.split_once('/').map_or((link, None), |(it, to)| (it, Some(to)));
+        let (name, kind) = link.split_once(':').unwrap_or((link, ""));
+        let made = |row: &'static LinkRow| {
+            let leaf = row.params.iter().find(|it| it.ty == ParamType::Link).map(|it| it.leaf);
+            let made = MadeLink::new(row);
+            LinkKind::from(match leaf.zip(below) {
+                Some((leaf, below)) => made.with(leaf, below),
+                None => made,
+            })
+        };
+        let kind = match kind {
+            "" => return (key(name), None),
+            "port" => LinkKind::Physical,
+            "macvlan" => made(&MACVLAN),
+            "ipvlan" => made(&IPVLAN),
+            "vlan" => made(&VLAN),
+            "bond" => made(&BOND),
+            "bridge" => made(&BRIDGE),
+            _ => made(&DUMMY),
+        };
+        let master = master.and_then(|it| it.split_once('='));
+        let link = Link {
+            master_kind: master.map(|(kind, _)| kind.into()),
+            master: master.map(|(_, name)| name.into()),
+            ..Link::new(name, kind)
+        };
+        (key(name), Some(Arc::new(link)))
+    }
+
+    fn refusal(model: &Model, relations: &Relations, text: &str) -> Option<String> {
+        let changes: Vec<_> = text.split_whitespace().map(change).collect();
+        let path = |key: &Key| {
+            let name = first_text(key).unwrap();
+            match name.split_once('.') {
+                Some((port, index)) => {
+                    model.path(&format!("/interfaces/interface[name={port}]/vlan[index={index}]"))
+                }
+                None => model.path(&format!("/interfaces/interface[name={name}]")),
+            }
+        };
+        let paths: Vec<_> = changes.iter().map(|(key, _)| path(key)).collect();
+        let requests = paths.iter().zip(&changes);
+        let requests = requests.map(|(path, (key, value))| (path, key, value.as_ref()));
+        let refusal = relations.admit(requests).err()?;
+        Some(format!("{}: {}", model.path_text(&refusal.path), refusal.reason))
+    }
+
+    #[test]
+    fn links_on_links_have_to_fit() {
+        let model = Model::new();
+        let check = |before: &str, text: &str, want: &[&str]| {
+            let mut relations = model.registry.relations();
+            for word in before.split_whitespace() {
+                let (key, value) = change(word);
+                relations.update([(&key, value.as_ref())]);
+            }
+            let found = refusal(&model, &relations, text);
+            assert_eq!(found.is_some(), !want.is_empty(), "{before}; {text}: {found:?}");
+            let turned: Vec<&str> = text.split(' ').rev().collect();
+            let turned = refusal(&model, &relations, &turned.join(" "));
+            assert_eq!(turned.is_some(), found.is_some(), "the order does not matter: {text}");
+            let found = found.unwrap_or_default();
+            want.iter().for_each(|part| assert!(found.contains(part), "{before}; {text}: {found}"));
+        };
+        // before, change, what the refusal says; nothing where it is accepted
+        check("", "m:macvlan/eth0 n:ipvlan/m", &[]);
+        let elsewhere = "interface[name=n]/macvlan/device: the macvlan link `n` cannot stand on";
+        check("m:macvlan/eth0", "n:macvlan/m", &[elsewhere, "`m`"]);
+        check("", "n:macvlan/m m:macvlan/eth0", &[elsewhere]);
+        check("m:ipvlan/eth0", "n:ipvlan/m", &["interface[name=n]/ipvlan/device"]);
+        check("n:macvlan/m m:bridge", "m:macvlan/eth0", &["interface[name=m]/type", "`n`"]);
+        check("n:macvlan/m m:bridge", "m:macvlan/eth0 n", &[]);
+        check("n:macvlan/m m:bridge", "m:macvlan/eth0 n:macvlan/eth0", &[]);
+        // Circles.
+        check("", "a:macvlan/a", &["interface[name=a]/macvlan/device", "would stand on itself"]);
+        check("b:ipvlan/a", "a:macvlan/b", &["would stand on itself, by way of `b`"]);
+        check("b:ipvlan/a", "a:macvlan/b b:ipvlan/eth0", &[]);
+        check("p.5:vlan/p", "p:macvlan/p.5", &["interface[name=p]/macvlan/device", "`p.5`"]);
+        check("p:macvlan/p.5", "p.5:vlan/p", &["vlan[index=5]", "would stand on itself"]);
+        check("b:ipvlan/a a:macvlan/b", "c:macvlan/b", &[]); // stored before there was this rule
+        // Ports.
+        check("br0:bridge", "eth1:port>bridge=br0", &[]);
+        check("", "eth1:port>bridge=br0", &[]);
+        check("br0:port", "eth1:port>bridge=br0", &[]); // others may have made it
+        let no_bridge = "that is a dummy link, and not a bridge";
+        check("d:dummy", "eth1:port>bridge=d", &["interface[name=eth1]/master", no_bridge]);
+        check("eth1:port>bridge=d", "d:dummy", &["interface[name=d]/type", "`eth1`", no_bridge]);
+        check("br0:bridge eth1:port>bridge=br0", "br0:bond", &["`eth1`", "a bond link"]);
+        check("br0:bridge eth1:port>bridge=br0", "br0:bond eth1:port>bond=br0", &[]);
+        check("br0:bridge eth1:port>bridge=br0", "br0", &[]);
+    }
+}
