@@ -214,6 +214,22 @@ async fn a_link_is_announced_shut_and_given_back() {
 }
 
 #[tokio::test]
+async fn a_consumer_of_the_ports_own_address_is_asked() {
+    let net = ports(&["eth0", "eth1"]);
+    let (agent, client) = agent_with_consumer(&net).await;
+    let address = "/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.1]";
+    let consumer = json!({"id": "addresses", "identity": "ann", "path": [address]});
+    client.update("holdfast_native:/maintenance/consumer[id=addresses]", consumer).await.unwrap();
+    let mut admin = maintenance(&agent, agent.credentials()).await;
+    let mut session =
+        create(&mut admin, "interface:eth0", wire::Kind::Full, DRAIN + LEAD + 3).await;
+    session.consumers.retain(|it| it.id != "routes");
+    let [asked] = &session.consumers[..] else { panic!("{session:?}") };
+    assert_eq!(asked.id, "addresses");
+    assert_eq!(asked.objects.iter().map(|it| it.path.as_str()).collect::<Vec<_>>(), [address]);
+}
+
+#[tokio::test]
 async fn a_port_leaves_its_bridge_before_it_is_shut() {
     let net = ports(&["eth0", "eth1"]);
     let agent = AgentProcess::start(&net).await;
@@ -519,7 +535,7 @@ async fn a_watcher_that_comes_back_gets_the_steps_that_it_missed() {
     for state in ["announced", "draining", "ready", "in-maintenance", "restoring", "over"] {
         assert!(log.contains(state), "{state}: {log}");
     }
-    assert_eq!(command(&agent, &["log", "7"]), "");
+    assert!(command(&agent, &["log", "7"]).contains("there is no session `7`"));
 
     // The session is not kept any more, so its steps cannot be told, and the watcher gets all sessions anew.
     admin.delete(of(&session)).await.unwrap();
@@ -548,6 +564,9 @@ async fn the_operator_at_the_box_makes_sessions_and_replies() {
     assert!(listed.contains(id) && listed.contains("announced"), "{listed}");
     let shown = command(&agent, &["show", id]);
     assert!(shown.contains("consumer routes") && shown.contains(ROUTE), "{shown}");
+    for line in ["ends-at", "reply-by", "created-by"] {
+        assert!(shown.lines().any(|it| it.starts_with(line)), "{line}: {shown}");
+    }
     let refused = command(&agent, &["reply", id, "routes", "ack", "--action", "leave"]);
     assert!(refused.contains("empties the resource"), "{refused}");
     let object = format!("{ROUTE}=own-action");

@@ -132,13 +132,17 @@ pub(super) async fn contents(
     for (path, has_other_way) in down.chain(degraded) {
         let name = SmolStr::from(path.to_path(native).to_string());
         found.names.insert(name.clone());
-        if links.iter().any(|link| path.starts_with(link)) {
-            continue;
-        }
+        let is_of_resource = links.iter().any(|link| path.starts_with(link));
         let owners = claims.owners(&models, path);
         let services = owners.iter().filter_map(|owner| owner.split('[').next());
         let services = services.map(SmolStr::from).collect();
-        found.objects.push(SessionObject { path: path.clone(), name, services, has_other_way });
+        found.objects.push(SessionObject {
+            path: path.clone(),
+            name,
+            services,
+            has_other_way,
+            is_of_resource,
+        });
     }
     found.names.extend(links.iter().map(|link| link.to_path(native).to_string().into()));
     found.without = impact.down.into_iter().collect();

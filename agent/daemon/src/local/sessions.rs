@@ -16,7 +16,7 @@ use futures::stream::unfold;
 use holdfast_base::{Caller, ErrorChain, now_ns};
 use holdfast_faults::{
     Answer, ObjectAction, Reply, ResourceError, Session, SessionChange, SessionError, SessionEvent,
-    SessionKind, SessionPlan, SessionRequest, SessionStep,
+    SessionKind, SessionPlan, SessionRequest, SessionState as SessionStage, SessionStep,
 };
 use serde_json::{Value, json};
 use smol_str::SmolStr;
@@ -130,10 +130,7 @@ async fn text(
             return Ok(aligned(seen.map(|it| session_line(&it))));
         }
         MaintenanceQuestion::Show { id } => {
-            let sessions = faults.sessions().await?;
-            let found = sessions.iter().find(|it| it.id == id).and_then(|it| view.session(it));
-            let unknown = || SessionRefusal::from(SessionError::Unknown(id.as_str().into()));
-            return Ok(details(&found.ok_or_else(unknown)?));
+            return Ok(details(&seen_session(faults, &view, &id).await?));
         }
         MaintenanceQuestion::Log { id } => {
             let steps = faults.session_steps().await?;
@@ -141,7 +138,12 @@ async fn text(
                 id.as_ref().is_none_or(|id| event.step.session.as_str() == id)
             };
             let seen = steps.iter().filter(is_meant).filter(|event| view.shows_event(event));
-            return Ok(aligned(seen.map(|event| step_line(&event.step))));
+            let lines = aligned(seen.map(|event| step_line(&event.step)));
+            if let Some(id) = id.filter(|_| lines.is_empty()) {
+                // The log may have lost the steps of a session that is kept.
+                seen_session(faults, &view, &id).await?;
+            }
+            return Ok(lines);
         }
         MaintenanceQuestion::Reply(reply) => SessionRequest::Reply {
             session: reply.id.as_str().into(),
@@ -153,6 +155,17 @@ async fn text(
         MaintenanceQuestion::Delete { id } => SessionRequest::Delete { session: id.into(), by },
     };
     Ok(durability(faults.request_session(request).await??.is_durable))
+}
+
+/// A session that is kept, as the caller may see it.
+async fn seen_session(
+    faults: &FaultService,
+    view: &SessionView,
+    id: &str,
+) -> Result<Session, AnswerError> {
+    let sessions = faults.sessions().await?;
+    let found = sessions.iter().find(|it| it.id == id).and_then(|it| view.session(it));
+    found.ok_or_else(|| SessionRefusal::from(SessionError::Unknown(id.into())).into())
 }
 
 fn plan_of(new: NewSession, created_by: SmolStr) -> Result<SessionPlan, AnswerError> {
@@ -214,14 +227,35 @@ fn session_line(session: &Session) -> [String; 5] {
     ]
 }
 
-/// All that is known of a session: its line, and one for each consumer and object.
+/// All that is known of a session, a line each, and then a line for each consumer and object.
 fn details(session: &Session) -> String {
-    let mut text = aligned([session_line(session)].into_iter());
+    let resources: Vec<String> = session.resources.iter().map(ToString::to_string).collect();
+    let yes = |it: bool| if it { "true" } else { "" };
+    let times = [session.starts_at_ns, session.created_ns, session.since_ns, session.reply_by_ns];
+    let [starts_at, created, since, reply_by] = times.map(time_text);
+    let is_announced = session.state == SessionStage::Announced;
+    let lines = [
+        ("id", session.id.as_str()),
+        ("state", session.state.name()),
+        ("since", &since),
+        ("reason", &session.reason),
+        ("kind", session.kind.name()),
+        ("resources", &resources.join(" ")),
+        ("starts-at", &starts_at),
+        ("ends-at", &session.ends_at_ns.map(time_text).unwrap_or_default()),
+        ("overdue", yes(session.is_overdue)),
+        ("reply-by", if is_announced { &reply_by } else { "" }),
+        ("allow-isolation", yes(session.allows_isolation)),
+        ("created-by", &session.created_by),
+        ("time-created", &created),
+    ];
+    let known = lines.iter().filter(|(_, value)| !value.is_empty());
+    let mut text = aligned(known.map(|(name, value)| [*name, *value].map(str::to_owned)));
     let lines = session.consumers.iter().flat_map(|(id, consumer)| {
         let answer = consumer.answer.map_or("silent", Answer::name);
         let head = [format!("consumer {id}"), answer.to_owned(), consumer.told.to_string()];
         let objects = consumer.objects.iter().map(|(path, progress)| {
-            let action = progress.action.unwrap_or(consumer.default_action);
+            let action = consumer.action_of(progress);
             let done = if progress.is_done { "done" } else { "" };
             [format!("  {path}"), action.to_string(), done.to_owned()]
         });

@@ -70,6 +70,9 @@ impl Session {
                 continue;
             }
             let found = settings.consumers.iter().find(|it| it.has(object));
+            if found.is_none() && object.is_of_resource {
+                continue;
+            }
             let id = found.map_or(DEFAULT_CONSUMER, |it| &it.id);
             let default = found.and_then(|it| it.default_action);
             let default = default.unwrap_or(settings.default_action).in_kind(self.kind);
@@ -84,9 +87,14 @@ impl Session {
                 text: SmolStr::default(),
                 objects: BTreeMap::new(),
             });
-            let is_decided = self.state == SessionState::Draining;
-            let action = is_decided.then_some(consumer.default_action);
-            consumer.objects.insert(object.name.clone(), ObjectProgress { action, is_done: false });
+            let mut progress = ObjectProgress {
+                is_of_resource: object.is_of_resource,
+                ..ObjectProgress::default()
+            };
+            if self.state == SessionState::Draining {
+                progress.action = Some(consumer.action_of(&progress));
+            }
+            consumer.objects.insert(object.name.clone(), progress);
         }
         if self.state == SessionState::Announced {
             for consumer in self.consumers.values_mut() {
@@ -102,9 +110,9 @@ impl Session {
         let affected = settings.consumers.iter().filter(|it| affected(&it.id));
         let longest = affected.filter_map(|it| it.lead_time).max().unwrap_or_default();
         let least = settings.drain_timeout + longest.max(settings.minimum_lead_time);
-        let ahead = self.starts_at_ns.saturating_sub(now.unix_ns);
-        if Duration::from_nanos(ahead) < least {
-            let ahead = ahead / NS_PER_S;
+        // A part of a second counts as a whole one: the request has been on its way for a while.
+        let ahead = self.starts_at_ns.saturating_sub(now.unix_ns).div_ceil(NS_PER_S);
+        if Duration::from_secs(ahead) < least {
             return Err(SessionError::TooSoon { least: least.as_secs(), ahead });
         }
         Ok(())

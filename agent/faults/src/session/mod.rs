@@ -199,7 +199,7 @@ impl Consumer {
 /// Everything that stands on the resources of a session, as it was found last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Objects that consumers are asked about: all but the entries of the resources themselves.
+    /// Objects that consumers are asked about.
     pub objects: Vec<SessionObject>,
     /// Entries that do not work without the resources, those of the resources among them.
     pub without: BTreeSet<InstancePath>,
@@ -216,6 +216,8 @@ pub struct SessionObject {
     pub services: BTreeSet<SmolStr>,
     /// Some of it works without the resources.
     pub has_other_way: bool,
+    /// It is a resource or within one, such as an address of the port. Only a consumer that names it is asked.
+    pub is_of_resource: bool,
 }
 
 /// A request for a session.
@@ -284,12 +286,26 @@ pub struct SessionConsumer {
     pub objects: BTreeMap<SmolStr, ObjectProgress>,
 }
 
+impl SessionConsumer {
+    /// What happens to an object of this consumer, unless a reply says otherwise later.
+    pub fn action_of(&self, object: &ObjectProgress) -> ObjectAction {
+        let default = match self.default_action {
+            ObjectAction::Move if object.is_of_resource => ObjectAction::Stop,
+            action => action,
+        };
+        object.action.unwrap_or(default)
+    }
+}
+
 /// The progress of one object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectProgress {
     /// The action that its consumer has chosen, or that is carried out.
     pub action: Option<ObjectAction>,
     pub is_done: bool,
+    /// It is a resource of the session or within one, so no traffic can be moved away from it.
+    #[serde(default)]
+    pub is_of_resource: bool,
 }
 
 /// The answer of a consumer.

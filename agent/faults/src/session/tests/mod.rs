@@ -37,7 +37,8 @@ fn settings() -> MaintenanceSettings {
     }
 }
 
-/// Objects by their names: those that begin with `a` and `b` are of these consumers.
+/// Objects by their names: those that begin with `a` and `b` are of these consumers, and those that end with `-part` are parts of
+/// the resource.
 fn contents(names: &[&str]) -> Contents {
     let object = |name: &&str| SessionObject {
         path: InstancePath::root(),
@@ -48,6 +49,7 @@ fn contents(names: &[&str]) -> Contents {
             _ => BTreeSet::new(),
         },
         has_other_way: true,
+        is_of_resource: name.ends_with("-part"),
     };
     Contents {
         objects: names.iter().map(object).collect(),
@@ -233,6 +235,20 @@ fn silence_means_the_default_action() {
     it.fenced(Ok(()));
     assert!(it.is(SessionState::Failed), "what has no other way does not move");
     assert!(it.session.reason.contains("a1"), "{}", it.session.reason);
+}
+
+#[test]
+fn a_consumer_is_asked_about_the_parts_of_a_resource_that_are_its_own() {
+    let mut it = Clocked::new(SessionKind::Full, &["a1", "a-part", "c-part"]);
+    let consumers: Vec<_> = it.session.consumers.keys().cloned().collect();
+    assert_eq!(consumers, ["a"], "nobody is asked about a part that no consumer has");
+    it.wait_until(START - DRAIN);
+    let objects = &it.session.consumers["a"].objects;
+    assert_eq!(objects["a1"].action, Some(ObjectAction::Move));
+    assert_eq!(objects["a-part"].action, Some(ObjectAction::Stop), "it cannot move");
+    it.fenced(Ok(()));
+    it.drained(&[]);
+    assert!(it.is(SessionState::Ready), "{:?}", it.session);
 }
 
 #[test]
