@@ -13,6 +13,9 @@ const CREATION_TIME: Duration = Duration::from_secs(1);
 /// Time in which a handler comes back that is started anew.
 const HANDLER_RETURN_TIME: Duration = Duration::from_secs(60);
 
+/// Name of the type of alarm about a reporter that does not repeat in time.
+pub(crate) const MONITOR_SILENT: &str = "monitor-silent";
+
 /// Time in which repairs of an object are counted, and after which one that was not repaired again is quiet.
 pub const DRIFT_WINDOW: Duration = Duration::from_secs(60);
 /// Repairs within that time at which somebody else seems to manage the object, too.
@@ -213,7 +216,7 @@ pub static TYPES: &[AlarmType] = &[
         "Faults were not looked for, because of a bug in the agent. The alarm stays for 10 minutes after they are looked for again.",
     ),
     simple(
-        "monitor-silent",
+        MONITOR_SILENT,
         Severity::Minor,
         "A reporter has not repeated within its ttl what it had reported, so nobody knows whether that still holds.",
     ),

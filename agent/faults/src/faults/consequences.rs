@@ -13,7 +13,7 @@ use crate::latch::{Latch, LatchError, LatchKind, LatchRequest};
 use crate::report::{Impact, Report, Silence, Source};
 use crate::resource::Resource;
 use crate::stored::Row;
-use crate::types::Effect;
+use crate::types::{Effect, MONITOR_SILENT};
 
 /// Latches that are kept: more than a box has ports.
 const MAX_LATCHES: usize = 4096;
@@ -162,8 +162,8 @@ impl Faults {
         }
     }
 
-    /// The alarm that an alarm is caused by: of several, the one that began first. It is also the root of two that have each
-    /// other's objects. An uplink group or a bond is caused by what its members have, and never the other way round.
+    /// The alarm that an alarm is caused by: of several, the one that began first, and one on a shelf only if all are. It is
+    /// also the root of two that have each other's objects. An uplink group or a bond is caused by what its members have, and never the other way round.
     pub(crate) fn cause(&self, alarm: &Alarm) -> Option<Condition> {
         let resource = &alarm.condition.resource;
         if let Resource::Group(name) = resource {
@@ -177,7 +177,8 @@ impl Faults {
             order(cause) < order(alarm)
                 || !self.impacts.causes(&cause.condition).contains(&&alarm.condition)
         });
-        let first = causes.min_by_key(|cause| order(cause)).map(|cause| cause.condition.clone());
+        let first = causes.min_by_key(|cause| (cause.shelf.is_some(), order(cause)));
+        let first = first.map(|cause| cause.condition.clone());
         first.or_else(|| self.cause_of_bond(alarm))
     }
 
@@ -204,6 +205,31 @@ impl Faults {
         }
     }
 
+    /// Notes who was silent in an earlier run, so that the alarm about it goes on. Nothing is judged, because the settings are
+    /// not known yet.
+    pub(crate) fn restore_silence(&mut self, now: Now) {
+        let silences = self.conditions.keys().filter(|it| it.kind.name == MONITOR_SILENT);
+        let silences: Vec<Condition> = silences.cloned().collect();
+        for (condition, tracked) in &mut self.conditions {
+            for (source, holder) in &mut tracked.holders {
+                let Source::Reporter(name) = source else { continue };
+                let deadline = holder.silence.filter(|it| it.at <= now.monotonic);
+                let lingers = deadline.is_some_and(|it| matches!(it.silence, Silence::Lingers(_)));
+                if lingers && silences.iter().any(|silence| silence.qualifier == *name) {
+                    holder.is_silent = true;
+                    self.silent.entry(name.clone()).or_default().insert(condition.clone());
+                }
+            }
+        }
+        let silent: BTreeSet<Condition> = self.silent.values().flatten().cloned().collect();
+        silent.iter().for_each(|condition| self.open_impact(condition, now));
+        for silence in silences.iter().filter(|it| !self.silent.contains_key(&it.qualifier)) {
+            if let Some(tracked) = self.conditions.get_mut(silence) {
+                tracked.holders.clear();
+            }
+        }
+    }
+
     /// Notes whether a reporter is silent about a condition, and raises or ends the alarm about it.
     pub(crate) fn note_silence(
         &mut self,
@@ -225,7 +251,7 @@ impl Faults {
         if !is_new {
             return;
         }
-        let silence = Condition::new("monitor-silent", Resource::Agent).qualified(name);
+        let silence = Condition::new(MONITOR_SILENT, Resource::Agent).qualified(name);
         let report = match is_over {
             true => Report::ended(silence, now.unix_ns),
             false => {

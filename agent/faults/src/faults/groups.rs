@@ -222,7 +222,9 @@ impl Faults {
     pub(crate) fn cause_of_group(&self, name: &str) -> Option<Condition> {
         let group = self.settings.group(name)?;
         let losses = group.members.iter().filter_map(|member| self.first_loss(group, member));
-        losses.max().map(|(_, condition)| condition)
+        let is_shelved = |it: &Condition| self.alarm(it).is_some_and(|it| it.shelf.is_some());
+        let last = losses.max_by_key(|(at, it)| (!is_shelved(it), *at, it.clone()));
+        last.map(|(_, condition)| condition)
     }
 
     /// The alarm by which a member was lost first, and when that was.

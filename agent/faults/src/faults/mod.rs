@@ -44,7 +44,7 @@ use crate::report::{Impact, Report, Silence, Source};
 use crate::resource::Resource;
 use crate::session::{SessionEvent, SessionInput};
 use crate::stored::{LATCH_ROWS, Row, SESSION_ROWS};
-use crate::types::{Effect, Severity};
+use crate::types::{Effect, MONITOR_SILENT, Severity};
 
 /// Conditions that are kept at a time. An alarm takes about a kilobyte, and four with its leaves in both models.
 pub const MAX_CONDITIONS: usize = 10_000;
@@ -139,6 +139,8 @@ pub struct Faults {
     pub(crate) impacts: Impacts,
     pub(crate) objects: Box<dyn Objects>,
     pub(crate) latches: BTreeMap<Condition, Latch>,
+    /// True after a start, until the settings say how the alarms of latches are judged.
+    is_latch_level_due: bool,
     /// Conditions that reporters have not repeated, by reporter.
     pub(crate) silent: BTreeMap<SmolStr, BTreeSet<Condition>>,
     pub(crate) fencing: Fencing,
@@ -276,6 +278,7 @@ impl Faults {
             impacts: Impacts::default(),
             objects,
             latches: BTreeMap::new(),
+            is_latch_level_due: false,
             silent: BTreeMap::new(),
             fencing: Fencing::default(),
             groups: Groups::default(),
@@ -321,12 +324,12 @@ impl Faults {
             }
         }
         faults.effects.are_latches_changed = true;
-        let latches = faults.latch_level();
-        faults.take_level(Source::Latches, latches, now);
+        faults.is_latch_level_due = true;
         let latched: Vec<Condition> = faults.latches.keys().cloned().collect();
         latched.iter().for_each(|condition| faults.refence(condition, now));
         faults.begin_sessions();
         faults.log = Log::restored(log, faults.reserved_id);
+        faults.restore_silence(now);
         (faults, unreadable)
     }
 
@@ -351,7 +354,8 @@ impl Faults {
         };
         let condition = alarm.condition.clone();
         let mut holders = BTreeMap::new();
-        for source in alarm.sources.iter().filter(|source| source.is_restored()) {
+        let is_silence = condition.kind.name == MONITOR_SILENT;
+        for source in alarm.sources.iter().filter(|source| source.is_restored() || is_silence) {
             let expiry = alarm.expiries.iter().find(|expiry| expiry.source == *source);
             holder.silence = expiry.map(|expiry| Deadline::restored(expiry, now));
             holders.insert(source.clone(), holder.clone());
@@ -392,6 +396,10 @@ impl Faults {
                 self.take_groups(before.groups(), now);
                 self.forget_reporters(now);
                 self.forget_probes(now);
+                if std::mem::take(&mut self.is_latch_level_due) {
+                    let latches = self.latch_level();
+                    self.take_level(Source::Latches, latches, now);
+                }
                 self.judge_all(now);
                 self.take_rules(now);
             }
@@ -590,9 +598,13 @@ impl Faults {
 
     pub(crate) fn judge_all(&mut self, now: Now) {
         let conditions: Vec<Condition> = self.conditions.keys().cloned().collect();
-        for condition in conditions {
-            self.judge(&condition, now);
-            self.refence(&condition, now);
+        for condition in &conditions {
+            self.judge(condition, now);
+            self.refence(condition, now);
+        }
+        // Whether an alarm is on a shelf bears on what it causes.
+        for condition in &conditions {
+            self.judge_cause(condition, now);
         }
     }
 

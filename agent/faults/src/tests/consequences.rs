@@ -305,6 +305,21 @@ fn a_ttl_goes_on_over_a_restart() {
     faults.on(Input::Settings(Arc::new(Settings::default().with_monitors(monitors))));
     assert_eq!(faults.wait(29 * SECOND), [""; 0]);
     assert_eq!(faults.wait(2 * SECOND), ["raised monitor-silent.hwmon@agent"]);
+
+    // The alarm about the silence goes on over a restart, too.
+    let silent = "monitor-silent.hwmon@agent";
+    let before = faults.alarm(silent).unwrap().clone();
+    faults.wait(60 * SECOND);
+    let mut faults = faults.restarted();
+    let monitors = vec![monitor("hwmon")];
+    let settings = Settings::default().with_monitors(monitors);
+    assert_eq!(faults.on(Input::Settings(Arc::new(settings))), [""; 0]);
+    assert_eq!(faults.wait(SECOND), [""; 0]);
+    let after = faults.alarm(silent).unwrap();
+    assert_eq!((after.created_ns, after.occurrences), (before.created_ns, before.occurrences));
+    assert_eq!(faults.status("a"), Some(EffectiveStatus::Unknown));
+    faults.reports("hwmon", outside(DIM, Word::Cleared)).unwrap();
+    assert!(faults.alarm(silent).is_none());
 }
 
 #[test]
@@ -441,6 +456,21 @@ fn a_latch_with_a_fence_shuts_its_interface_until_it_is_lifted() {
     let effects = faults.faults.latch(latch("interface:a", "probe", false), now).unwrap();
     assert_eq!(effects.changed_fences.len(), 1);
     assert!(fenced(&faults).is_empty());
+}
+
+#[test]
+fn a_latch_on_a_shelf_stays_there_over_a_restart() {
+    let mut faults = Clocked::with_objects();
+    let shelves = || vec![shelf("lab", "interface:*")];
+    faults.settings(Vec::new(), shelves());
+    let now = faults.now();
+    let effects = faults.faults.latch(latch("interface:a", "probe", true), now).unwrap();
+    faults.take(effects);
+    let id = faults.alarm("forced-down@interface:a").unwrap().transition;
+    let mut faults = faults.restarted();
+    assert_eq!(faults.settings(Vec::new(), shelves()), [""; 0]);
+    let alarm = faults.alarm("forced-down@interface:a").unwrap();
+    assert_eq!((alarm.transition, alarm.shelf.as_deref()), (id, Some("lab")));
 }
 
 #[test]

@@ -86,6 +86,32 @@ fn a_group_is_degraded_by_a_member_and_down_without_enough_of_them() {
 }
 
 #[test]
+fn a_member_on_a_shelf_does_not_hide_the_loss_of_another_one() {
+    let groups = vec![group("up", &["a", "b"], &["d"])];
+    let settings = |shelves: Vec<Shelf>| {
+        Input::Settings(Arc::new(Settings::new(vec![], shelves).with_groups(groups.clone())))
+    };
+    let shelf = |resource| vec![shelf("s", resource)];
+    let mut faults = Clocked::with_groups(groups.clone());
+    faults.holds(&down("a"));
+    faults.wait(MS);
+    faults.holds(&down("b"));
+    assert_eq!(faults.cause(UPLINKS), Some(down("b")));
+    faults.on(settings(shelf("interface:b")));
+    assert_eq!(faults.cause(UPLINKS), Some(down("a")));
+    faults.on(settings(shelf("interface:*")));
+    assert_eq!(faults.cause(UPLINKS), Some(down("b")), "all of them are on a shelf");
+    // The same for an object that stands on both.
+    faults.on(settings(vec![]));
+    faults.impact(&down("a"), &["v"], &[]);
+    faults.impact(&down("b"), &["v"], &[]);
+    faults.holds(&down("v"));
+    assert_eq!(faults.cause(&down("v")), Some(down("a")));
+    faults.on(settings(shelf("interface:a")));
+    assert_eq!(faults.cause(&down("v")), Some(down("b")));
+}
+
+#[test]
 fn an_interface_that_is_not_there_is_lost() {
     let mut faults = Clocked::with_groups(vec![group("up", &["a", "b"], &["d"])]);
     faults.on(Input::Missing(names(&["a"])));
