@@ -146,6 +146,8 @@ async fn a_policy_drains_and_loses_no_packet() {
     // A resource that is neither an interface nor a next hop has no ways to be led away from.
     assert_eq!(report("x-errors@box", "raised"), "");
     wait_until_open(&client, "fence-failed.policy-errors@box").await;
+    let fences = client.read("holdfast_native:/fault-state/fence").await.ok();
+    assert!(!format!("{fences:?}").contains("box"), "nothing is fenced: {fences:?}");
     assert_eq!(report("x-errors@box", "cleared"), "");
     wait_until_over(&client, "fence-failed.policy-errors@box").await;
 }

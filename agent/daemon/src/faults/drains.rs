@@ -59,7 +59,8 @@ struct Wanted {
 pub(super) struct Outcome {
     /// The version of what was wanted.
     version: u64,
-    pub(super) drains: BTreeMap<Resource, DrainStanding>,
+    /// All that are wanted.
+    drains: BTreeMap<Resource, DrainStanding>,
     errors: BTreeMap<(FenceOwner, Resource), SmolStr>,
 }
 
@@ -418,6 +419,18 @@ impl Wanted {
 }
 
 impl Outcome {
+    /// Drains that were carried out, for the owners that they were carried out for.
+    pub(super) fn standing(&self) -> impl Iterator<Item = (&Resource, DrainStanding)> {
+        self.drains.iter().filter_map(|(resource, it)| {
+            let is_refused =
+                |owner: &FenceOwner| self.errors.contains_key(&(owner.clone(), resource.clone()));
+            let owners = it.owners.iter().filter(|owner| !is_refused(owner));
+            let owners: BTreeSet<FenceOwner> = owners.cloned().collect();
+            let standing = DrainStanding { owners, left: Arc::clone(&it.left) };
+            (!standing.owners.is_empty()).then_some((resource, standing))
+        })
+    }
+
     fn reports(&self) -> Vec<Report> {
         let report = |((owner, resource), reason): (&(FenceOwner, Resource), &SmolStr)| {
             fencer::failure(owner, resource.clone(), &format!("drained: {reason}"))

@@ -157,12 +157,32 @@ pub(super) async fn fence_each(
     if set.is_empty() && lifted.is_empty() {
         return errors;
     }
-    if let Err(error) = change(core, owner.clone(), Lift::Items(lifted), set).await {
-        // The core takes all or nothing: the first one is named.
-        let first = granted.first().cloned().unwrap_or_default();
-        errors.push((Resource::Interface(first), error));
+    if change(core, owner.clone(), Lift::Items(lifted.clone()), set.clone()).await.is_ok() {
+        return errors;
+    }
+    // The core takes all or nothing, so each interface is a change of its own now.
+    let interfaces = |items: &[FenceItem]| -> BTreeSet<SmolStr> {
+        items.iter().filter_map(interface_of).cloned().collect()
+    };
+    for interface in interfaces(&set).union(&interfaces(&lifted)) {
+        let of_interface = |items: &[FenceItem]| {
+            let own = items.iter().filter(|item| interface_of(item) == Some(interface));
+            own.cloned().collect::<Vec<_>>()
+        };
+        let lift = Lift::Items(of_interface(&lifted));
+        if let Err(error) = change(core, owner.clone(), lift, of_interface(&set)).await {
+            errors.push((Resource::Interface(interface.clone()), error));
+        }
     }
     errors
+}
+
+/// The interface that an item shuts or takes out of its bridge or bond.
+fn interface_of(item: &FenceItem) -> Option<&SmolStr> {
+    match item {
+        FenceItem::Shut { interface } | FenceItem::Detach { interface } => Some(interface),
+        FenceItem::Raise { .. } => None,
+    }
 }
 
 /// The fences of interfaces that an owner has.

@@ -164,7 +164,7 @@ impl Links {
     /// Why a link does not work that should, as far as it was looked at; `None` for one that does.
     pub(super) fn trouble(&self, name: &SmolStr) -> Option<SmolStr> {
         let view = self.nodes.view(&self.seen, &Keys::single(Value::Str(name.clone())));
-        if view.is_missing() {
+        if view.observed.is_none_or(|it| it == Status::NotPresent) {
             return Some(format_smolstr!("there is no link {name}"));
         }
         if !view.is_admin_up {

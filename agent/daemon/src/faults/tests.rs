@@ -9,6 +9,7 @@ use holdfast_faults::{Condition, Report, Resource, UplinkGroup};
 use holdfast_platform::transport::SimulatedKernel;
 
 mod drains;
+mod fencer;
 
 use super::bonds::Bonds;
 use super::gateways::{Gateways, ProbedRoutes};
@@ -59,6 +60,11 @@ async fn a_configured_port_that_is_not_there_is_missing() {
         reports.iter().map(|it| (&it.condition, it.holds)).collect::<Vec<_>>(),
         [(&missing, true)]
     );
+    // Also a link that is neither there nor configured.
+    for name in ["eth0", "eth9"] {
+        let trouble = links.trouble(&name.into());
+        assert_eq!(trouble.as_deref(), Some(format!("there is no link {name}").as_str()));
+    }
 }
 
 #[tokio::test]
