@@ -45,7 +45,8 @@ async fn a_rule_is_an_alarm_while_it_fits_one() {
                 "description": "call the carrier",
             }),
         ),
-        ("wrong", json!({"resource": eth0, "expression": "occurrences + 1"})),
+        // True without a text, and neither true nor false with one.
+        ("wrong", json!({"resource": eth0, "expression": "text == '' or text"})),
         ("off", json!({"resource": eth0, "enabled": false})),
         (
             "each",
@@ -114,6 +115,11 @@ async fn rules_and_probes_that_cannot_be_are_refused_by_the_set() {
             json!({"resource": "interface:eth0", "expression": "severitty >= MAJOR"}),
             "there is no `severitty`",
         ),
+        (
+            entry("a"),
+            json!({"resource": "interface:eth0", "expression": "severity > MINOR and text"}),
+            "the result is a string, neither true nor false",
+        ),
         (entry("a"), threshold("severity > MAJOR"), "there are state, rate"),
         (entry("a"), json!({"type": "link-*"}), "require-resource"),
         (entry("a"), json!({"kind": "threshold"}), "needs an `expression`"),
@@ -156,6 +162,12 @@ async fn rules_and_probes_that_cannot_be_are_refused_by_the_set() {
             "not of the family",
         ),
         (probe.to_owned(), json!({"next-hop": "10.0.0.2", "target": many}), "at most 16 targets"),
+        (probe.to_owned(), json!({"next-hop": "0.0.0.0"}), "not the address of a host"),
+        (
+            probe.to_owned(),
+            json!({"next-hop": "2001:db8::2", "target": ["ff02::1"]}),
+            "ff02::1 is not the address of a host",
+        ),
     ] {
         let refused = client.update(&path, value).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{reason}");

@@ -116,6 +116,9 @@ impl FromStr for Condition {
         let (name, resource) =
             text.split_once('@').ok_or_else(|| ConditionError::Form(text.into()))?;
         let (kind, qualifier) = name.split_once('.').unwrap_or((name, ""));
+        if name.ends_with('.') && qualifier.is_empty() {
+            return Err(ConditionError::Form(text.into()));
+        }
         let kind = Kind::by_name(kind).ok_or_else(|| ConditionError::Type(kind.into()))?;
         Ok(Self { kind, qualifier: qualifier.into(), resource: resource.parse()? })
     }

@@ -108,14 +108,23 @@ impl Conditions {
         condition: &str,
         names: &BTreeMap<&'static str, NamedValue>,
     ) -> Result<bool, String> {
-        let values = names.iter().map(|(name, value)| {
-            let value = match value {
-                NamedValue::Text(text) => Value::from(text.as_str()),
-                NamedValue::Number(number) => Value::from(*number),
-            };
-            (*name, value)
-        });
-        self.evaluate(condition, Value::from_pairs(values))
+        self.evaluate(condition, values_of(names))
+    }
+
+    /// Checks that a condition is true or false of example values. A condition that cannot be evaluated with them passes,
+    /// because it may be with others.
+    ///
+    /// # Errors
+    /// With the reason, when the result is neither true nor false.
+    pub fn check_result(
+        &self,
+        condition: &str,
+        examples: &BTreeMap<&'static str, NamedValue>,
+    ) -> Result<(), String> {
+        match self.result(condition, values_of(examples)) {
+            Ok(result) => truth(&result).map(drop),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Whether a condition is true of the state of the box; `None` where a leaf that it reads has no value.
@@ -149,13 +158,30 @@ impl Conditions {
     }
 
     fn evaluate(&self, condition: &str, names: Value) -> Result<bool, String> {
+        truth(&self.result(condition, names)?)
+    }
+
+    fn result(&self, condition: &str, names: Value) -> Result<Value, String> {
         let compiled = engine::compile(&self.0, condition).map_err(|error| error.to_string())?;
         let result = compiled.eval(names);
-        let result = result.map_err(|error| EngineError::of(&error).to_string())?;
-        match result.kind() {
-            ValueKind::Bool => Ok(result.is_true()),
-            kind => Err(format!("the result is a {kind}, neither true nor false")),
-        }
+        result.map_err(|error| EngineError::of(&error).to_string())
+    }
+}
+
+fn values_of(names: &BTreeMap<&'static str, NamedValue>) -> Value {
+    Value::from_pairs(names.iter().map(|(name, value)| {
+        let value = match value {
+            NamedValue::Text(text) => Value::from(text.as_str()),
+            NamedValue::Number(number) => Value::from(*number),
+        };
+        (*name, value)
+    }))
+}
+
+fn truth(result: &Value) -> Result<bool, String> {
+    match result.kind() {
+        ValueKind::Bool => Ok(result.is_true()),
+        kind => Err(format!("the result is a {kind}, neither true nor false")),
     }
 }
 

@@ -46,13 +46,9 @@ impl FaultSettingsCheck {
     fn patterns(&self, part: &ConfigBranch) -> Result<(), Refusal> {
         for PatternLeaves { list, types, resources } in self.nodes.pattern_leaves() {
             for (keys, entry) in entries(part, list) {
-                let types = globs(entry, types);
-                let types = types.iter().filter(|pattern| !pattern.fits_a_type());
-                let resources = globs(entry, resources);
-                let resources = resources.iter().filter(|pattern| !pattern.fits_a_resource());
-                let reason = types.map(type_refusal).chain(resources.map(resource_refusal)).next();
-                if let Some(reason) = reason {
-                    return Err(Refusal { list, keys: keys.clone(), reason });
+                let checked = check_patterns(&globs(entry, types), &globs(entry, resources));
+                if let Err(error) = checked {
+                    return Err(Refusal { list, keys: keys.clone(), reason: error.to_string() });
                 }
             }
         }
@@ -68,12 +64,16 @@ impl FaultSettingsCheck {
                 return Err(refused("a probe needs a `next-hop`".to_owned()));
             };
             packets += packets_of(&probe);
+            let nowhere = [&probe.next_hop].into_iter().chain(&probe.targets);
+            let nowhere = nowhere.filter(|it| it.is_unspecified() || it.is_multicast());
             let families =
                 probe.targets.iter().filter(|it| it.is_ipv4() != probe.next_hop.is_ipv4());
             let reason = if number >= MAX_PROBES {
                 format!("more than {MAX_PROBES} probes are not run")
             } else if probe.targets.len() > MAX_TARGETS {
                 format!("a probe has at most {MAX_TARGETS} targets")
+            } else if let Some(address) = nowhere.into_iter().next() {
+                format!("{address} is not the address of a host, so nobody answers for it")
             } else if let Some(target) = families.into_iter().next() {
                 format!(
                     "the target {target} is not of the family of the next hop {}",
@@ -199,17 +199,32 @@ struct Refusal {
     reason: String,
 }
 
-fn type_refusal(pattern: &Glob) -> String {
-    let pattern = pattern.to_string();
-    let meant = nearest(&pattern, || TYPES.iter().map(|row| row.name));
-    let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-    format!("the pattern `{pattern}` fits no type of alarm{meant}")
+/// A pattern that fits no alarm.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PatternError {
+    #[error("the pattern `{pattern}` fits no type of alarm{meant}")]
+    Type { pattern: Glob, meant: String },
+    #[error(
+        "the pattern `{0}` fits no resource: resources are `agent`, `box`, and those that begin with `group:`, `interface:`, `next-hop:`, `service:`, `value:` or `x:`"
+    )]
+    Resource(Glob),
 }
 
-fn resource_refusal(pattern: &Glob) -> String {
-    format!(
-        "the pattern `{pattern}` fits no resource: resources are `agent`, `box`, and those that begin with `group:`, `interface:`, `next-hop:`, `service:`, `value:` or `x:`"
-    )
+/// Checks that some alarm may be of one of the types, and one on one of the resources.
+///
+/// # Errors
+/// With the first pattern that no alarm can fit.
+pub(super) fn check_patterns(types: &[Glob], resources: &[Glob]) -> Result<(), PatternError> {
+    if let Some(pattern) = types.iter().find(|pattern| !pattern.fits_a_type()) {
+        let meant = nearest(&pattern.to_string(), || TYPES.iter().map(|row| row.name));
+        let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        return Err(PatternError::Type { pattern: pattern.clone(), meant });
+    }
+    match resources.iter().find(|pattern| !pattern.fits_a_resource()) {
+        Some(pattern) => Err(PatternError::Resource(pattern.clone())),
+        None => Ok(()),
+    }
 }
 
 /// The way round a circle, by the interfaces that close it.

@@ -1,6 +1,10 @@
 //! Selections of alarms and transitions.
 
+use std::slice::from_ref;
+
 use holdfast_faults::{Alarm, Filter, Glob, Severity, Transition};
+
+use super::check::{PatternError, check_patterns};
 
 /// A selection of alarms.
 #[derive(Clone, Debug)]
@@ -17,6 +21,9 @@ pub struct AlarmFilter {
 
 impl AlarmFilter {
     /// A selection; an empty pattern selects everything.
+    ///
+    /// # Errors
+    /// For a pattern that no alarm can fit.
     pub fn new(
         kind: &str,
         resource: &str,
@@ -24,18 +31,25 @@ impl AlarmFilter {
         shelved: bool,
         roots: bool,
         since_ns: u64,
-    ) -> Self {
+    ) -> Result<Self, PatternError> {
         let glob = |pattern: &str| match pattern {
             "" => Glob::default(),
             pattern => Glob::new(pattern),
         };
         let subject = Filter { kind: glob(kind), resource: glob(resource) };
-        Self { subject, least_severity, shelved, roots, since_ns }
+        check_patterns(from_ref(&subject.kind), from_ref(&subject.resource))?;
+        Ok(Self { subject, least_severity, shelved, roots, since_ns })
     }
 
     /// The selection of all alarms, also of shelved ones.
     pub fn all() -> Self {
-        Self::new("", "", None, true, false, 0)
+        Self {
+            subject: Filter::default(),
+            least_severity: None,
+            shelved: true,
+            roots: false,
+            since_ns: 0,
+        }
     }
 
     pub fn matches(&self, alarm: &Alarm) -> bool {

@@ -53,7 +53,7 @@ mod thresholds;
 mod values;
 mod visibility;
 
-pub use check::FaultSettingsCheck;
+pub use check::{FaultSettingsCheck, PatternError};
 pub use documents::{alarm_document, session_document, step_document, transition_document};
 pub use drains::{Drain, DrainEnd, DrainError};
 pub use filter::AlarmFilter;

@@ -30,7 +30,15 @@ const PROPERTIES: [(&str, PropertyOf); 6] = [
 pub(super) fn check(conditions: &Conditions, expression: &str) -> Result<(), String> {
     let properties = PROPERTIES.map(|(name, _)| name);
     let severities = Severity::ALL.map(Severity::name);
-    conditions.check(expression, &[&properties[..], &severities].concat())
+    conditions.check(expression, &[&properties[..], &severities].concat())?;
+    Severity::ALL.into_iter().try_for_each(|severity| {
+        let mut example =
+            BTreeMap::from(properties.map(|name| (name, NamedValue::Text("".into()))));
+        example.insert("severity", rank(severity));
+        example.insert("occurrences", NamedValue::Number(1));
+        example.extend(Severity::ALL.map(|severity| (severity.name(), rank(severity))));
+        conditions.check_result(expression, &example)
+    })
 }
 
 /// Evaluates the expressions of event rules, for those who own them.

@@ -34,8 +34,8 @@ use super::table::aligned;
 use super::views::Look;
 use crate::faults::{
     AlarmFilter, AlarmView, FaultService, FaultsStopped, LatchRefusal, Listener, News,
-    OperatorWord, ReportError, Reporter, WordError, alarm_document, check_text, permits,
-    transition_document,
+    OperatorWord, PatternError, ReportError, Reporter, WordError, alarm_document, check_text,
+    permits, transition_document,
 };
 use crate::gnsi::pathz::PolicyWatch;
 use crate::settings::{
@@ -64,6 +64,8 @@ enum AnswerError {
     Severity(String),
     #[error(transparent)]
     Condition(#[from] ConditionError),
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
     #[error(transparent)]
     Word(#[from] WordError),
     #[error(transparent)]
@@ -128,6 +130,7 @@ async fn answer(
             let status = match error {
                 AnswerError::Severity(_)
                 | AnswerError::Condition(_)
+                | AnswerError::Pattern(_)
                 | AnswerError::Word(_)
                 | AnswerError::Resource(_) => StatusCode::BAD_REQUEST,
                 AnswerError::Report(_) | AnswerError::Latch(_) => StatusCode::CONFLICT,
@@ -276,7 +279,7 @@ fn severity_of(name: &str) -> Result<Severity, AnswerError> {
 fn selection(filter: &FaultFilter) -> Result<AlarmFilter, AnswerError> {
     let FaultFilter { kind, resource, severity, shelved, roots } = filter;
     let severity = severity.as_deref().map(severity_of).transpose()?;
-    Ok(AlarmFilter::new(kind, resource, severity, *shelved, *roots, 0))
+    Ok(AlarmFilter::new(kind, resource, severity, *shelved, *roots, 0)?)
 }
 
 /// Severity, beginning, name and text of an alarm.
@@ -309,8 +312,7 @@ fn alarm_line(alarm: &Alarm) -> [String; 4] {
 /// All that is known of an alarm, a line each.
 fn details(alarm: &Alarm) -> String {
     let Value::Object(members) = alarm_document(alarm) else { return String::new() };
-    let mut text = String::new();
-    for (name, value) in members {
+    let lines = members.into_iter().map(|(name, value)| {
         let value = match (name.as_str(), value) {
             ("time-created" | "last-raised" | "last-changed", value) => {
                 time_text(value.as_u64().unwrap_or_default())
@@ -318,9 +320,9 @@ fn details(alarm: &Alarm) -> String {
             (_, Value::String(text)) => text,
             (_, value) => value.to_string(),
         };
-        let _never_fails = writeln!(text, "{name:16}{value}");
-    }
-    text
+        [name, value]
+    });
+    aligned(lines)
 }
 
 /// The native paths of objects that a reader may see, each with its status.

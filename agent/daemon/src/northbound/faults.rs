@@ -361,7 +361,8 @@ fn filter_of(filter: wire::Filter) -> Result<AlarmFilter, Refusal> {
     let severity = severity.map_err(|_| {
         Refusal::invalid(format!("`least_severity`: there is no severity {least_severity}"))
     })?;
-    Ok(AlarmFilter::new(&r#type, &resource, severity_of(severity), shelved, roots, since))
+    let filter = AlarmFilter::new(&r#type, &resource, severity_of(severity), shelved, roots, since);
+    filter.map_err(|error| Refusal::invalid(error.to_string()))
 }
 
 fn severity_of(severity: wire::Severity) -> Option<Severity> {

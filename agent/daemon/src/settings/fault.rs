@@ -114,7 +114,7 @@ pub struct FaultReport {
     #[arg(long, default_value = "")]
     pub text: String,
     /// Seconds for which the report counts. Without it, 300, or what the monitor permits
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub ttl: Option<u32>,
 }
 

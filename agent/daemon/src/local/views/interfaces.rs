@@ -193,7 +193,10 @@ fn reasons<'a>(
     }
     reasons.extend(intent.and_then(|it| it.error.clone()));
     let before = reasons.len();
-    reasons.extend(alarms.map(|alarm| alarm.text.to_string()));
+    reasons.extend(alarms.map(|alarm| match alarm.text.as_str() {
+        "" => format!("alarm {}", alarm.condition),
+        text => text.to_owned(),
+    }));
     if reasons.len() == before && waits.is_empty() && !is_admin_down {
         match state["oper-status"].as_str() {
             Some("DOWN") => reasons.push("no carrier".to_owned()),
