@@ -3,6 +3,7 @@
 //! Nothing here is a closure, so the engine can count: each target counts its providers, each value counts its targets
 //! without a provider, and readiness is a comparison with zero.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -39,6 +40,17 @@ impl Facet {
     #[must_use]
     pub fn prefix(self, prefix: IpNet) -> Self {
         Self(self.0.prefix(prefix))
+    }
+}
+
+impl fmt::Display for Facet {
+    /// The name and the segments, such as `frames eth0`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, segment) in self.0.segments().enumerate() {
+            f.write_str(if at == 0 { "" } else { " " })?;
+            segment.fmt(f)?;
+        }
+        Ok(())
     }
 }
 

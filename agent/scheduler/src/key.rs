@@ -321,15 +321,18 @@ impl fmt::Display for Key {
     /// `3/eth0/10.0.0.0/8`: the number of the kind and the segments.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind().0)?;
-        for segment in self.segments() {
-            match segment {
-                Segment::Str(text) => write!(f, "/{text}")?,
-                Segment::Int(number) => write!(f, "/{number}")?,
-                Segment::Ip(ip) => write!(f, "/{ip}")?,
-                Segment::Prefix(prefix) => write!(f, "/{prefix}")?,
-            }
+        self.segments().try_for_each(|segment| write!(f, "/{segment}"))
+    }
+}
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Str(text) => text.fmt(f),
+            Self::Int(number) => number.fmt(f),
+            Self::Ip(ip) => ip.fmt(f),
+            Self::Prefix(prefix) => prefix.fmt(f),
         }
-        Ok(())
     }
 }
 

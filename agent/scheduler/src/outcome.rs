@@ -1,6 +1,7 @@
 //! Ends of transactions and of waits, and the reasons for which there is no plan.
 
 use crate::change::Level;
+use crate::dependency::Facet;
 use crate::key::Key;
 use crate::operation::{OperationError, TxnId};
 
@@ -50,10 +51,24 @@ pub enum PlanError {
     Unimplemented { key: Key, label: String },
     #[error("{label} is named twice in one change, with different values")]
     Twice { key: Key, label: String },
-    #[error("{label} conflicts with {other}: only one of them can exist")]
-    Conflict { key: Key, label: String, other: String },
+    #[error("{label} conflicts with {other}: only one of them can exist{}", both_claim(claimed))]
+    Conflict {
+        key: Key,
+        label: String,
+        other: String,
+        /// The identity in the system that both claim; `None` for two values of one key.
+        claimed: Option<Facet>,
+    },
     #[error("the plan has changed: its hash is {found:016x}, {expected:016x} was expected")]
     Differs { expected: u64, found: u64 },
+}
+
+/// The end of a sentence that says what two values claim.
+fn both_claim(claimed: &Option<Facet>) -> String {
+    claimed
+        .as_ref()
+        .map(|identity| format!(", because both claim `{identity}`"))
+        .unwrap_or_default()
 }
 
 /// End of a wait: the level was reached, or the time is over. A change that is refused, fails or is cancelled is

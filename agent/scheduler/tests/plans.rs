@@ -334,8 +334,8 @@ fn a_change_is_refused_as_a_whole() {
         ("a twice", "a cannot exist: two of its dependencies are labelled `same`"),
         ("a boom", "a cannot exist: its descriptor panicked: boom"),
         ("a =1; a =2", "a is named twice in one change, with different values"),
-        ("a #x", "a conflicts with h: only one of them can exist"),
-        ("a #y; b #y", "b conflicts with a: only one of them can exist"),
+        ("a #x", "a conflicts with h: only one of them can exist, because both claim `x`"),
+        ("a #y; b #y", "b conflicts with a: only one of them can exist, because both claim `y`"),
     ] {
         assert_eq!(lab.plan(change).unwrap_err().to_string(), want, "{change}");
     }

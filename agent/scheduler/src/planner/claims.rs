@@ -115,7 +115,8 @@ impl Planner<'_> {
             let key = self.overlay.node(oidx).key.clone();
             let label = registry.label(&key, Some(&*value));
             let other = registry.label(&holder.key, holder.goal.value().map(|value| &**value));
-            return Err(PlanError::Conflict { key, label, other });
+            let claimed = Some(claim.identity.clone());
+            return Err(PlanError::Conflict { key, label, other, claimed });
         }
         Ok(())
     }

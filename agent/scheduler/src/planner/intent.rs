@@ -178,7 +178,7 @@ impl Planner<'_> {
             _ => self.label(&node.key, None),
         };
         let label = self.label(&node.key, Some(value));
-        Err(PlanError::Conflict { key: node.key.clone(), label, other })
+        Err(PlanError::Conflict { key: node.key.clone(), label, other, claimed: None })
     }
 
     /// Sets the goal that follows from the sources, and queues the parts that differ.
