@@ -414,6 +414,18 @@ async fn next_hops_that_the_kernel_cannot_have_are_refused_before_it() {
     let refused = set_routes(&client, &alone).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     assert!(refused.message().contains("an interface has to say which"), "{refused}");
+
+    // Gateways that the kernel alone refuses: the entry is named with the reason.
+    for (prefix, gateway, reason) in [
+        ("10.8.0.0/16", "10.0.0.255", "invalid gateway"),
+        ("2001:db8:8::/48", "2001:db8::10", "can not be a local address"),
+    ] {
+        let refused =
+            set_routes(&client, &[entry(prefix, &[(gateway, "", "")])]).await.unwrap_err();
+        for part in [&format!("route[prefix={prefix}]: cannot change"), reason] {
+            assert!(refused.message().contains(part), "{part}: {refused}");
+        }
+    }
 }
 
 #[tokio::test]

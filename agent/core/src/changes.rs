@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use holdfast_common::parallel;
 use holdfast_config::{Configuration, ServiceTag};
+use holdfast_scheduler::Key;
 use smol_str::SmolStr;
 
-use crate::examination::{CredentialValues, EntryChange};
+use crate::examination::{CredentialValues, EntryChange, located_differences};
 use crate::request::CommitStamp;
 use crate::service_history::HistoryChange;
 
@@ -31,6 +32,13 @@ impl PlannedChange {
     pub(crate) fn is_large(&self) -> bool {
         let entries = self.configuration.work().entries.max(self.changes.len());
         entries + self.instances * INSTANCE_ENTRIES > parallel::FEW
+    }
+
+    /// The path of the changed entry that asks for an object.
+    pub(crate) fn path_of(&self, key: &Key) -> Option<String> {
+        let mut differences = located_differences(&self.changes);
+        let (path, ..) = differences.find(|(_, changed, _)| *changed == key)?;
+        Some(path.to_path(&self.configuration.models().native).to_string())
     }
 }
 

@@ -434,7 +434,7 @@ impl Commit {
         change: Box<PlannedChange>,
     ) -> (State, Vec<Effect<P>>) {
         let is_recorded = self.kind == CommitKind::Recorded;
-        match failure(outcome) {
+        match failure(outcome, &change) {
             None if is_recorded && !change.unready.is_empty() => {
                 let configuration = Box::new(change.configuration.clone());
                 let judge = Effect::Judge(configuration, change.unready.clone());
@@ -503,13 +503,14 @@ fn after_apply<P>(is_large: bool, applied: Arc<AppliedChange>) -> (State, Vec<Ef
     (State::Ended, vec![Effect::Publish(applied, None), Effect::Answer(Ok(stamp))])
 }
 
-/// The error of a plan that did not come to its end.
-fn failure(outcome: TransactionOutcome) -> Option<CommitError> {
+/// The error of the plan of a change that did not come to its end.
+fn failure(outcome: TransactionOutcome, change: &PlannedChange) -> Option<CommitError> {
     match outcome {
         TransactionOutcome::Done { .. } => None,
         TransactionOutcome::Cancelled { .. } => Some(CommitError::Stopped),
         TransactionOutcome::Refused { reason, .. } => Some(CommitError::planning(&reason)),
-        TransactionOutcome::Failed { label, error, undone, .. } => Some(CommitError::Failed {
+        TransactionOutcome::Failed { key, label, error, undone, .. } => Some(CommitError::Failed {
+            path: change.path_of(&key),
             object: label,
             errno: error.errno,
             message: error.message,

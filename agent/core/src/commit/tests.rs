@@ -267,7 +267,7 @@ fn state(name: &str) -> State {
         "Judging" => State::Judging { change: walked() },
         "Finalizing" => State::Finalizing { change },
         "Finalizing large" => State::Finalizing { change: planned(large()) },
-        "Aborting" => State::Aborting { error: failure(failed(txn)).unwrap() },
+        "Aborting" => State::Aborting { error: failure(failed(txn), &change).unwrap() },
         "StartingUndo" => State::StartingUndo { error: StoreError::Stopped },
         "Reverting" => State::Reverting { txn, error: StoreError::Stopped },
         "Applying" => State::Applying { is_large: false },

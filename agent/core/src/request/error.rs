@@ -23,8 +23,10 @@ pub enum CommitError {
     Edit(#[source] EditErrors),
     #[error("{path}: {reason}")]
     Object { path: String, reason: String },
-    #[error("cannot change {object}: {message}{}", symbol(*.errno))]
+    #[error("{}cannot change {object}: {message}{}", place(path), symbol(*.errno))]
     Failed {
+        /// The entry that asks for the object; `None` where the request does not change one.
+        path: Option<String>,
         object: String,
         errno: Option<i32>,
         message: String,
@@ -58,6 +60,11 @@ pub enum CommitError {
     Internal { reason: String },
     #[error("the agent is stopping")]
     Stopped,
+}
+
+/// The path of an entry in front of what is said about it.
+fn place(path: &Option<String>) -> String {
+    path.as_ref().map(|path| format!("{path}: ")).unwrap_or_default()
 }
 
 /// The name of an errno in parentheses, such as ` (EBUSY)`; empty without one.

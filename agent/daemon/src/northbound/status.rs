@@ -277,8 +277,9 @@ impl From<CommitError> for Refusal {
         match &error {
             CommitError::Edit(errors) => errors.into(),
             CommitError::Object { .. } => Self::invalid(text),
-            CommitError::Failed { object, errno, .. } => {
-                let offender = Violation { place: object.clone(), reason: text.clone() };
+            CommitError::Failed { path, object, errno, .. } => {
+                let place = path.as_ref().unwrap_or(object).clone();
+                let offender = Violation { place, reason: text.clone() };
                 // The operator has to give the agent a right, or to take another program's object away. Then the same
                 // request succeeds.
                 let code = match errno {

@@ -456,6 +456,7 @@ async fn failures_of_the_core_have_their_codes() {
         ),
         (
             CommitError::Failed {
+                path: None,
                 object: "route 10.0.0.0/8".into(),
                 errno: Some(101),
                 message: "Network is unreachable".into(),
@@ -466,6 +467,7 @@ async fn failures_of_the_core_have_their_codes() {
         ),
         (
             CommitError::Failed {
+                path: None,
                 object: "link br0".into(),
                 errno: Some(1),
                 message: "Operation not permitted: the agent needs CAP_NET_ADMIN".into(),
