@@ -87,7 +87,10 @@ async fn a_leaf_is_changed_where_its_origin_holds_it() {
     let words = ["set", "interface", "eth1", "description", "to the edge"];
     assert_eq!(config(&agent, &words, ""), "+ interface eth1 description \"to the edge\"\n");
     assert!(config(&agent, &["show", "interface", "eth1"], "").starts_with("interface eth1\n"));
-    config(&agent, &["delete", "interface", "eth1", "description"], "");
+    // As clients of gNMI write it, with the origin.
+    let path = "holdfast_native:/interfaces/interface[name=eth1]";
+    assert!(config(&agent, &["show", path], "").starts_with("interface eth1\n"));
+    config(&agent, &["delete", &format!("{path}/description")], "");
     config(&agent, &["delete", "interfaces/interface[name=eth0]"], "");
     assert_eq!(config(&agent, &["show"], ""), "interface eth1\n  enabled false\n  mtu 1300\n");
     config(&agent, &["set", "-"], "no interface eth1\n");
@@ -193,6 +196,8 @@ async fn what_is_wrong_is_refused_with_its_place() {
         (&["set", "--confirm-within", "soon", mtu, "1400"], "", "not a time such as"),
         (&["delete", "/interfaces/interface[name=*]/mtu"], "", "wildcard"),
         (&["show", "/system/nothing"], "", "path `/system/nothing`"),
+        (&["show", "holdfast_native:/system/nothing"], "", "path `/system/nothing`"),
+        (&["show", "openconfig:/interfaces/interface[name=eth0]/mtu"], "", "the model has no"),
         (&["import", "-"], "{}", "is not a document that `holdfast config export` made"),
         (&["replace", "/no/such/file"], "", "cannot read `/no/such/file`"),
     ] {

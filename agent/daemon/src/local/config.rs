@@ -25,8 +25,8 @@ use holdfast_config::schema::{NodeKind, Origin};
 use holdfast_config::show::{provenance_note, running_config};
 use holdfast_config::tree::{Child, NodeRef, Tree};
 use holdfast_config::{
-    Configuration, Edit, EditErrors, FenceStanding, InstancePath, Models, Path, Provenance, Value,
-    json,
+    Configuration, Edit, EditErrors, FenceStanding, InstancePath, Models, Path, PathError,
+    Provenance, Value, json,
 };
 use holdfast_core::{
     CommitError, CommitOptions, ConfirmAction, ConfirmError, Confirmation, CoreHandle, Datastore,
@@ -718,6 +718,12 @@ fn native_path(models: &Models, path: &str) -> Result<InstancePath, ChangeError>
     .ok_or_else(|| ChangeError::Path { path: path.to_owned(), reason: NO_COUNTERPART.to_owned() })
 }
 
+/// The origin in front of a path, as clients of gNMI write it (`holdfast_native:/interfaces`), and the path.
+fn with_origin(text: &str) -> (Option<Origin>, &str) {
+    let named = text.split_once(":/").and_then(|(name, path)| Some((Origin::parse(name)?, path)));
+    named.map_or((None, text), |(origin, path)| (Some(origin), path))
+}
+
 /// Reads a path, of the native model if that has it, else of OpenConfig; or words of a line of CLI text that name an entry.
 fn named_path(models: &Models, text: &str) -> Result<(Origin, InstancePath), ChangeError> {
     if !text.contains(['/', '['])
@@ -726,16 +732,25 @@ fn named_path(models: &Models, text: &str) -> Result<(Origin, InstancePath), Cha
     {
         return Ok((Origin::Native, path.clone()));
     }
+    let (origin, text) = with_origin(text);
     let rooted = if text.starts_with('/') { text.to_owned() } else { format!("/{text}") };
     let path: Path = rooted
         .parse()
         .map_err(|error: PathSyntaxError| ChangeError::UnknownPath(error.to_string()))?;
-    let native = match models.native.resolve_write(&path) {
-        Ok(found) => return Ok((Origin::Native, found)),
+    let resolve = |origin: Origin| {
+        let found = models.schema(origin).resolve_write(&path);
+        found.map(|found| (origin, found))
+    };
+    let unknown = |error: PathError| ChangeError::UnknownPath(error.to_string());
+    if let Some(origin) = origin {
+        return resolve(origin).map_err(unknown);
+    }
+    let native = match resolve(Origin::Native) {
+        Ok(found) => return Ok(found),
         Err(error) => error,
     };
-    let openconfig = match models.openconfig.resolve_write(&path) {
-        Ok(found) => return Ok((Origin::OpenConfig, found)),
+    let openconfig = match resolve(Origin::OpenConfig) {
+        Ok(found) => return Ok(found),
         Err(error) => error,
     };
     // The reason is that of the model that has the beginning of the path.
@@ -744,8 +759,7 @@ fn named_path(models: &Models, text: &str) -> Result<(Origin, InstancePath), Cha
     let begins_native = path.elems.first().is_some_and(|elem| is_native(&elem.name));
     let has_config =
         path.elems.iter().any(|elem| ["config", "state"].contains(&elem.name.as_str()));
-    let reason = if begins_native && !has_config { native } else { openconfig };
-    Err(ChangeError::UnknownPath(reason.to_string()))
+    Err(unknown(if begins_native && !has_config { native } else { openconfig }))
 }
 
 fn text_of(configuration: &Configuration, request: &ShowRequest) -> Result<String, ChangeError> {
