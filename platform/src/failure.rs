@@ -16,7 +16,7 @@ pub const INDEXED_KINDS: [KindId; 2] = [kinds::ADDRESS, kinds::NEIGHBOR];
 pub fn of_interface(name: &str) -> Failure {
     Failure {
         targets: vec![Target::Exact(link::up_key(name))],
-        keys: vec![link::key(name)],
+        keys: vec![link::key(name), link::port_key(name)],
         below: link::below(&KINDS, name).collect(),
     }
 }

@@ -148,7 +148,7 @@ mod tests {
         let observed = Address { facts, ..Address::new("eth0", ip, 24) };
         let (_, read) = from_bytes(&to_bytes(&observed).unwrap()).unwrap();
         assert!(read.same(&Address { facts: None, ..observed }));
-        assert!(to_bytes(&Port { link: "eth0".into() }).is_none());
+        assert!(to_bytes(&Port { link: "eth0".into(), takes_ports: None }).is_none());
         assert!(from_bytes(b"{\"kind\":\"link\"}").is_err());
     }
 }

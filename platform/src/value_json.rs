@@ -77,7 +77,7 @@ mod tests {
             from_json(KindId(9999), serde_json::Value::Null),
             Err(ValueJsonError::Kind(_))
         ));
-        let port = to_json(kinds::PORT, &Port { link: "eth0".into() });
+        let port = to_json(kinds::PORT, &Port { link: "eth0".into(), takes_ports: None });
         assert!(matches!(from_json(kinds::ADDRESS, port), Err(ValueJsonError::Document { .. })));
     }
 

@@ -296,3 +296,23 @@ async fn a_duplicate_address_is_shown_and_tried_again() {
     eventually("nothing is left to say", || agent.show("pending").is_empty()).await;
     assert_eq!(client.read(&status).await.unwrap(), json!("PREFERRED"));
 }
+
+#[tokio::test]
+async fn a_bridge_of_others_takes_ports_although_its_entry_has_no_type() {
+    let net = Netns::enter().with_veth("eth0", "peer0");
+    net.ip("link add br0 type bridge");
+    let agent = AgentProcess::start(&net).await;
+    let client = agent.gnmi().await;
+    client.update(&format!("{}/description", config_of("br0")), "of others").await.unwrap();
+    client.update("holdfast_native:/interfaces/interface[name=eth0]/master", "br0").await.unwrap();
+    let is_port = || net.link("eth0").master.as_deref() == Some("br0");
+    eventually("eth0 is a port", is_port).await;
+    net.ip("link delete br0");
+    eventually("eth0 waits for the bridge", || agent.show("pending").contains("br0")).await;
+    net.ip("link add br0 type dummy");
+    eventually("the dummy link is br0", || net.find_link("br0").is_some()).await;
+    assert!(agent.show("pending").contains("waits for bridge br0"), "{}", agent.show("pending"));
+    net.ip("link delete br0");
+    net.ip("link add br0 type bridge");
+    eventually("eth0 is a port again", is_port).await;
+}

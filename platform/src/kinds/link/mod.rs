@@ -137,7 +137,7 @@ pub(crate) fn observations(link: Link, is_deleted: bool) -> Vec<Observation> {
         kind: link.master_kind.clone().filter(|_| link.master.is_some()),
         on_our_link: ours,
     };
-    let port: SharedValue = Arc::new(Port { link: name.clone() });
+    let port: SharedValue = Arc::new(Port::of(&link));
     let admin = link
         .goes_down_with_below()
         .then(|| (admin_key(&name), link.admin().map(|admin| Arc::new(admin) as SharedValue)));
@@ -773,6 +773,10 @@ impl Descriptor for PortDescriptor {
 
     fn effect(&self) -> Effect {
         Effect::Property
+    }
+
+    fn provides(&self, port: &Port) -> Vec<Offer> {
+        port.takes_ports.iter().map(|kind| master_facet(kind, &port.link).into()).collect()
     }
 }
 

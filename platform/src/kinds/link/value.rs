@@ -366,6 +366,18 @@ pub struct LinkAdmin {
 pub struct Port {
     /// The link.
     pub link: SmolStr,
+    /// Kind of the link, where it is a bridge or bond that the agent did not make: the configuration need not say so.
+    #[serde(default)]
+    pub takes_ports: Option<SmolStr>,
+}
+
+impl Port {
+    /// The presence of an observed link.
+    pub(super) fn of(link: &Link) -> Self {
+        let made = link.kind.made().map(MadeLink::row).filter(|row| row.ports.is_some());
+        let takes_ports = made.filter(|_| !link.is_ours()).map(|row| SmolStr::new_static(row.name));
+        Self { link: link.name.clone(), takes_ports }
+    }
 }
 
 /// Part of a link: the bridge or bond that it is a port of. Every link has this part, with `None` when it is not a port.
