@@ -59,8 +59,8 @@ struct Wanted {
 pub(super) struct Outcome {
     /// The version of what was wanted.
     version: u64,
-    /// All that are wanted.
-    drains: BTreeMap<Resource, DrainStanding>,
+    /// Those that were refused are left out.
+    pub(super) drains: BTreeMap<Resource, DrainStanding>,
     errors: BTreeMap<(FenceOwner, Resource), SmolStr>,
 }
 
@@ -273,6 +273,10 @@ impl Drains {
                     standing.left = left.into();
                 }
                 Err(error) => {
+                    // What was found earlier stays.
+                    if !raised.contains_key(resource) {
+                        standing.owners.clear();
+                    }
                     failed.insert(resource.clone(), ErrorChain(&error).to_smolstr());
                 }
             }
@@ -296,10 +300,18 @@ impl Drains {
             let before = now.get(owner).unwrap_or(&none);
             if let Err(error) = self.exchange(owner, before, &due).await {
                 let text = ErrorChain(&error).to_smolstr();
-                let refused = resources.into_iter().map(|it| ((owner.clone(), it), text.clone()));
-                outcome.errors.extend(refused);
+                for resource in resources {
+                    // What the owner has raised before stays.
+                    if before.is_empty()
+                        && let Some(standing) = outcome.drains.get_mut(&resource)
+                    {
+                        standing.owners.remove(owner);
+                    }
+                    outcome.errors.insert((owner.clone(), resource), text.clone());
+                }
             }
         }
+        outcome.drains.retain(|_, standing| !standing.owners.is_empty());
         outcome
     }
 
@@ -419,18 +431,6 @@ impl Wanted {
 }
 
 impl Outcome {
-    /// Drains that were carried out, for the owners that they were carried out for.
-    pub(super) fn standing(&self) -> impl Iterator<Item = (&Resource, DrainStanding)> {
-        self.drains.iter().filter_map(|(resource, it)| {
-            let is_refused =
-                |owner: &FenceOwner| self.errors.contains_key(&(owner.clone(), resource.clone()));
-            let owners = it.owners.iter().filter(|owner| !is_refused(owner));
-            let owners: BTreeSet<FenceOwner> = owners.cloned().collect();
-            let standing = DrainStanding { owners, left: Arc::clone(&it.left) };
-            (!standing.owners.is_empty()).then_some((resource, standing))
-        })
-    }
-
     fn reports(&self) -> Vec<Report> {
         let report = |((owner, resource), reason): (&(FenceOwner, Resource), &SmolStr)| {
             fencer::failure(owner, resource.clone(), &format!("drained: {reason}"))

@@ -1141,7 +1141,7 @@ impl FenceTable {
         }
         let target =
             |resource: &Resource| FenceTarget { resource: resource.clone(), action: Action::Drain };
-        rows.extend(drains.standing().map(|(resource, it)| (target(resource), it)));
+        rows.extend(drains.drains.iter().map(|(resource, it)| (target(resource), it.clone())));
         let before = std::mem::replace(&mut self.rows, rows);
         let all = before.keys().chain(self.rows.keys());
         all.filter(|target| before.get(*target) != self.rows.get(*target)).cloned().collect()

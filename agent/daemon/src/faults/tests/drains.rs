@@ -106,7 +106,7 @@ impl Rig {
     fn left(&self) -> Vec<String> {
         let outcome = self.drains.outcome().borrow().clone();
         let models = self.agent.handle.models();
-        let left = outcome.standing().flat_map(|(_, it)| it.left.to_vec());
+        let left = outcome.drains.values().flat_map(|it| it.left.to_vec());
         left.map(|entry| entry.to_path(&models.native).to_string()).collect()
     }
 }
