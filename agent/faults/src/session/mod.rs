@@ -287,7 +287,7 @@ pub struct SessionConsumer {
 }
 
 impl SessionConsumer {
-    /// What happens to an object of this consumer, unless a reply says otherwise later.
+    /// The action of an object of this consumer, unless a reply gives it another one later.
     pub fn action_of(&self, object: &ObjectProgress) -> ObjectAction {
         let default = match self.default_action {
             ObjectAction::Move if object.is_of_resource => ObjectAction::Stop,
