@@ -28,9 +28,8 @@ const MOST_MEMORY: u64 = 200 << 20;
 /// Peak beside a reader who takes no answers: what one caller may have, the answers twice while they grow.
 const MOST_HELD: u64 = 500 << 20;
 const PASSWORD: &str = "a password to watch with";
-/// The static routes of the box.
-const ROUTES: &str =
-    "holdfast_native:/network-instances/network-instance[name=DEFAULT]/static[name=DEFAULT]";
+/// A leaf that may have a long text.
+const BANNER: &str = "holdfast_native:/system/login-banner";
 const HOSTNAME: &str = "/system/config/hostname";
 
 /// An agent, its administrator, and a user with the role read-only.
@@ -161,18 +160,14 @@ fn check_refusals(refusals: &[Status], limit: &Limit, least: usize) {
 async fn answers_that_are_not_taken_are_bounded() {
     /// As few as overfill the budget: all are answered before the first one has waited for a minute, which would end it.
     const CALLS: usize = 14;
+    /// Bytes of the banner.
+    const BANNER_SIZE: usize = 13_000;
     let (_net, agent, admin, watcher) = watched().await;
     let config = client_config(&fs::read_to_string(agent.ca_file()).unwrap());
-    // Routes, for the root has the list of processes, whose length is another one in each answer.
-    let route = |index: u32| {
-        let hop = json!({"index": "0", "next-hop": "drop"});
-        // Long leaves: an answer of the same size is made more quickly.
-        let description = "d".repeat(200);
-        json!({"prefix": format!("10.0.{index}.0/24"), "description": description, "next-hop": [hop]})
-    };
-    let routes = json!({"route": (0..40).map(route).collect::<Vec<_>>()});
-    admin.replace(ROUTES, routes).await.unwrap();
-    let many = get(vec![parse_path(ROUTES); 1000]);
+    // One long leaf, again and again: an answer of the same size with many leaves takes a slow machine so long that the first
+    // one is ended before the last one is there.
+    admin.update(BANNER, "b".repeat(BANNER_SIZE)).await.unwrap();
+    let many = get(vec![parse_path(BANNER); 1000]);
     let size = watcher.get(many.clone()).await.unwrap().encoded_len();
     let fit = CALLER_ANSWERS.figure / size;
     assert!(fit + 2 < CALLS, "answers of {size} bytes do not make an attack");
