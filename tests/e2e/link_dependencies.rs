@@ -309,8 +309,8 @@ async fn a_bridge_of_others_takes_ports_although_its_entry_has_no_type() {
     eventually("eth0 is a port", is_port).await;
     net.ip("link delete br0");
     eventually("eth0 waits for the bridge", || agent.show("pending").contains("br0")).await;
-    net.ip("link add br0 type dummy");
-    eventually("the dummy link is br0", || net.find_link("br0").is_some()).await;
+    net.ip("link add br0 type veth peer name br0p");
+    eventually("another link is br0", || net.find_link("br0").is_some()).await;
     assert!(agent.show("pending").contains("waits for bridge br0"), "{}", agent.show("pending"));
     net.ip("link delete br0");
     net.ip("link add br0 type bridge");

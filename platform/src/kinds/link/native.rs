@@ -888,7 +888,6 @@ impl NativeKind for NativeLink {
                 kind: self.nodes.kind,
                 vlan: self.vlan.entry,
                 below: self.leaves_of(ParamType::Link),
-                master: self.ports.iter().map(|ports| (ports.kind, ports.leaf)).collect(),
             })),
         ]
     }

@@ -1,5 +1,5 @@
-//! Links that stand on others, and ports: which kinds fit each other, and that no link stands on itself. The kernel puts some
-//! kinds elsewhere than they were asked for, and would keep others waiting for ever.
+//! Links that stand on others: which kinds fit each other, and that no link stands on itself. The kernel puts some kinds elsewhere
+//! than they were asked for, and a link that stands on itself would wait for ever.
 
 use std::collections::BTreeSet;
 
@@ -25,8 +25,6 @@ pub(super) struct StackNodes {
     pub vlan: NodeId,
     /// For each kind, the leaf with the link below, and the containers around it.
     pub below: Vec<(&'static str, Vec<NodeId>)>,
-    /// For each kind that has ports, the leaf by which a port names it.
-    pub master: Vec<(&'static str, NodeId)>,
 }
 
 /// The rule for links on links, with the places of the configured links.
@@ -40,43 +38,21 @@ pub(super) struct Stacks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     kind: SmolStr,
-    /// The agent makes the link, so its kind is what it is.
-    is_made: bool,
     below: Option<SmolStr>,
-    /// Kind and name of the link that it is a port of.
-    master: Option<(SmolStr, SmolStr)>,
 }
 
-/// Index of the configured links by name, and by the names of the links that they stand on or are ports of. A copy costs
-/// nothing.
+/// Index of the configured links by name, and by the names of the links that they stand on. A copy costs nothing.
 #[derive(Clone, Debug, Default)]
 struct StackIndex {
     places: OrdMap<SmolStr, Place>,
-    /// Pairs of a link and another one that names it.
-    namers: OrdSet<(SmolStr, SmolStr)>,
-}
-
-/// Why two links do not fit, and by which of the two leaves the upper one names the other.
-struct Fault {
-    is_of_master: bool,
-    reason: String,
+    /// Pairs of a link and another one that stands on it.
+    above: OrdSet<(SmolStr, SmolStr)>,
 }
 
 impl Place {
     fn of(link: &Link) -> Self {
-        let master = link.master_kind.clone().zip(link.master.clone());
-        let made = link.kind.made();
-        Self {
-            kind: link.kind.name().into(),
-            is_made: made.is_some(),
-            below: made.and_then(MadeLink::below),
-            master,
-        }
-    }
-
-    /// The links that it names.
-    fn named(&self) -> impl Iterator<Item = &SmolStr> {
-        self.below.iter().chain(self.master.as_ref().map(|(_, name)| name))
+        let below = link.kind.made().and_then(MadeLink::below);
+        Self { kind: link.kind.name().into(), below }
     }
 }
 
@@ -85,19 +61,10 @@ impl Stacks {
         Self { nodes, links: StackIndex::default() }
     }
 
-    /// The leaf by which a link names another one, from its entry on. A VLAN names its port by its place.
-    fn leaf_at_fault(&self, entry: &InstancePath, place: &Place, fault: &Fault) -> InstancePath {
-        let by_kind = |kind: &str| {
-            let below = self.nodes.below.iter().find(|(name, _)| *name == kind);
-            below.map(|(_, leaf)| leaf.clone()).unwrap_or_default()
-        };
-        let leaf = match place.master.as_ref().filter(|_| fault.is_of_master) {
-            Some((kind, _)) => {
-                let leaf = self.nodes.master.iter().find(|(name, _)| name == kind);
-                leaf.map(|(_, leaf)| vec![*leaf]).unwrap_or_default()
-            }
-            None => by_kind(&place.kind),
-        };
+    /// The leaf by which a link names the one below, from its entry on. A VLAN names its port by its place.
+    fn leaf_at_fault(&self, entry: &InstancePath, kind: &str) -> InstancePath {
+        let leaf = self.nodes.below.iter().find(|(name, _)| *name == kind);
+        let leaf = leaf.map_or(&[][..], |(_, leaf)| leaf);
         leaf.iter().fold(entry.clone(), |path, node| path.join(Step::node(*node)))
     }
 
@@ -137,17 +104,17 @@ impl Relation for Stacks {
         changes.iter().find_map(|(path, key, _)| {
             let name = first_text(key)?;
             let place = changed.places.get(&name)?;
-            if let Some(fault) = after.fault(&name, place) {
-                let path = self.leaf_at_fault(path, place, &fault);
-                return Some(ObjectError { path, reason: fault.reason, incomplete: false });
+            if let Some(reason) = after.fault(&name, place) {
+                let path = self.leaf_at_fault(path, &place.kind);
+                return Some(ObjectError { path, reason, incomplete: false });
             }
             let before = self.links.places.get(&name);
             if before.is_some_and(|it| it.kind == place.kind) {
                 return None;
             }
-            let fault = after.fault_above(&name)?;
+            let reason = after.fault_above(&name)?;
             let path = path.join(Step::node(self.nodes.kind));
-            Some(ObjectError { path, reason: fault.reason, incomplete: false })
+            Some(ObjectError { path, reason, incomplete: false })
         })
     }
 
@@ -155,11 +122,10 @@ impl Relation for Stacks {
         let mut entries = Vec::new();
         for (path, key, value) in changes {
             let Some(name) = first_text(key) else { continue };
-            let after = value.and_then(link_of).map(Place::of);
-            let all = self.links.places.get(&name).into_iter().chain(&after);
-            let mut beside: BTreeSet<SmolStr> = all.flat_map(Place::named).cloned().collect();
-            let below = after.iter().filter_map(|it| it.below.clone());
-            beside.extend(below.flat_map(|below| self.links.chain(&below)));
+            let before = self.links.places.get(&name).and_then(|place| place.below.clone());
+            let after = value.and_then(link_of).and_then(|link| Place::of(link).below);
+            let mut beside: BTreeSet<SmolStr> = before.into_iter().collect();
+            beside.extend(after.iter().flat_map(|below| self.links.chain(below)));
             entries.extend(beside.iter().map(|name| self.entry_of(name, path)));
         }
         entries
@@ -175,16 +141,15 @@ impl StackIndex {
     fn update(&mut self, key: &Key, value: Option<&SharedValue>) {
         let Some(name) = first_text(key) else { return };
         let new = value.and_then(link_of).map(Place::of);
-        let named = new.iter().flat_map(Place::named);
-        let named: Vec<_> = named.map(|named| (named.clone(), name.clone())).collect();
+        let below = new.as_ref().and_then(|place| place.below.clone());
         let old = match new {
             Some(place) => self.places.insert(name.clone(), place),
             None => self.places.remove(&name),
         };
-        for before in old.iter().flat_map(Place::named) {
-            self.namers.remove(&(before.clone(), name.clone()));
+        if let Some(below) = old.and_then(|place| place.below) {
+            self.above.remove(&(below, name.clone()));
         }
-        self.namers.extend(named);
+        self.above.extend(below.map(|below| (below, name)));
     }
 
     /// The links below one, as far as they are configured; each once.
@@ -213,49 +178,34 @@ impl ProposedStacks<'_> {
     }
 
     /// Reason for which a link cannot have its place.
-    fn fault(&self, name: &SmolStr, place: &Place) -> Option<Fault> {
-        self.fault_of_below(name, place).or_else(|| self.fault_of_master(name, place))
-    }
-
-    fn fault_of_below(&self, name: &SmolStr, place: &Place) -> Option<Fault> {
+    fn fault(&self, name: &SmolStr, place: &Place) -> Option<String> {
         let below = place.below.as_ref()?;
-        let fault = |reason: String| Some(Fault { is_of_master: false, reason });
         let mut seen = BTreeSet::new();
         let mut next = Some(below);
         while let Some(lower) = next.filter(|lower| seen.insert(*lower)) {
             if lower == name {
                 let way =
                     if below == name { String::new() } else { format!(", by way of `{below}`") };
-                return fault(format!("link `{name}` would stand on itself{way}"));
+                return Some(format!("link `{name}` would stand on itself{way}"));
             }
             next = self.place(lower).and_then(|it| it.below.as_ref());
         }
         let refuses = row_named(&place.kind).map_or(&[][..], |row| row.refuses_below);
-        let kind = &place.kind;
-        if self.place(below).is_some_and(|it| refuses.contains(&it.kind.as_str())) {
-            return fault(format!(
-                "the {kind} link `{name}` cannot stand on the {kind} link `{below}`: the kernel would put it on the link below `{below}`"
-            ));
-        }
-        None
-    }
-
-    fn fault_of_master(&self, name: &SmolStr, place: &Place) -> Option<Fault> {
-        let (kind, master) = place.master.as_ref()?;
-        let other = self.place(master).filter(|it| it.is_made && it.kind != *kind)?;
-        let reason = format!(
-            "link `{name}` cannot be a port of `{master}`: that is a {} link, and not a {kind}",
-            other.kind
-        );
-        Some(Fault { is_of_master: true, reason })
+        let kind = &self.place(below)?.kind;
+        refuses.contains(&kind.as_str()).then(|| {
+            format!(
+                "the {} link `{name}` cannot stand on the {kind} link `{below}`: the kernel would put it on the link below `{below}`",
+                place.kind
+            )
+        })
     }
 
     /// Reason for which a link that does not change cannot stand on a changed one.
-    fn fault_above(&self, name: &SmolStr) -> Option<Fault> {
-        let namers = self.before.namers.range((name.clone(), SmolStr::default())..);
-        let mut namers = namers.take_while(|(named, _)| named == name).map(|(_, namer)| namer);
-        let unchanged = namers.by_ref().filter(|namer| !self.names.contains(*namer));
-        unchanged.filter_map(|namer| self.fault(namer, self.place(namer)?)).next()
+    fn fault_above(&self, name: &SmolStr) -> Option<String> {
+        let above = self.before.above.range((name.clone(), SmolStr::default())..);
+        let above = above.take_while(|(below, _)| below == name).map(|(_, above)| above);
+        let mut unchanged = above.filter(|above| !self.names.contains(*above));
+        unchanged.find_map(|above| self.fault(above, self.place(above)?))
     }
 }
 
@@ -268,13 +218,11 @@ mod tests {
     use super::*;
     use crate::kinds::relation::Relations;
     use crate::objects::tests::Model;
-    use crate::values::{BOND, BRIDGE, DUMMY, IPVLAN, LinkKind, MACVLAN, VLAN};
+    use crate::values::{BRIDGE, IPVLAN, LinkKind, MACVLAN, VLAN};
 
-    /// Links as `NAME:KIND`, with `/DEVICE` for the link below, and `>bridge=MASTER` or `>bond=MASTER` for a port; a name alone
-    /// is one that goes.
+    /// Links as `NAME:KIND`, with `/DEVICE` for the link below; a name alone is one that goes.
     fn change(word: &str) -> (Key, Option<SharedValue>) {
-        let (link, master) = word.split_once('>').map_or((word, None), |(it, to)| (it, Some(to)));
-        let (link, below) = link.split_once('/').map_or((link, None), |(it, to)| (it, Some(to)));
+        let (link, below) = word.split_once('/').map_or((word, None), |(it, to)| (it, Some(to)));
         let (name, kind) = link.split_once(':').unwrap_or((link, ""));
         let made = |row: &'static LinkRow| {
             let leaf = row.params.iter().find(|it| it.ty == ParamType::Link).map(|it| it.leaf);
@@ -286,21 +234,12 @@ mod tests {
         };
         let kind = match kind {
             "" => return (key(name), None),
-            "port" => LinkKind::Physical,
             "macvlan" => made(&MACVLAN),
             "ipvlan" => made(&IPVLAN),
             "vlan" => made(&VLAN),
-            "bond" => made(&BOND),
-            "bridge" => made(&BRIDGE),
-            _ => made(&DUMMY),
+            _ => made(&BRIDGE),
         };
-        let master = master.and_then(|it| it.split_once('='));
-        let link = Link {
-            master_kind: master.map(|(kind, _)| kind.into()),
-            master: master.map(|(_, name)| name.into()),
-            ..Link::new(name, kind)
-        };
-        (key(name), Some(Arc::new(link)))
+        (key(name), Some(Arc::new(Link::new(name, kind))))
     }
 
     fn refusal(model: &Model, relations: &Relations, text: &str) -> Option<String> {
@@ -354,15 +293,5 @@ mod tests {
         check("p.5:vlan/p", "p:macvlan/p.5", &["interface[name=p]/macvlan/device", "`p.5`"]);
         check("p:macvlan/p.5", "p.5:vlan/p", &["vlan[index=5]", "would stand on itself"]);
         check("b:ipvlan/a a:macvlan/b", "c:macvlan/b", &[]); // stored before there was this rule
-        // Ports.
-        check("br0:bridge", "eth1:port>bridge=br0", &[]);
-        check("", "eth1:port>bridge=br0", &[]);
-        check("br0:port", "eth1:port>bridge=br0", &[]); // others may have made it
-        let no_bridge = "that is a dummy link, and not a bridge";
-        check("d:dummy", "eth1:port>bridge=d", &["interface[name=eth1]/master", no_bridge]);
-        check("eth1:port>bridge=d", "d:dummy", &["interface[name=d]/type", "`eth1`", no_bridge]);
-        check("br0:bridge eth1:port>bridge=br0", "br0:bond", &["`eth1`", "a bond link"]);
-        check("br0:bridge eth1:port>bridge=br0", "br0:bond eth1:port>bond=br0", &[]);
-        check("br0:bridge eth1:port>bridge=br0", "br0", &[]);
     }
 }
