@@ -68,6 +68,13 @@ impl Stacks {
         leaf.iter().fold(entry.clone(), |path, node| path.join(Step::node(*node)))
     }
 
+    /// The link below one that names it by a leaf. A VLAN has one port as long as it is there, so whoever puts a link on the
+    /// VLAN looks at both.
+    fn named_below(&self, place: &Place) -> Option<SmolStr> {
+        let is_named = self.nodes.below.iter().any(|(kind, _)| *kind == place.kind);
+        place.below.clone().filter(|_| is_named)
+    }
+
     /// The entry of a link, beside that of another one.
     fn entry_of(&self, name: &str, beside: &InstancePath) -> InstancePath {
         let entry = |node, key| Step::entry(node, Keys::single(key));
@@ -122,8 +129,9 @@ impl Relation for Stacks {
         let mut entries = Vec::new();
         for (path, key, value) in changes {
             let Some(name) = first_text(key) else { continue };
-            let before = self.links.places.get(&name).and_then(|place| place.below.clone());
-            let after = value.and_then(link_of).and_then(|link| Place::of(link).below);
+            let before = self.links.places.get(&name).and_then(|place| self.named_below(place));
+            let after = value.and_then(link_of).map(Place::of);
+            let after = after.and_then(|place| self.named_below(&place));
             let mut beside: BTreeSet<SmolStr> = before.into_iter().collect();
             beside.extend(after.iter().flat_map(|below| self.links.chain(below)));
             entries.extend(beside.iter().map(|name| self.entry_of(name, path)));
