@@ -6,17 +6,20 @@ use std::net::IpAddr;
 
 use holdfast_scheduler::{Failure, Key, KindId, Space, Target};
 
-use crate::kinds::{self, KINDS, link};
+use crate::kinds::link::{self, LINK_ROWS};
+use crate::kinds::{self, KINDS};
 use crate::values::MAIN_TABLE;
 
 /// Kinds whose values fail with their link even if they are not ours: the engine has to find them by their keys.
 pub const INDEXED_KINDS: [KindId; 2] = [kinds::ADDRESS, kinds::NEIGHBOR];
 
-/// Failure of an interface: the link and everything on it, of ours or not.
+/// Failure of an interface: the link and everything on it, of ours or not, and its ports.
 pub fn of_interface(name: &str) -> Failure {
+    let ports = LINK_ROWS.iter().filter(|row| row.ports.is_some());
+    let ports = ports.map(|row| Target::AnyOf(link::master_facet(row.name, name)));
     Failure {
-        targets: vec![Target::Exact(link::up_key(name))],
-        keys: vec![link::key(name), link::port_key(name)],
+        targets: [Target::Exact(link::up_key(name))].into_iter().chain(ports).collect(),
+        keys: vec![link::key(name)],
         below: link::below(&KINDS, name).collect(),
     }
 }

@@ -217,7 +217,7 @@ fn gone_link(link: Link, links: &mut LinkIndex) -> Vec<Observation> {
 }
 
 /// Facet of links of a kind with ports: only a bridge can be the bridge of a port, and only a bond have members.
-fn master_facet(kind: &str, name: &str) -> Facet {
+pub(crate) fn master_facet(kind: &str, name: &str) -> Facet {
     Facet::of(LINK, kind).str(name)
 }
 
