@@ -59,7 +59,7 @@ struct Wanted {
 pub(super) struct Outcome {
     /// The version of what was wanted.
     version: u64,
-    /// Those that were refused are left out.
+    /// Drains without those that were refused.
     pub(super) drains: BTreeMap<Resource, DrainStanding>,
     errors: BTreeMap<(FenceOwner, Resource), SmolStr>,
 }
@@ -273,7 +273,7 @@ impl Drains {
                     standing.left = left.into();
                 }
                 Err(error) => {
-                    // What was found earlier stays.
+                    // The next hops that were found earlier stay raised.
                     if !raised.contains_key(resource) {
                         standing.owners.clear();
                     }
@@ -301,7 +301,7 @@ impl Drains {
             if let Err(error) = self.exchange(owner, before, &due).await {
                 let text = ErrorChain(&error).to_smolstr();
                 for resource in resources {
-                    // What the owner has raised before stays.
+                    // The next hops that the owner has raised before stay so.
                     if before.is_empty()
                         && let Some(standing) = outcome.drains.get_mut(&resource)
                     {
