@@ -128,6 +128,13 @@ pub(crate) fn vlan_of(name: &str) -> Option<(&str, u32)> {
     (is_plain && vlan_of(port).is_none()).then_some((port, index))
 }
 
+/// The entry of an interface, beside that of another interface or of one of its VLANs.
+pub(crate) fn interface_beside(entry: &InstancePath, name: &str) -> InstancePath {
+    let above = InstancePath(entry.0[..LINK_STEP].to_vec());
+    let keys = Keys::single(Value::Str(name.into()));
+    above.join(Step::entry(entry.0[LINK_STEP].node, keys))
+}
+
 /// The interface that a link is, or is a VLAN of, and the index of the VLAN: 0 for the interface itself.
 pub fn interface_of(link: &str) -> (&str, u32) {
     vlan_of(link).unwrap_or((link, 0))

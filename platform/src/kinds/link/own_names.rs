@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_config::{InstancePath, NodeId, Step};
 use holdfast_scheduler::{Key, KindId, SharedValue};
 use imbl::{OrdMap, OrdSet};
 use smol_str::SmolStr;
 
 use super::value::link_of;
 use super::{LINK, Link};
-use crate::kinds::entry::{LINK_STEP, ObjectError};
+use crate::kinds::entry::{ObjectError, interface_beside};
 use crate::kinds::reading::first_text;
 use crate::kinds::relation::{LocatedChange, Relation};
 
@@ -81,11 +81,7 @@ impl Relation for OwnNames {
             let Some(name) = first_text(key) else { continue };
             let after = value.and_then(link_of).and_then(given_name);
             let own_names = self.names.given.get(&name).cloned().into_iter().chain(after);
-            let interface = |name| {
-                let above = InstancePath(path.0[..LINK_STEP].to_vec());
-                above.join(Step::entry(path.0[LINK_STEP].node, Keys::single(Value::Str(name))))
-            };
-            entries.extend(own_names.map(interface));
+            entries.extend(own_names.map(|name| interface_beside(path, &name)));
         }
         entries
     }

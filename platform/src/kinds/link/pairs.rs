@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_config::{InstancePath, NodeId, Step};
 use holdfast_scheduler::{Key, KindId, ObjectValue, SharedValue};
 use imbl::{OrdMap, OrdSet};
 use smol_str::SmolStr;
 
 use super::value::link_of;
 use super::{LINK, Link, LinkKind, key};
-use crate::kinds::entry::ObjectError;
+use crate::kinds::entry::{ObjectError, interface_beside};
 use crate::kinds::reading::first_text;
 use crate::kinds::relation::{LocatedChange, Relation};
 
@@ -77,15 +77,11 @@ impl Relation for VethPairs {
     fn entries_beside(&self, changes: &[LocatedChange<'_>]) -> Vec<InstancePath> {
         let mut entries = Vec::new();
         for (path, key, value) in changes {
-            let Some((name, node)) = first_text(key).zip(path.last()) else { continue };
+            let Some(name) = first_text(key) else { continue };
             let before = self.links.ends.get(&name).and_then(LinkKind::far_end);
             let after = value.and_then(pair_kind).and_then(LinkKind::far_end);
-            let entry = |end: SmolStr| {
-                let mut entry = (*path).clone();
-                entry.0.pop();
-                entry.join(Step::entry(node.node, Keys::single(Value::Str(end))))
-            };
-            entries.extend(before.into_iter().chain(after).map(entry));
+            let ends = before.into_iter().chain(after);
+            entries.extend(ends.map(|end| interface_beside(path, &end)));
         }
         entries
     }

@@ -12,7 +12,7 @@ use super::row::MadeLink;
 use super::rows::row_named;
 use super::value::link_of;
 use super::{LINK, Link};
-use crate::kinds::entry::{LINK_STEP, ObjectError, vlan_of};
+use crate::kinds::entry::{ObjectError, interface_beside, vlan_of};
 use crate::kinds::reading::first_text;
 use crate::kinds::relation::{LocatedChange, Relation};
 
@@ -77,16 +77,12 @@ impl Stacks {
 
     /// The entry of a link, beside that of another one.
     fn entry_of(&self, name: &str, beside: &InstancePath) -> InstancePath {
-        let entry = |node, key| Step::entry(node, Keys::single(key));
-        let interfaces = InstancePath(beside.0[..LINK_STEP].to_vec());
-        let interface = |name: &str| {
-            interfaces.clone().join(entry(beside.0[LINK_STEP].node, Value::Str(name.into())))
-        };
         match vlan_of(name) {
             Some((port, index)) => {
-                interface(port).join(entry(self.nodes.vlan, Value::Uint(index.into())))
+                let keys = Keys::single(Value::Uint(index.into()));
+                interface_beside(beside, port).join(Step::entry(self.nodes.vlan, keys))
             }
-            None => interface(name),
+            None => interface_beside(beside, name),
         }
     }
 }
