@@ -115,10 +115,11 @@ impl FromStr for Condition {
     fn from_str(text: &str) -> Result<Self, ConditionError> {
         let (name, resource) =
             text.split_once('@').ok_or_else(|| ConditionError::Form(text.into()))?;
-        let (kind, qualifier) = name.split_once('.').unwrap_or((name, ""));
-        if name.ends_with('.') && qualifier.is_empty() {
-            return Err(ConditionError::Form(text.into()));
-        }
+        let (kind, qualifier) = match name.split_once('.') {
+            Some((_, "")) => return Err(ConditionError::Form(text.into())),
+            Some(parts) => parts,
+            None => (name, ""),
+        };
         let kind = Kind::by_name(kind).ok_or_else(|| ConditionError::Type(kind.into()))?;
         Ok(Self { kind, qualifier: qualifier.into(), resource: resource.parse()? })
     }

@@ -47,7 +47,7 @@ pub fn alarm_document(alarm: &Alarm) -> Value {
 pub fn session_document(session: &Session) -> Value {
     let consumer = |(id, it): (&SmolStr, &SessionConsumer)| {
         let objects = it.objects.iter().map(|(path, progress)| {
-            let action = it.action_of(progress);
+            let action = progress.action_or(it.default_action);
             json!({"path": path, "action": action.name(), "done": progress.is_done})
         });
         json!({

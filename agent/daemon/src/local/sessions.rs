@@ -255,7 +255,7 @@ fn details(session: &Session) -> String {
         let answer = consumer.answer.map_or("silent", Answer::name);
         let head = [format!("consumer {id}"), answer.to_owned(), consumer.told.to_string()];
         let objects = consumer.objects.iter().map(|(path, progress)| {
-            let action = consumer.action_of(progress);
+            let action = progress.action_or(consumer.default_action);
             let done = if progress.is_done { "done" } else { "" };
             [format!("  {path}"), action.to_string(), done.to_owned()]
         });

@@ -163,7 +163,8 @@ impl Faults {
     }
 
     /// The alarm that an alarm is caused by: of several, the one that began first, and one on a shelf only if all are. It is
-    /// also the root of two that have each other's objects. An uplink group or a bond is caused by what its members have, and never the other way round.
+    /// also the root of two that have each other's objects. An uplink group or a bond is caused by what its members have, and
+    /// never the other way round.
     pub(crate) fn cause(&self, alarm: &Alarm) -> Option<Condition> {
         let resource = &alarm.condition.resource;
         if let Resource::Group(name) = resource {

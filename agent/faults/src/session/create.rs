@@ -92,7 +92,7 @@ impl Session {
                 ..ObjectProgress::default()
             };
             if self.state == SessionState::Draining {
-                progress.action = Some(consumer.action_of(&progress));
+                progress.action = Some(progress.action_or(consumer.default_action));
             }
             consumer.objects.insert(object.name.clone(), progress);
         }

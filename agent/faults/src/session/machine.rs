@@ -9,8 +9,8 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::create::nanoseconds;
 use super::{
-    Answer, Drained, Health, ObjectAction, ObjectProgress, Reply, Session, SessionChange,
-    SessionConsumer, SessionError, SessionKind, SessionState, Wants,
+    Answer, Drained, Health, ObjectAction, Reply, Session, SessionChange, SessionConsumer,
+    SessionError, SessionKind, SessionState, Wants,
 };
 
 /// A start that was missed by more than this is none: whoever was to do the work has gone home.
@@ -309,10 +309,9 @@ impl Session {
     /// Begins to empty the resources. Objects that stay or stop need no work.
     fn drain(&mut self, now: Now) {
         for consumer in self.consumers.values_mut() {
-            let decided = |it: &ObjectProgress| Some(consumer.action_of(it));
-            let decided: Vec<_> = consumer.objects.values().map(decided).collect();
-            for (object, action) in consumer.objects.values_mut().zip(decided) {
-                object.action = action;
+            let default = consumer.default_action;
+            for object in consumer.objects.values_mut() {
+                object.action = Some(object.action_or(default));
             }
         }
         self.enter(SessionState::Draining, now);

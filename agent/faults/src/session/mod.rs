@@ -216,7 +216,8 @@ pub struct SessionObject {
     pub services: BTreeSet<SmolStr>,
     /// Some of it works without the resources.
     pub has_other_way: bool,
-    /// It is a resource or within one, such as an address of the port. Only a consumer that names it is asked.
+    /// True for a resource of the session, and for objects within it, such as an address of the port. The session asks only a
+    /// consumer whose `path` contains the object.
     pub is_of_resource: bool,
 }
 
@@ -286,26 +287,26 @@ pub struct SessionConsumer {
     pub objects: BTreeMap<SmolStr, ObjectProgress>,
 }
 
-impl SessionConsumer {
-    /// The action of an object of this consumer, unless a reply gives it another one later.
-    pub fn action_of(&self, object: &ObjectProgress) -> ObjectAction {
-        let default = match self.default_action {
-            ObjectAction::Move if object.is_of_resource => ObjectAction::Stop,
-            action => action,
-        };
-        object.action.unwrap_or(default)
-    }
-}
-
 /// The progress of one object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectProgress {
     /// The action that its consumer has chosen, or that is carried out.
     pub action: Option<ObjectAction>,
     pub is_done: bool,
-    /// It is a resource of the session or within one, so no traffic can be moved away from it.
+    /// True for a resource of the session, and for objects within it. Traffic cannot be moved away from these.
     #[serde(default)]
     pub is_of_resource: bool,
+}
+
+impl ObjectProgress {
+    /// The action that was chosen, or the default action of the consumer. A part of a resource stops instead of moving.
+    pub fn action_or(&self, default: ObjectAction) -> ObjectAction {
+        let default = match default {
+            ObjectAction::Move if self.is_of_resource => ObjectAction::Stop,
+            action => action,
+        };
+        self.action.unwrap_or(default)
+    }
 }
 
 /// The answer of a consumer.
